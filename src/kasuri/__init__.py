@@ -1,0 +1,49 @@
+"""kasuri: population tables and mesh statistics with differential privacy."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "BudgetError": "errors",
+    "Counts": "table",
+    "Domain": "schema",
+    "DomainError": "errors",
+    "FormatError": "errors",
+    "Guarantee": "privacy",
+    "KasuriError": "errors",
+    "Mechanism": "mechanism",
+    "Mesh": "schema",
+    "Nominal": "schema",
+    "NumericsError": "errors",
+    "Ordered": "schema",
+    "PrivacyError": "errors",
+    "ProtocolError": "errors",
+    "Release": "published",
+    "Time": "schema",
+    "Tree": "schema",
+    "Unit": "schema",
+    "count": "ingest",
+    "geometric": "mechanism",
+    "haar_topdown": "mechanism",
+    "laplace": "mechanism",
+    "privelet": "mechanism",
+    "release": "mechanism",
+    "secure": "rng",
+    "seeded": "rng",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"kasuri.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'kasuri' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,9 @@
+"""Arrays in, arrays out: compiled with numba at the first call, cached on disk. No kasuri import below this line."""
+
+
+def warm_up() -> None:
+    """Compile (or load from the cache) every kernel by calling it on a few numbers."""
+    from kasuri._kernels import morton, noise, simplex, sort, topdown
+
+    for module in (morton, noise, simplex, sort, topdown):
+        module.warm_up()

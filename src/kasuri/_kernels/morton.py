@@ -1,0 +1,90 @@
+"""Bit interleaving, and general maps cell <-> tree key by table."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def _spread(x):
+    x = x & np.uint64(0x00000000FFFFFFFF)
+    x = (x | (x << np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    x = (x | (x << np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    x = (x | (x << np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    x = (x | (x << np.uint64(2))) & np.uint64(0x3333333333333333)
+    return (x | (x << np.uint64(1))) & np.uint64(0x5555555555555555)
+
+
+@njit(cache=True, nogil=True)
+def _gather(x):
+    x = x & np.uint64(0x5555555555555555)
+    x = (x | (x >> np.uint64(1))) & np.uint64(0x3333333333333333)
+    x = (x | (x >> np.uint64(2))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    x = (x | (x >> np.uint64(4))) & np.uint64(0x00FF00FF00FF00FF)
+    x = (x | (x >> np.uint64(8))) & np.uint64(0x0000FFFF0000FFFF)
+    return (x | (x >> np.uint64(16))) & np.uint64(0x00000000FFFFFFFF)
+
+
+@njit(cache=True, nogil=True)
+def interleave2(rows, cols):
+    """int64 rows, cols < 2^31 -> int64 keys, row bit above col bit ([Terada2015, eq. 55])."""
+    out = np.empty(rows.size, np.int64)
+    for i in range(rows.size):
+        out[i] = np.int64((_spread(np.uint64(rows[i])) << np.uint64(1)) | _spread(np.uint64(cols[i])))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def deinterleave2(keys):
+    rows = np.empty(keys.size, np.int64)
+    cols = np.empty(keys.size, np.int64)
+    for i in range(keys.size):
+        key = np.uint64(keys[i])
+        rows[i] = np.int64(_gather(key >> np.uint64(1)))
+        cols[i] = np.int64(_gather(key))
+    return rows, cols
+
+
+@njit(cache=True, nogil=True)
+def cells_to_keys(cells, sizes, first, tables, bits):
+    """Row-major cells -> keys. Dimension d (size `sizes[d]`) has its tables at first[d]..first[d+1]-1; table t maps
+    the next `bits` low bits of the index to their place in the key, so that a key is a sum of table entries."""
+    out = np.empty(cells.size, np.int64)
+    mask = (1 << bits) - 1
+    for i in range(cells.size):
+        rest = cells[i]
+        key = np.int64(0)
+        for d in range(sizes.size - 1, -1, -1):
+            size = sizes[d]
+            if d == 0:
+                index = rest
+            else:
+                quotient = rest // size
+                index = rest - quotient * size
+                rest = quotient
+            for t in range(first[d], first[d + 1]):
+                key += tables[t, index & mask]
+                index >>= bits
+        out[i] = key
+    return out
+
+
+@njit(cache=True, nogil=True)
+def keys_to_cells(keys, tables, bits):
+    """Keys -> row-major cells: a cell is linear in the key's bits, so it is a sum of table entries."""
+    out = np.empty(keys.size, np.int64)
+    mask = (1 << bits) - 1
+    for i in range(keys.size):
+        rest = keys[i]
+        cell = np.int64(0)
+        for t in range(tables.shape[0]):
+            cell += tables[t, rest & mask]
+            rest >>= bits
+        out[i] = cell
+    return out
+
+
+def warm_up():
+    one = np.ones(1, np.int64)
+    deinterleave2(interleave2(one, one))
+    table = np.zeros((1, 2), np.int64)
+    keys_to_cells(cells_to_keys(one, one, np.array([0, 1], np.int64), table, 1), table, 1)

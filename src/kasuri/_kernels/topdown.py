@@ -1,0 +1,190 @@
+"""The top-down descent in integers (docs/proofs/haar_topdown.md): sparse, depth first, with level jumps.
+
+A node is (depth, prefix, S, low, high): S > 0 is its refined sum, [low, high) its true records in key order.
+Measured node: D' = D + N; a fair coin adds +-1 if D' and S differ in parity; D+ = clip(D', -S, S);
+children (S + D+)/2 and (S - D+)/2. A node with one possible child hands S on. Below a node without records D = 0,
+and one geometric number G of the same scale tells how many levels pass before S is split, and how (METHODS, jumps):
+G div (S-1) levels pass, |D+| = 2 floor(r/2) + 1 (S odd) or 2 ceil(r/2) (S even) with r = G mod (S-1).
+"""
+
+import numpy as np
+from numba import njit
+
+DONE, NEED_NOISE, NEED_COINS, NEED_ROOM, NEED_RECORDS = 0, 1, 2, 3, 4
+
+# state: integers that survive a pause
+TOP, NOISE, COIN, OUT, RECORDED = 0, 1, 2, 3, 4
+STATE = 5
+
+_PAUSE_BITS = 130  # more coin bits than one node can use
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _bits(coins, at, count):
+    """`count` <= 62 coin bits from bit `at`, as an integer."""
+    word = at >> 6
+    shift = np.uint64(at & 63)
+    value = coins[word] >> shift
+    if shift != np.uint64(0):
+        value |= coins[word + 1] << (np.uint64(64) - shift)
+    return np.int64(value & ((np.uint64(1) << np.uint64(count)) - np.uint64(1)))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _first_at_least(keys, low, high, key):
+    """First i in [low, high) with keys[i] >= key, or high."""
+    while low < high:
+        middle = (low + high) >> 1
+        if keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _status(factor, depth, prefix, sizes, bits, offset, status):
+    """0 no possible leaf, 1 some, 2 all: node `prefix` at own `depth` of a factor."""
+    if offset[factor] >= 0:
+        return np.int64(status[offset[factor] + (np.int64(1) << depth) + prefix])
+    span = np.int64(1) << (bits[factor] - depth)
+    first = prefix * span
+    if first >= sizes[factor]:
+        return np.int64(0)
+    if first + span <= sizes[factor]:
+        return np.int64(2)
+    return np.int64(1)
+
+
+@njit(cache=True, nogil=True)
+def _own_prefix(prefix, depth, levels, own):
+    """The digits of one factor (its tree levels `levels[:own]`) in a node's prefix."""
+    out = np.int64(0)
+    for j in range(own):
+        out = (out << 1) | ((prefix >> (depth - 1 - levels[j])) & 1)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def descend(
+    keys, sums, k, floor, jumps,
+    factor_of, own_depth, levels, sizes, bits, offset, status, all_whole,
+    noise, coins, stack, state, out_keys, out_values, rec_depth, rec_prefix, rec_value,
+):  # fmt: skip
+    """Run until the stack is empty or something is used up; call again with it refilled.
+
+    keys: sorted keys of the true records; sums[i]: sum of the values before record i; k levels in all.
+    stack rows: depth, prefix, S, low, high, whole (bit f set: factor f has no structural zero below).
+    Nodes that reach depth `floor` are written to out_keys (their prefix) and out_values. With rec_* of size > 0
+    every measured (depth, prefix, D') is recorded. jumps = 0: every node is drawn.
+    """
+    top, used, coin, out, recorded = state[TOP], state[NOISE], state[COIN], state[OUT], state[RECORDED]
+    record = rec_depth.size > 0
+    code = DONE
+    while top > 0:
+        if used + 1 > noise.size:
+            code = NEED_NOISE
+            break
+        if coin + _PAUSE_BITS > coins.size * 64:
+            code = NEED_COINS
+            break
+        if out + 2 > out_keys.size:
+            code = NEED_ROOM
+            break
+        if record and recorded + 1 > rec_depth.size:
+            code = NEED_RECORDS
+            break
+        top -= 1
+        depth, prefix, S = stack[top, 0], stack[top, 1], stack[top, 2]
+        low, high, whole = stack[top, 3], stack[top, 4], stack[top, 5]
+        if depth == floor:
+            out_keys[out] = prefix
+            out_values[out] = S
+            out += 1
+            continue
+        f = factor_of[depth]
+        free = (whole >> f) & 1
+        if low == high and jumps != 0 and free == 1:
+            run = floor - depth
+            if whole != all_whole:
+                run = np.int64(1)
+                while depth + run < floor and (whole >> factor_of[depth + run]) & 1 == 1:
+                    run += 1
+            passes = run
+            rest = np.int64(0)
+            if S > 1:
+                x = noise[used]
+                used += 1
+                g = x if x >= 0 else -x - 1
+                passes = g // (S - 1)
+                rest = g - passes * (S - 1)
+            if passes >= run:
+                prefix = (prefix << run) | _bits(coins, coin, run)
+                coin += run
+                stack[top, 0], stack[top, 1] = depth + run, prefix
+                top += 1
+                continue
+            prefix = (prefix << passes) | _bits(coins, coin, passes)
+            coin += passes
+            depth += passes
+            size = 2 * (rest >> 1) + 1 if S & 1 else 2 * ((rest + 1) >> 1)
+            if _bits(coins, coin, 1) == 1:
+                size = -size
+            coin += 1
+            left = (S + size) >> 1
+            right = S - left
+            middle = low
+            left_whole = right_whole = whole
+        else:
+            left_whole = right_whole = whole
+            measured = True
+            if free == 0:
+                own = own_depth[depth]
+                child = _own_prefix(prefix, depth, levels[f], own) << 1
+                s_left = _status(f, own + 1, child, sizes, bits, offset, status)
+                s_right = _status(f, own + 1, child + 1, sizes, bits, offset, status)
+                if s_left == 2:
+                    left_whole = whole | (np.int64(1) << f)
+                if s_right == 2:
+                    right_whole = whole | (np.int64(1) << f)
+                measured = s_left > 0 and s_right > 0
+                if not measured:
+                    side = np.int64(0) if s_left > 0 else np.int64(1)
+                    stack[top, 0], stack[top, 1] = depth + 1, (prefix << 1) | side
+                    stack[top, 5] = left_whole if side == 0 else right_whole
+                    top += 1
+                    continue
+            middle = low
+            if low < high:
+                middle = _first_at_least(keys, low, high, ((prefix << 1) | 1) << (k - depth - 1))
+            D = 2 * sums[middle] - sums[low] - sums[high] + noise[used]
+            used += 1
+            if record:
+                rec_depth[recorded], rec_prefix[recorded], rec_value[recorded] = depth, prefix, D
+                recorded += 1
+            if (D ^ S) & 1:
+                D += 2 * _bits(coins, coin, 1) - 1
+                coin += 1
+            D = min(max(D, -S), S)
+            left = (S + D) >> 1
+            right = S - left
+        if right > 0:
+            stack[top, 0], stack[top, 1], stack[top, 2] = depth + 1, (prefix << 1) | 1, right
+            stack[top, 3], stack[top, 4], stack[top, 5] = middle, high, right_whole
+            top += 1
+        if left > 0:
+            stack[top, 0], stack[top, 1], stack[top, 2] = depth + 1, prefix << 1, left
+            stack[top, 3], stack[top, 4], stack[top, 5] = low, middle, left_whole
+            top += 1
+    state[TOP], state[NOISE], state[COIN], state[OUT], state[RECORDED] = top, used, coin, out, recorded
+    return code
+
+
+def warm_up():
+    one, none = np.ones(1, np.int64), np.zeros(0, np.int64)
+    stack = np.zeros((4, 6), np.int64)
+    descend(
+        none, np.zeros(1, np.int64), 0, 0, 0, one, one, np.zeros((1, 1), np.int64), one, one, one,
+        np.zeros(1, np.uint8), 0, one, np.zeros(4, np.uint64), stack, np.zeros(STATE, np.int64),
+        none, none, none, none, none,
+    )  # fmt: skip

@@ -1,0 +1,316 @@
+"""The sparse engines: transform, noise and refinement fused, run over fixed blocks of the tree. Only `mechanism`
+calls them. Their law is that of the dense composition (docs/proofs/haar_topdown.md, tests/laws/test_equal_in_law.py).
+
+A tree is cut once: the levels above `block_depth` are the top block, every node at that depth is the root of a block
+of its own. The cut is a function of the tree's depth only, and every block has its own keystreams, so the result is
+the same for any number of threads and any way to spread blocks over machines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.errors import NumericsError
+from kasuri.noise import Sampler, discrete_laplace, float_laplace
+from kasuri.order import NONE, Order
+from kasuri.published import Measurements
+from kasuri.refine import simplex_integers
+from kasuri.rng import Streams
+
+Int = NDArray[np.int64]
+A = TypeVar("A")
+B = TypeVar("B")
+
+BLOCK_LEVELS = 16
+"""A block has at least this many levels below it, where the tree is that deep."""
+MAX_BLOCK_DEPTH = 8
+
+DENSE_BLOCK = 1 << 16
+"""Coefficients per keystream in dense recipes."""
+
+
+def threads_or_all(threads: int | None) -> int:
+    """`threads`, or one per core this process may use."""
+    if threads is not None:
+        return max(1, threads)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spread(function: Callable[[A], B], items: Iterable[A], threads: int) -> list[B]:
+    """[function(item) ...] in order, by `threads` threads (the kernels release the interpreter lock)."""
+    if threads == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, items))
+
+
+def dense_noise(sampler: Sampler, streams: Streams, size: int, threads: int) -> Int:
+    """`size` samples, block b of DENSE_BLOCK from its own stream."""
+    out = np.empty(size, dtype=np.int64)
+
+    def one(block: int) -> None:
+        part = out[block * DENSE_BLOCK : (block + 1) * DENSE_BLOCK]
+        sampler.draw_into(streams.open("noise", 0, block), part)
+
+    spread(one, range(-(-size // DENSE_BLOCK)), threads)
+    return out
+
+
+def dense_float_noise(scale: float, streams: Streams, size: int) -> NDArray[np.float64]:
+    """Floating-point Laplace noise, in blocks as `dense_noise`."""
+    starts = range(0, size, DENSE_BLOCK)
+    parts = [
+        float_laplace(scale, streams.open("noise", 0, i), min(DENSE_BLOCK, size - at)) for i, at in enumerate(starts)
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def dense_coins(streams: Streams, size: int) -> Int:
+    """`size` fair bits, one per coefficient."""
+    words = np.empty(-(-size // 32), dtype=np.uint32)
+    for block in range(-(-words.size // DENSE_BLOCK)):
+        streams.open("coin", 0, block).fill(words[block * DENSE_BLOCK : (block + 1) * DENSE_BLOCK])
+    return np.unpackbits(words.view(np.uint8), count=size, bitorder="little").astype(np.int64)
+
+
+class _Tape:
+    """Noise and coins of one block, handed to the kernel in growing pieces."""
+
+    def __init__(self, sampler: Sampler, streams: Streams, level: int, block: int) -> None:
+        self._sampler = sampler
+        self._noise_stream = streams.open("noise", level, block)
+        self._coin_stream = streams.open("coin", level, block)
+        self._pieces = [0, 0]
+        self.noise = np.empty(0, dtype=np.int64)
+        self.coins = np.empty(0, dtype=np.uint64)
+
+    def _next_size(self, which: int, first: int, most: int) -> int:
+        self._pieces[which] = min(max(first, 4 * self._pieces[which]), most)
+        return self._pieces[which]
+
+    def more_noise(self) -> None:
+        size = self._next_size(0, 256, 1 << 15)
+        if self.noise.size != size:
+            self.noise = np.empty(size, dtype=np.int64)
+        self._sampler.draw_into(self._noise_stream, self.noise)
+
+    def more_coins(self, used: int) -> int:
+        """Refill, keeping the words not yet used up; returns the new position in bits."""
+        rest = self.coins[used >> 6 :]
+        fresh = np.empty(self._next_size(1, 64, 1 << 13), dtype=np.uint64)
+        self._coin_stream.fill(fresh)
+        self.coins = np.concatenate((rest, fresh))
+        return used & 63
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """The top-down descent of [Terada2015] on a binary tree (haar_topdown with the sum-difference transform)."""
+
+    order: Order
+    scale: Fraction
+    jumps: bool
+
+    @cached_property
+    def block_depth(self) -> int:
+        return min(max(self.order.depth - BLOCK_LEVELS, 0), MAX_BLOCK_DEPTH)
+
+    @cached_property
+    def _tree(self) -> tuple[Any, ...]:
+        """The public tree as the arrays the kernel reads."""
+        order = self.order
+        factors = order.factors
+        longest = max((len(factor.levels) for factor in factors), default=0)
+        levels = np.zeros((len(factors), max(longest, 1)), dtype=np.int64)
+        offset, heap = np.full(len(factors), -1, dtype=np.int64), [np.zeros(1, dtype=np.uint8)]
+        for f, factor in enumerate(factors):
+            levels[f, : len(factor.levels)] = factor.levels
+            if factor.status is not None and not factor.whole:
+                offset[f] = sum(part.size for part in heap) - 1  # heap numbering starts at 1
+                heap.extend(factor.status)
+        return (
+            np.array([f for f, _ in order.split_by], dtype=np.int64),
+            np.array([depth for _, depth in order.split_by], dtype=np.int64),
+            levels,
+            np.array([factor.size for factor in factors], dtype=np.int64),
+            np.array([len(factor.levels) for factor in factors], dtype=np.int64),
+            offset,
+            np.concatenate(heap),
+            (1 << len(factors)) - 1,
+        )
+
+    def whole_factors(self, depth: int, prefix: int) -> int:
+        """Bit f set: the node has no structural zero in factor f."""
+        bits = 0
+        for f, factor in enumerate(self.order.factors):
+            own = [level for level in factor.levels if level < depth]
+            digits = 0
+            for level in own:
+                digits = digits << 1 | (prefix >> (depth - 1 - level)) & 1
+            if factor.of(len(own), np.array([digits]))[0] == 2:
+                bits |= 1 << f
+        return bits
+
+    def run_block(
+        self,
+        keys: Int,
+        sums: Int,
+        roots: tuple[int, int, int],
+        floor: int,
+        tape: _Tape,
+        record: bool,
+        skip_noise: int = 0,
+    ) -> tuple[Int, Int, tuple[Int, Int, Int]]:
+        """One block from its root (depth, prefix, S > 0) to `floor`: (prefixes, values, recorded measurements)."""
+        from kasuri._kernels import topdown as kernel
+
+        depth, prefix, S = roots
+        stack = np.zeros((self.order.depth + 2, 6), dtype=np.int64)
+        stack[0] = depth, prefix, S, 0, keys.size, self.whole_factors(depth, prefix)
+        state = np.zeros(kernel.STATE, dtype=np.int64)
+        state[kernel.TOP], state[kernel.NOISE] = 1, skip_noise
+        room = 64 + 2 * keys.size
+        out_keys, out_values = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+        records = [np.empty(1024 if record else 0, dtype=np.int64) for _ in range(3)]
+        while True:
+            code = kernel.descend(  # type: ignore[call-arg]
+                keys, sums, self.order.depth, floor, int(self.jumps), *self._tree,
+                tape.noise, tape.coins, stack, state, out_keys, out_values, *records,
+            )  # fmt: skip
+            if code == kernel.DONE:
+                break
+            if code == kernel.NEED_NOISE:
+                tape.more_noise()
+                state[kernel.NOISE] = 0
+            elif code == kernel.NEED_COINS:
+                state[kernel.COIN] = tape.more_coins(int(state[kernel.COIN]))
+            elif code == kernel.NEED_ROOM:
+                out_keys, out_values = _double(out_keys), _double(out_values)
+            else:
+                records = [_double(part) for part in records]
+        used, kept = int(state[kernel.OUT]), int(state[kernel.RECORDED])
+        level, node, value = (part[:kept].copy() for part in records)
+        return out_keys[:used].copy(), out_values[:used].copy(), (level, node, value)
+
+    def run(
+        self, keys: Int, values: Int, streams: Streams, threads: int, record: bool
+    ) -> tuple[Int, Int, Measurements | None]:
+        """Sorted keys and positive values of the true records -> sorted keys and positive values of the release.
+
+        Cost: O(m + outputs) with jumps, O(m + outputs * k) without, for m records and k levels.
+        """
+        sampler = discrete_laplace(self.scale)
+        sums = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(values)))
+        k, cut = self.order.depth, self.block_depth
+        tape = _Tape(sampler, streams, 0, 0)
+        tape.more_noise()
+        noisy_total = int(sums[-1]) + int(tape.noise[0])
+        recorded = [(np.array([-1]), np.array([0]), np.array([noisy_total]))]
+        if noisy_total <= 0:
+            empty = np.zeros(0, dtype=np.int64)
+            return empty, empty, self._measurements(recorded, record)
+        top_keys, top_values, top_records = self.run_block(
+            keys, sums, (0, 0, noisy_total), cut if cut else k, tape, record, skip_noise=1
+        )
+        recorded.append(top_records)
+        if cut == 0:
+            return top_keys, top_values, self._measurements(recorded, record)
+        edges = np.searchsorted(keys, np.concatenate((top_keys, top_keys + 1)) << (k - cut)).reshape(2, -1)
+
+        def one(i: int) -> tuple[Int, Int, tuple[Int, Int, Int]]:
+            prefix, low, high = int(top_keys[i]), int(edges[0, i]), int(edges[1, i])
+            block = _Tape(sampler, streams, cut, prefix)
+            root = (cut, prefix, int(top_values[i]))
+            return self.run_block(keys[low:high], sums[low : high + 1], root, k, block, record)
+
+        parts = spread(one, range(top_keys.size), threads)
+        recorded += [part[2] for part in parts]
+        out_keys = np.concatenate([np.zeros(0, dtype=np.int64), *(part[0] for part in parts)])
+        out_values = np.concatenate([np.zeros(0, dtype=np.int64), *(part[1] for part in parts)])
+        return out_keys, out_values, self._measurements(recorded, record)
+
+    def _measurements(self, recorded: list[tuple[Int, Int, Int]], record: bool) -> Measurements | None:
+        if not record:
+            return None
+        level, prefix, value = (np.concatenate(column) for column in zip(*recorded, strict=True))
+        ranked = np.lexsort((prefix, level))
+        return Measurements(level[ranked], prefix[ranked], value[ranked], self.scale)
+
+
+def _double(array: Int) -> Int:
+    return np.concatenate((array, np.empty_like(array)))
+
+
+@dataclass(frozen=True, eq=False)
+class FanDescent:
+    """The top-down descent on a tree of any fan-outs (haar_topdown with the nominal transform), level by level.
+
+    Measured node with f possible children: y_i = f S_i - S_parent + N of scale 2(f-1) s; the children of refined sum
+    S+ are the integers nearest to the projection of (y_i + S+)/f on {x >= 0, sum x = S+}.
+    """
+
+    order: Order
+    scale: Fraction
+
+    def run(self, keys: Int, values: Int, streams: Streams) -> tuple[Int, Int]:
+        """As Descent.run. Cost: O(kept nodes * fan-out + m k)."""
+        sums = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(values)))
+        noisy_total = int(sums[-1]) + int(discrete_laplace(self.scale).draw(streams.open("noise", 0, 0), 1)[0])
+        prefix = np.zeros(1 if noisy_total > 0 else 0, dtype=np.int64)
+        kept = np.full(prefix.size, noisy_total, dtype=np.int64)
+        own = [np.zeros(prefix.size, dtype=np.int64) for _ in self.order.factors]
+        for level, (digit, stride) in enumerate(zip(self.order.digits, self.order.strides, strict=True)):
+            radix = digit.radix
+            f, depth = self.order.split_by[level]
+            child_own = (own[f][:, None] * radix + np.arange(radix)).ravel()
+            good = self.order.factors[f].of(depth + 1, child_own) != NONE
+            parent = np.repeat(np.arange(prefix.size), radix)[good]
+            child = (prefix[:, None] * radix + np.arange(radix)).ravel()[good]
+            fan = np.bincount(parent, minlength=prefix.size)
+            value = self._children(level, child, parent, fan, kept, keys, sums, stride, streams)
+            keep = value > 0
+            own = [part[parent][keep] for part in own]
+            own[f] = child_own[good][keep]
+            prefix, kept = child[keep], value[keep]
+        return prefix, kept
+
+    def _children(
+        self,
+        level: int,
+        child: Int,
+        parent: Int,
+        fan: Int,
+        kept: Int,
+        keys: Int,
+        sums: Int,
+        stride: int,
+        streams: Streams,
+    ) -> Int:
+        low = np.searchsorted(keys, child * stride)
+        high = np.searchsorted(keys, (child + 1) * stride)
+        true = sums[high] - sums[low]
+        above = np.zeros(fan.size, dtype=np.int64)
+        np.add.at(above, parent, true)  # impossible children hold nothing, so this is S_parent
+        width = fan[parent]
+        if int(true.max(initial=0)) * int(width.max(initial=1)) >= 1 << 61:
+            raise NumericsError("counts too large for the nominal transform (2^61); use sum_difference")
+        y = width * true - above[parent]
+        for f in np.unique(width[width > 1]).tolist():
+            own = width == f
+            noise = discrete_laplace(2 * (f - 1) * self.scale).draw(streams.open("noise", level + 1, f), int(own.sum()))
+            y[own] += noise
+        out = kept[parent].copy()  # an only child takes everything
+        measured = width > 1
+        if measured.any():
+            starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(fan[fan > 1])))
+            out[measured] = simplex_integers((y + kept[parent])[measured], starts, kept[fan > 1])
+        return out

@@ -1,0 +1,53 @@
+"""The exception tree. A message says what was asked, what was found and what to do; never a confidential value.
+
+KasuriError
+├── DomainError(ValueError)   a fact about the table is wrong (all found at once: file, row, column, remedy)
+├── PrivacyError              going on would weaken or falsify a claim
+│   ├── BudgetError           the ledger cannot pay
+│   └── ProtocolError         a step out of order, a destroyed secret
+├── NumericsError             no convergence, overflow
+└── FormatError               a file we cannot trust (names the field)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class KasuriError(Exception):
+    """Base of every error kasuri raises on purpose."""
+
+    def __init__(self, *faults: str) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(faults))
+
+
+class DomainError(KasuriError, ValueError):
+    """A fact about the table, its domain or its file is wrong."""
+
+
+class PrivacyError(KasuriError):
+    """Going on would weaken or falsify a privacy claim."""
+
+
+class BudgetError(PrivacyError):
+    """The ledger cannot pay."""
+
+
+class ProtocolError(PrivacyError):
+    """A step out of order, or a secret that is destroyed already."""
+
+
+class NumericsError(KasuriError):
+    """No convergence, or a number too large for exact arithmetic."""
+
+
+class FormatError(KasuriError):
+    """A file that cannot be trusted."""
+
+
+def raise_faults(kind: type[KasuriError], faults: Iterable[str]) -> None:
+    """Raise `kind` naming every fault at once; do nothing when there is none."""
+    found = tuple(faults)
+    if found:
+        raise kind(*found)

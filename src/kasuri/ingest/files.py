@@ -1,0 +1,31 @@
+"""Files to columns: CSV and Parquet, read whole, as Arrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kasuri.errors import DomainError, FormatError
+
+
+def read_table(path: str | Path) -> Any:
+    """A CSV (header line, UTF-8) or Parquet file as an Arrow table."""
+    path = Path(path)
+    if not path.exists():
+        raise DomainError(f"{path}: no such file")
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet"):
+        raise DomainError(f"{path}: a .csv or .parquet file is needed")
+    import pyarrow as pa
+
+    try:
+        if kind == ".csv":
+            from pyarrow import csv
+
+            return csv.read_csv(path)
+        from pyarrow import parquet
+
+        return parquet.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+        # Arrow's message can quote a line of the file: only its kind is passed on
+        raise FormatError(f"{path}: cannot be read as {kind[1:]} ({type(error).__name__}); is it damaged?") from None

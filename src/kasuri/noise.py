@@ -1,0 +1,353 @@
+"""Exact noise on the integers, from words of a keystream. No floating-point number is involved.
+
+A distribution is given by its survival function P(|X| >= x), x = 1, 2, ..., as integer intervals of any precision.
+With U uniform on [0, 1), |X| = #{x >= 1 : U < P(|X| >= x)} has exactly that law, and a fair bit is its sign.
+Of U the first 31 (or 32) bits u are drawn; with T_x = floor(2^31 P(|X| >= x)):
+
+    u < T_x  implies  U < P(|X| >= x);     u > T_x  implies  U >= P(|X| >= x);
+
+only u = T_x is undecided (the tail is u = 0). Then 64 further bits at a time refine U, and the intervals are
+refined with them, until every comparison is decided. Proof: docs/proofs/noise.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.errors import NumericsError
+from kasuri.rng import Stream, Words
+
+Int = NDArray[np.int64]
+Survival = Callable[[int, int], tuple[int, int]]
+"""(x, w) -> integers (low, high) with low <= 2^w P(|X| >= x) <= high."""
+
+_WORD = 31
+_ONE_DIGIT = 700  # largest Laplace scale sampled from one table
+_TWO_DIGITS = 1 << 24  # largest sampled from two; above, every sample is decided by the slow rule (exact, about 1 ms)
+_MAX_SIGMA2 = 1 << 32
+
+
+def exp_minus(t: Fraction, w: int) -> tuple[int, int]:
+    """Integers (low, high) with low <= 2^w e^-t <= high, for t >= 0: Taylor series, squaring, outward rounding."""
+    halvings = max(0, math.ceil(t * 2).bit_length())
+    v = w + halvings + 16
+    x_low, x_high = _divide(t.numerator << v, t.denominator << halvings)
+    low = high = term_low = term_high = 1 << v
+    n = 0
+    while term_high > 1:
+        n += 1
+        term_low = term_low * x_low // (n << v)
+        term_high = -(-term_high * x_high // (n << v))
+        low += term_low
+        high += term_high
+    high += 2  # x <= 1/2, so the terms left out sum to at most the last one
+    low, high = (1 << 2 * v) // high, -(-(1 << 2 * v) // low)
+    for _ in range(halvings):
+        low, high = low * low >> v, -(-high * high >> v)
+    return low >> (v - w), -(-high >> (v - w))
+
+
+def _divide(p: int, q: int) -> tuple[int, int]:
+    return p // q, -(-p // q)
+
+
+def laplace_survival(scale: Fraction) -> Survival:
+    """Discrete Laplace, P(X = x) = (1-a)/(1+a) a^|x| with a = exp(-1/scale): P(|X| >= x) = 2 a^x / (1+a)."""
+
+    first = lru_cache(maxsize=8)(lambda w: exp_minus(1 / scale, w))
+
+    def survival(x: int, w: int) -> tuple[int, int]:
+        a_low, a_high = first(w + 8)
+        low, high = exp_minus(x / scale, w + 8)
+        one = 1 << (w + 8)
+        return (low << (w + 1)) // (one + a_high), -(-(high << (w + 1)) // (one + a_low))
+
+    return survival
+
+
+def gaussian_survival(sigma2: Fraction) -> Survival:
+    """Discrete Gaussian, P(X = x) proportional to exp(-x^2 / (2 sigma2)): P(|X| >= x) as ratios of interval sums."""
+
+    @lru_cache(maxsize=4)
+    def tails(v: int) -> tuple[list[int], list[int]]:
+        # term(y+1) = term(y) g(y), g(y+1) = g(y) h, with g(0) = e^(-1/(2 sigma2)), h = e^(-1/sigma2)
+        g_low, g_high = exp_minus(1 / (2 * sigma2), v)
+        h_low, h_high = exp_minus(1 / sigma2, v)
+        t_low = t_high = 1 << v
+        lows, highs = [t_low], [t_high]
+        while t_high > 1 or g_high > 1 << (v - 1):  # stop where the rest is below its last term
+            t_low, t_high = t_low * g_low >> v, -(-t_high * g_high >> v)
+            g_low, g_high = g_low * h_low >> v, -(-g_high * h_high >> v)
+            lows.append(t_low)
+            highs.append(t_high)
+        highs[-1] += 2 * t_high
+        for y in range(len(lows) - 2, 0, -1):
+            lows[y] += lows[y + 1]
+            highs[y] += highs[y + 1]
+        return lows, highs  # [y] = sum from y on, for y >= 1; [0] = 1
+
+    def survival(x: int, w: int) -> tuple[int, int]:
+        v = w + 64
+        lows, highs = tails(v)
+        if x >= len(lows):
+            return 0, max(1, highs[-1] >> (v - w - 2))
+        z_low, z_high = (1 << v) + 2 * lows[1], (1 << v) + 2 * highs[1]
+        return (lows[x] << (w + 1)) // z_high, -(-(highs[x] << (w + 1)) // z_low)
+
+    return survival
+
+
+def _decide(survival: Survival, known: int, u: int, bits: int, more: Callable[[int], int]) -> int:
+    """#{x >= 1 : U < P(|X| >= x)} for the U whose first `bits` bits are u and whose next bits `more(turn)` gives;
+    it is known to be at least `known`."""
+    turn = 0
+
+    def below(x: int) -> bool:
+        nonlocal u, bits, turn
+        while True:
+            low, high = survival(x, bits + 16)
+            if (u + 1) << 16 <= low:
+                return True
+            if u << 16 >= high:
+                return False
+            u, bits, turn = (u << 64) | more(turn), bits + 64, turn + 1
+
+    step = 1
+    while below(known + step):
+        step *= 2
+    low, high = known + step // 2, known + step  # U < P(|X| >= low) (or low = known), not U < P(|X| >= high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class Table:
+    """Falling thresholds T_1 >= T_2 >= ... >= T_m, then 0, and a guide into them by the top bits of u."""
+
+    thresholds: NDArray[np.uint32]
+    guide: NDArray[np.uint32]
+    shift: int
+
+    @classmethod
+    def of(cls, thresholds: list[int], bits: int) -> Table:
+        from kasuri._kernels.noise import MANY
+
+        array = np.array([*(t for t in thresholds if t), 0], dtype=np.int64)
+        top = min(16, max(8, array.size.bit_length() + 2))
+        edges = np.arange((1 << top) + 1, dtype=np.int64) << (bits - top)
+        at_least = np.searchsorted(-array, -edges, side="right")  # number of thresholds >= the first u of a bucket
+        above, inside = at_least[1:], at_least[:-1] - at_least[1:]
+        guide = np.where(inside > 1, above + MANY, above)
+        return cls(array.astype(np.uint32), guide.astype(np.uint32), bits - top)
+
+    def above(self, u: int) -> int:
+        """Number of thresholds above u."""
+        return int(np.searchsorted(-self.thresholds.astype(np.int64), -u, side="left"))
+
+
+def _floor_table(bounds: Callable[[int], list[tuple[int, int]]], bits: int) -> list[int]:
+    """floor(2^bits P) for each interval of `bounds(w)` (scaled 2^w), doubling w until low and high agree."""
+    w = 128
+    while True:
+        pairs = bounds(w)
+        floors = [low >> (w - bits) for low, _ in pairs]
+        if all(high >> (w - bits) == floor for (_, high), floor in zip(pairs, floors, strict=True)):
+            return floors
+        w *= 2
+
+
+def _powers(base: tuple[int, int], count: int, w: int) -> tuple[list[int], list[int]]:
+    """Intervals of base^1 .. base^count, scaled 2^w."""
+    low, high = base
+    lows, highs = [low], [high]
+    for _ in range(count - 1):
+        low, high = low * base[0] >> w, -(-high * base[1] >> w)
+        lows.append(low)
+        highs.append(high)
+    return lows, highs
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Draws one distribution exactly: from one table, from two digits, or (no table) by the slow rule alone."""
+
+    survival: Survival
+    one: Table | None = None
+    base: int = 0
+    q: Table | None = None
+    zero: Table | None = None
+    rest: Table | None = None
+    digits: tuple[Survival, Survival, Survival] | None = None
+
+    def draw(self, stream: Stream, size: int) -> Int:
+        """The next `size` samples of `stream`; the cut into calls changes nothing."""
+        return self.draw_into(stream, np.empty(size, dtype=np.int64))
+
+    def draw_into(self, stream: Stream, out: Int) -> Int:
+        """`draw` into an array that exists: fresh pages would cost more than the noise."""
+        size = out.size
+        words: Words = np.empty(min(size, 1 << 14), dtype=np.uint32 if self.digits is None else np.uint64)
+        for start in range(0, size, 1 << 14):
+            part = out[start : start + (1 << 14)]
+            self._some(stream, words[: part.size], part)
+        return out
+
+    def _some(self, stream: Stream, words: Words, out: Int) -> None:
+        from kasuri._kernels.noise import one_digit, two_digits
+
+        first = stream.drawn
+        stream.fill(words)
+        ties = np.empty(64, dtype=np.int64)
+        if self.one is not None:
+            found = one_digit(words, self.one.thresholds, self.one.guide, self.one.shift, out, ties)
+        elif self.q is not None and self.zero is not None and self.rest is not None:
+            found = two_digits(
+                words, self.base, self.q.thresholds, self.q.guide, self.q.shift,
+                self.zero.thresholds, self.zero.guide, self.zero.shift,
+                self.rest.thresholds, self.rest.guide, self.rest.shift, out, ties,
+            )  # fmt: skip
+        else:
+            ties, found = np.arange(out.size), out.size
+        if found > ties.size:
+            raise NumericsError("more undecided words than can be: the keystream is not random")
+        for i in ties[:found].tolist():
+            word = int(words[i])
+            size = self.decide(word, partial(stream.tie, first + i))
+            if size >= 1 << 62:
+                raise NumericsError("a noise value beyond 2^62; choose a larger epsilon")
+            out[i] = -size if word & 1 else size
+
+    def decide(self, word: int, more: Callable[[int], int]) -> int:
+        """|X| for one word by the slow rule: the meaning of every table look-up."""
+        low = (word >> 1) & 0x7FFFFFFF
+        if self.digits is None:
+            return _decide(self.survival, self.one.above(low) if self.one else 0, low, _WORD, more)
+        of_q, of_zero, of_rest = self.digits
+        assert self.q is not None and self.zero is not None and self.rest is not None
+        q = _decide(of_q, self.q.above(word >> 32), word >> 32, 32, lambda turn: more(2 * turn))
+        law, table = (of_rest, self.rest) if q else (of_zero, self.zero)
+        return self.base * q + _decide(law, table.above(low), low, _WORD, lambda turn: more(2 * turn + 1))
+
+
+@lru_cache(maxsize=64)
+def discrete_laplace(scale: Fraction) -> Sampler:
+    """The sampler of P(X = x) proportional to exp(-|x| / scale), any rational scale > 0.
+
+    Cost: about 2 ns a sample up to scale 700, 4 ns up to 2^24, 1 ms above; the first call builds the table.
+    """
+    if scale <= 0:
+        raise NumericsError("the scale of noise must be greater than 0")
+    survival = laplace_survival(scale)
+    if scale > _TWO_DIGITS:
+        return Sampler(survival)
+    if scale <= _ONE_DIGIT:
+        # a^x < 2^-32 from here on, so every later threshold is 0
+        count = math.floor(scale * 23) + 2
+
+        def bounds(w: int) -> list[tuple[int, int]]:
+            a = exp_minus(1 / scale, w)
+            one = 1 << w
+            lows, highs = _powers(a, count, w)
+            return [((lo << (w + 1)) // (one + a[1]), -(-(hi << (w + 1)) // (one + a[0])))
+                    for lo, hi in zip(lows, highs, strict=True)]  # fmt: skip
+
+        return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
+    return _two_digits(scale, survival)
+
+
+def _two_digits(scale: Fraction, survival: Survival) -> Sampler:
+    """|X| = B Q + R with a^(Bq + r) = (a^B)^q a^r: P(Q >= q) = c a^(Bq) with c = 2/(1+a), and
+    P(R >= r | Q > 0) = (a^r - a^B) / (1 - a^B),   P(R >= r | Q = 0) = (c a^r - c a^B) / (1 - c a^B)."""
+    # tables of about equal length, but Q = 0 rare (about 1 in 16): its law of R is a branch
+    base = 1 << min(math.isqrt(math.ceil(scale * 24)).bit_length(), (math.floor(scale) >> 4).bit_length() - 1)
+    count = math.floor(scale * 24 / base) + 2
+
+    def parts(w: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        one = 1 << w
+        a = exp_minus(1 / scale, w)
+        return a, ((one << (w + 1)) // (one + a[1]), -(-(one << (w + 1)) // (one + a[0])))  # c, scaled 2^w
+
+    def times(p: tuple[int, int], q: tuple[int, int], w: int) -> tuple[int, int]:
+        return p[0] * q[0] >> w, -(-p[1] * q[1] >> w)
+
+    def share(top: tuple[int, int], low: tuple[int, int], w: int) -> tuple[int, int]:
+        """(top - low) / (1 - low) for intervals 0 <= low <= top <= 1; rises with top, falls with low."""
+        one = 1 << w
+        least = ((max(top[0] - low[1], 0)) << w) // (one - low[1])
+        return least, -(-((top[1] - low[0]) << w) // (one - low[0]))
+
+    def of_q(x: int, w: int) -> tuple[int, int]:
+        v = w + 32
+        low, high = times(parts(v)[1], exp_minus(Fraction(base * x) / scale, v), v)
+        return low >> 32, -(-high >> 32)
+
+    def of_r(zero: bool) -> Survival:
+        def survival_r(r: int, w: int) -> tuple[int, int]:
+            if r >= base:
+                return 0, 0
+            v = w + 64
+            top, low = exp_minus(r / scale, v), exp_minus(base / scale, v)
+            if zero:
+                c = parts(v)[1]
+                top, low = times(c, top, v), times(c, low, v)
+            least, most = share(top, low, v)
+            return least >> 64, -(-most >> 64)
+
+        return survival_r
+
+    def q_bounds(w: int) -> list[tuple[int, int]]:
+        c = parts(w)[1]
+        lows, highs = _powers(exp_minus(base / scale, w), count, w)
+        return [times(c, pair, w) for pair in zip(lows, highs, strict=True)]
+
+    def r_bounds(zero: bool) -> Callable[[int], list[tuple[int, int]]]:
+        def bounds(w: int) -> list[tuple[int, int]]:
+            a, c = parts(w)
+            lows, highs = _powers(a, base, w)
+            pairs = list(zip(lows, highs, strict=True))
+            if zero:
+                pairs = [times(c, pair, w) for pair in pairs]
+            return [share(pair, pairs[-1], w) for pair in pairs[:-1]]
+
+        return bounds
+
+    return Sampler(
+        survival,
+        base=base,
+        q=Table.of(_floor_table(q_bounds, 32), 32),
+        zero=Table.of(_floor_table(r_bounds(True), _WORD), _WORD),
+        rest=Table.of(_floor_table(r_bounds(False), _WORD), _WORD),
+        digits=(of_q, of_r(True), of_r(False)),
+    )
+
+
+@lru_cache(maxsize=16)
+def discrete_gaussian(sigma2: Fraction) -> Sampler:
+    """The sampler of P(X = x) proportional to exp(-x^2 / (2 sigma2)), any rational sigma2 up to 2^32."""
+    if not 0 < sigma2 <= _MAX_SIGMA2:
+        raise NumericsError("the variance parameter of discrete Gaussian noise must lie in (0, 2^32]")
+    survival = gaussian_survival(sigma2)
+    count = math.isqrt(math.ceil(sigma2 * 46)) + 3  # exp(-x^2/(2 sigma2)) < 2^-33 from here on
+
+    def bounds(w: int) -> list[tuple[int, int]]:
+        return [survival(x, w) for x in range(1, count + 1)]
+
+    return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
+
+
+def float_laplace(scale: float, stream: Stream, size: int) -> NDArray[np.float64]:
+    """Floating-point Laplace noise, for recipes that reproduce papers: its guarantee assumes idealised numerics."""
+    words = np.empty(size, dtype=np.uint64)
+    stream.fill(words)
+    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    sign = 1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64)
+    return -scale * sign * np.log(uniform)

@@ -1,0 +1,397 @@
+"""A public tree over the cells of a domain: the order of its levels, its structural zeros, what a path costs.
+
+A tree is a list of levels from the top; a level splits one digit of one dimension. A leaf's key is its mixed-radix
+number over all levels (for binary trees: a plain bit string, e.g. the Morton code). Structural zeros, padding and
+mask alike, factorise: the dimensions fall into groups (factors), and a node is possible iff each factor's part of it
+is. A node is measured iff at least two of its children are possible, which is decided by the one factor it splits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.errors import DomainError
+from kasuri.schema import Change, Domain, Mesh, Nominal
+
+Int = NDArray[np.int64]
+Status = NDArray[np.uint8]
+
+NONE, SOME, ALL = 0, 1, 2
+"""Status of a node in its factor: no possible leaf, some, all."""
+
+_TABLE_BITS = 11
+_EXPLICIT = 1 << 28  # largest factor held leaf by leaf (mask, hierarchy)
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One dimension of the tree: its size, and (hierarchies only) where each index stands among the padded leaves."""
+
+    size: int
+    places: Int | None = None
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One level: dimension `dim` is split by its digit of weight `weight` into `radix` parts."""
+
+    dim: int
+    weight: int
+    radix: int
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Dimensions whose structural zeros are decided together. `levels` are the tree levels that split it. `status`
+    holds one array per own depth (a leaf-by-leaf factor), or None for a single padded axis of `size` leaves."""
+
+    levels: tuple[int, ...]
+    radices: tuple[int, ...]
+    size: int
+    status: tuple[Status, ...] | None
+
+    @cached_property
+    def whole(self) -> bool:
+        """No structural zero at all."""
+        if self.status is not None:
+            return bool(self.status[0][0] == ALL)
+        return self.size == int(np.prod(self.radices, dtype=object)) if self.radices else True
+
+    def of(self, depth: int, prefix: Int) -> Status:
+        """Status of the nodes `prefix` at own `depth`."""
+        if self.status is not None:
+            return self.status[depth][prefix]
+        span = int(np.prod(self.radices[depth:], dtype=object)) if depth < len(self.radices) else 1
+        first = prefix * span
+        return np.where(first >= self.size, NONE, np.where(first + span <= self.size, ALL, SOME)).astype(np.uint8)
+
+    @cached_property
+    def costs(self) -> tuple[list[int], list[Fraction | None]]:
+        """Per own depth: the most measured nodes on a possible path below a node there, and the most expensive fork
+        (two leaves that part there: f/(f-1) for the fork plus both paths below), None where nothing is measured."""
+        if self.status is not None:
+            return _explicit_costs(self.status, self.radices)
+        return _padded_costs(len(self.radices), self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A tree over a domain; see the module text. Built by `morton`, `row_major` or `hierarchy`."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    digits: tuple[Digit, ...]
+    factors: tuple[Factor, ...]
+
+    @property
+    def depth(self) -> int:
+        """Number of levels, k in the papers."""
+        return len(self.digits)
+
+    @cached_property
+    def binary(self) -> bool:
+        return all(digit.radix == 2 for digit in self.digits)
+
+    @cached_property
+    def whole(self) -> bool:
+        """No structural zero at all."""
+        return all(factor.whole for factor in self.factors)
+
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """Leaves below one child of each level."""
+        out, stride = [], 1
+        for digit in reversed(self.digits):
+            out.append(stride)
+            stride *= digit.radix
+        return tuple(reversed(out))
+
+    @cached_property
+    def leaves(self) -> int:
+        """Leaves of the padded tree, structural zeros included."""
+        return self.strides[0] * self.digits[0].radix if self.digits else 1
+
+    @cached_property
+    def split_by(self) -> tuple[tuple[int, int], ...]:
+        """Per level: (factor, own depth of the node that is split)."""
+        out: list[tuple[int, int]] = [(0, 0)] * self.depth
+        for f, factor in enumerate(self.factors):
+            for depth, at in enumerate(factor.levels):
+                out[at] = (f, depth)
+        return tuple(out)
+
+    def cost(self, change: Change) -> Fraction:
+        """L1 change of all measured numbers by one count, each level's own change taken as 1 (docs/proofs).
+
+        add-remove: 1 + the most measured nodes on a possible path. replace: the larger of that (a unit may still
+        drop out) and the dearest pair of leaves, f/(f-1) at the node where they part plus both paths below it.
+        """
+        paths = [factor.costs[0] for factor in self.factors]
+        add = Fraction(1 + sum(most[0] for most in paths))
+        if change == "add-remove":
+            return add
+        worst = add
+        own = [0] * len(self.factors)
+        for f, depth in self.split_by:
+            fork = self.factors[f].costs[1][depth]
+            if fork is not None:
+                others = sum(paths[g][own[g]] for g in range(len(self.factors)) if g != f)
+                worst = max(worst, fork + 2 * others)
+            own[f] += 1
+        return worst
+
+    def keys(self, cells: Int) -> Int:
+        """Cells (row-major) -> keys."""
+        if self.binary:
+            from kasuri._kernels.morton import cells_to_keys
+
+            sizes, first, tables = self._cell_tables
+            return cells_to_keys(np.ascontiguousarray(cells, dtype=np.int64), sizes, first, tables, _TABLE_BITS)
+        rest, parts = np.asarray(cells, dtype=np.int64), []
+        for dim in reversed(self.dims):
+            rest, index = np.divmod(rest, dim.size)
+            parts.append(index if dim.places is None else dim.places[index])
+        parts.reverse()
+        out = np.zeros(rest.shape, dtype=np.int64)
+        for digit, stride in zip(self.digits, self.strides, strict=True):
+            out += parts[digit.dim] // digit.weight % digit.radix * stride
+        return out
+
+    def cells(self, keys: Int) -> Int:
+        """Keys of possible leaves -> cells: the inverse of `keys`."""
+        if self.binary:
+            from kasuri._kernels.morton import keys_to_cells
+
+            return keys_to_cells(np.ascontiguousarray(keys, dtype=np.int64), self._key_table, _TABLE_BITS)
+        parts = [np.zeros(np.shape(keys), dtype=np.int64) for _ in self.dims]
+        for digit, stride in zip(self.digits, self.strides, strict=True):
+            parts[digit.dim] += keys // stride % digit.radix * digit.weight
+        out = np.zeros(np.shape(keys), dtype=np.int64)
+        for dim, part in zip(self.dims, parts, strict=True):
+            if dim.places is not None:
+                by_place = np.argsort(dim.places)
+                part = by_place[np.searchsorted(dim.places[by_place], part)]
+            out = out * dim.size + part
+        return out
+
+    @cached_property
+    def sorted(self) -> bool:
+        """Keys rise with cells, so nothing needs sorting."""
+        return self.name == "1d"
+
+    def possible_leaves(self) -> NDArray[np.bool_]:
+        """Per key: is the leaf possible? Dense."""
+        good = np.ones(1, dtype=np.uint8)
+        prefix = [np.zeros(1, dtype=np.int64) for _ in self.factors]
+        for (f, _), digit in zip(self.split_by, self.digits, strict=True):
+            good = np.repeat(good, digit.radix)
+            prefix = [np.repeat(p, digit.radix) for p in prefix]
+            prefix[f] = prefix[f] * digit.radix + np.arange(good.size) % digit.radix
+        for factor, p in zip(self.factors, prefix, strict=True):
+            good &= factor.of(len(factor.radices), p) != NONE
+        return good.astype(bool)
+
+    @cached_property
+    def _cell_tables(self) -> tuple[Int, Int, Int]:
+        first, tables = [0], []
+        for d, dim in enumerate(self.dims):
+            bits = max(1, (dim.size - 1).bit_length())
+            place = {
+                digit.weight: stride for digit, stride in zip(self.digits, self.strides, strict=True) if digit.dim == d
+            }
+            for low in range(0, bits, _TABLE_BITS):
+                tables.append(_sums([place.get(1 << b, 0) for b in range(low, low + _TABLE_BITS)]))
+            first.append(len(tables))
+        return (
+            np.array([dim.size for dim in self.dims], dtype=np.int64),
+            np.array(first, dtype=np.int64),
+            np.array(tables),
+        )
+
+    @cached_property
+    def _key_table(self) -> Int:
+        stride_of = np.cumprod([1, *(dim.size for dim in reversed(self.dims[1:]))], dtype=object)[::-1]
+        weights = [int(stride_of[digit.dim]) * digit.weight for digit in reversed(self.digits)]
+        weights += [0] * (-len(weights) % _TABLE_BITS or (_TABLE_BITS if not weights else 0))
+        return np.array([_sums(weights[low : low + _TABLE_BITS]) for low in range(0, len(weights), _TABLE_BITS)])
+
+
+def _sums(weights: list[int]) -> Int:
+    """Table t[x] = sum of weights[b] over the set bits b of x. Entries no possible leaf reaches may wrap."""
+    table = np.zeros(1, dtype=np.int64)
+    for weight in weights:
+        table = np.concatenate((table, table + np.int64(weight)))
+    return table
+
+
+def morton(domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
+    """Mesh bits interleaved from the most significant (row above col), then the other axes in declared order.
+
+    Dimensions of unequal length are aligned at their lowest bit, so that every block near the leaves is square.
+    `interleave` names axes whose bits are mixed together (e.g. origin and destination), placed first.
+    """
+    unknown = [name for name in interleave if name not in [axis.name for axis in domain.axes]]
+    if unknown:
+        raise DomainError(f"interleave names unknown axes {unknown}")
+    groups: list[list[int]] = []
+    if interleave:
+        groups.append([p for axis in domain.axes if axis.name in interleave for p in domain.positions(axis.name)])
+    rest = [axis for axis in domain.axes if axis.name not in interleave]
+    for axis in sorted(rest, key=lambda axis: not isinstance(axis, Mesh)):  # stable: meshes first
+        groups.append(list(domain.positions(axis.name)))
+    digits = []
+    for group in groups:
+        bits = {d: (domain.shape[d] - 1).bit_length() for d in group}
+        for b in range(max(bits.values()) - 1, -1, -1):
+            digits += [Digit(d, 1 << b, 2) for d in group if b < bits[d]]
+    name = "morton" if not interleave else f"morton({', '.join(interleave)} interleaved)"
+    return _order(name, domain, tuple(Dim(size) for size in domain.shape), tuple(digits))
+
+
+def row_major(domain: Domain) -> Order:
+    """The cells in their own order, one after the other: the one-dimensional form of the papers."""
+    size = domain.size
+    digits = tuple(Digit(0, 1 << b, 2) for b in range((size - 1).bit_length() - 1, -1, -1))
+    levels = tuple(range(len(digits)))
+    _fits(digits)
+    if not domain.mask:
+        factor = Factor(levels, (2,) * len(digits), size, None)
+    else:
+        _small(1 << len(digits))
+        leaves = np.zeros(1 << len(digits), dtype=np.uint8)
+        leaves[:size] = ALL * domain.possible_dense().ravel()
+        factor = Factor(levels, (2,) * len(digits), size, _pyramid(leaves, (2,) * len(digits)))
+    return Order("1d", (Dim(size),), digits, (factor,))
+
+
+def hierarchy(domain: Domain) -> Order:
+    """As `morton`, but a nominal axis is split along its public tree (or into all its labels at once)."""
+    base = morton(domain)
+    dims = [Dim(size) for size in domain.shape]
+    replaced: dict[int, list[Digit]] = {}
+    for axis in domain.axes:
+        if not isinstance(axis, Nominal):
+            continue
+        d = domain.positions(axis.name)[0]
+        paths = {label: (i,) for i, label in enumerate(axis.labels)} if axis.tree is None else dict(axis.tree.paths)
+        deepest = max(len(path) for path in paths.values())
+        padded = {label: path + (0,) * (deepest - len(path)) for label, path in paths.items()}
+        radices = [1 + max(path[i] for path in padded.values()) for i in range(deepest)]
+        weights = [int(np.prod(radices[i + 1 :], dtype=object)) if i + 1 < deepest else 1 for i in range(deepest)]
+        places = [sum(p * w for p, w in zip(padded[label], weights, strict=True)) for label in axis.labels]
+        dims[d] = Dim(len(axis.labels), np.array(places, dtype=np.int64))
+        replaced[d] = [Digit(d, w, r) for w, r in zip(weights, radices, strict=True) if r > 1]
+    digits: list[Digit] = []
+    for digit in base.digits:
+        if digit.dim in replaced:
+            digits += replaced.pop(digit.dim)
+        elif dims[digit.dim].places is None:
+            digits.append(digit)
+    return _order("hierarchy", domain, tuple(dims), tuple(digits))
+
+
+def _order(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:
+    _fits(digits)
+    grouped = [tuple(p for axis in mask.axes for p in domain.positions(axis)) for mask in domain.mask]
+    covered = {d for group in grouped for d in group}
+    factors = []
+    for group, mask in zip(grouped, domain.mask, strict=True):
+        factors.append(_explicit_factor(group, dims, digits, ~mask.impossible()))
+    for d, dim in enumerate(dims):
+        if d in covered:
+            continue
+        if dim.places is not None:
+            factors.append(_explicit_factor((d,), dims, digits, np.ones(dim.size, dtype=bool)))
+        else:
+            own = tuple(level for level, digit in enumerate(digits) if digit.dim == d)
+            factors.append(Factor(own, (2,) * len(own), dim.size, None))
+    return Order(name, dims, digits, tuple(factors))
+
+
+def _fits(digits: tuple[Digit, ...]) -> None:
+    leaves = int(np.prod([digit.radix for digit in digits], dtype=object)) if digits else 1
+    if leaves > 1 << 62:
+        raise DomainError("the padded tree has more than 2^62 leaves; use fewer or smaller axes")
+
+
+def _small(leaves: int) -> None:
+    if leaves > _EXPLICIT:
+        raise DomainError(f"a mask over {leaves} padded cells is too large to hold (2^28 at most); mask fewer axes")
+
+
+def _explicit_factor(group: tuple[int, ...], dims: tuple[Dim, ...], digits: tuple[Digit, ...],
+                     possible: NDArray[np.bool_]) -> Factor:  # fmt: skip
+    """The factor of the dimensions `group`, leaf by leaf; `possible` is indexed by their indices."""
+    levels = tuple(level for level, digit in enumerate(digits) if digit.dim in group)
+    radices = tuple(digits[level].radix for level in levels)
+    leaves = int(np.prod(radices, dtype=object)) if radices else 1
+    _small(leaves)
+    key = np.zeros((1,) * len(group), dtype=np.int64)
+    stride = leaves
+    for level in levels:
+        digit = digits[level]
+        stride //= digit.radix
+        dim = dims[digit.dim]
+        place = np.arange(dim.size) if dim.places is None else dim.places
+        part = place // digit.weight % digit.radix * stride
+        key = key + part.reshape([-1 if d == digit.dim else 1 for d in group])
+    status = np.zeros(leaves, dtype=np.uint8)
+    status[np.broadcast_to(key, possible.shape)[possible]] = ALL
+    return Factor(levels, radices, int(possible.sum()), _pyramid(status, radices))
+
+
+def _pyramid(leaves: Status, radices: tuple[int, ...]) -> tuple[Status, ...]:
+    """Status per own depth, from the root (one node) to the leaves."""
+    levels = [leaves]
+    for radix in reversed(radices):
+        below = levels[-1].reshape(-1, radix)
+        least, most = below.min(axis=1), below.max(axis=1)
+        levels.append(np.where(most == NONE, NONE, np.where(least == ALL, ALL, SOME)).astype(np.uint8))
+    return tuple(reversed(levels))
+
+
+def _explicit_costs(status: tuple[Status, ...], radices: tuple[int, ...]) -> tuple[list[int], list[Fraction | None]]:
+    below = np.where(status[-1] == NONE, -1, 0).astype(np.int64)  # measured nodes on the best path; -1: impossible
+    paths: list[int] = [0]
+    forks: list[Fraction | None] = []
+    for depth in range(len(radices) - 1, -1, -1):
+        children = np.sort(below.reshape(-1, radices[depth]), axis=1)
+        fan = (children >= 0).sum(axis=1)
+        measured = fan > 1
+        if measured.any():
+            two = children[measured, -1] + children[measured, -2]
+            forks.append(max(Fraction(int(f), int(f) - 1) + int(two[fan[measured] == f].max())
+                             for f in np.unique(fan[measured])))  # fmt: skip
+        else:
+            forks.append(None)
+        below = np.where(fan > 0, children[:, -1] + measured, -1)
+        paths.append(int(below.max()))
+    return paths[::-1], forks[::-1]
+
+
+def _padded_costs(bits: int, size: int) -> tuple[list[int], list[Fraction | None]]:
+    """`_explicit_costs` of a binary axis of `size` leaves: at each depth at most one node, on the edge, is not whole."""
+    paths: list[int] = [0] * (bits + 1)
+    forks: list[Fraction | None] = [None] * bits
+    edge = -1  # most measured nodes below the node on the edge; -1: no node is on the edge
+    for depth in range(bits, -1, -1):
+        span, height = 1 << (bits - depth), bits - depth
+        inside = size % span  # possible leaves of the node on the edge
+        if inside:
+            left = edge if inside < span // 2 else height - 1
+            right = edge if inside > span // 2 else -1
+            if right >= 0:
+                forks[depth] = Fraction(2 + left + right)
+            edge = max(left, right) + (right >= 0)
+        else:
+            edge = -1
+        whole = height if size >= span else -1
+        if whole > 0:
+            forks[depth] = max(forks[depth] or Fraction(0), Fraction(2 * height))
+        paths[depth] = max(whole, edge)
+    return paths, forks

@@ -1,0 +1,87 @@
+"""What is promised: exact epsilons and the Guarantee that travels with every release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any, Literal
+
+from kasuri.errors import PrivacyError
+from kasuri.schema import Unit
+
+Model = Literal["central", "local", "shuffle", "none"]
+
+
+def exact(value: object, what: str = "epsilon") -> Fraction:
+    """An exact positive rational from a decimal string, a whole number or a Fraction; a float is refused.
+
+    >>> exact("0.1")
+    Fraction(1, 10)
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int, Fraction, Decimal)):
+        raise PrivacyError(f'{what} must be an exact decimal such as "0.1" or a Fraction, not {type(value).__name__}')
+    try:
+        number = Fraction(Decimal(value.strip())) if isinstance(value, str) and "/" not in value else Fraction(value)
+    except (ValueError, InvalidOperation, OverflowError, ZeroDivisionError):
+        raise PrivacyError(f'{what} must be a finite decimal such as "0.1"') from None
+    if number <= 0:
+        raise PrivacyError(f"{what} must be greater than 0")
+    return number
+
+
+def decimal(number: Fraction) -> str:
+    """Shortest exact text of a rational: a decimal where one exists, else p/q.
+
+    >>> decimal(Fraction(1, 10)), decimal(Fraction(1, 3))
+    ('0.1', '1/3')
+    """
+    rest, twos, fives = number.denominator, 0, 0
+    while rest % 2 == 0:
+        rest, twos = rest // 2, twos + 1
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    if rest != 1:
+        return f"{number.numerator}/{number.denominator}"
+    places = max(twos, fives)
+    digits = str(abs(number.numerator) * 10**places // number.denominator).rjust(places + 1, "0")
+    text = digits if places == 0 else f"{digits[:-places]}.{digits[-places:]}"
+    return f"-{text}" if number < 0 else text
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A privacy claim and everything it rests on.
+
+    For any two tables that differ by `unit` (one unit enters or leaves, or changes its records), and any set of
+    outputs, the probabilities differ by at most a factor e^epsilon, plus delta. `public` lists what is treated as
+    known to everyone, `assumes` the caveats in words, `basis` the proof.
+    """
+
+    model: Model
+    epsilon: Fraction
+    delta: Fraction
+    unit: Unit
+    public: tuple[str, ...]
+    assumes: tuple[str, ...]
+    basis: str
+
+    def assuming(self, *caveats: str) -> Guarantee:
+        """The same claim with further caveats, each once."""
+        return replace(self, assumes=tuple(dict.fromkeys((*self.assumes, *caveats))))
+
+    def words(self) -> str:
+        """The claim in one sentence."""
+        loss = f"epsilon {decimal(self.epsilon)}" + (f", delta {decimal(self.delta)}" if self.delta else "")
+        return f"{self.model} differential privacy, {loss}, when {self.unit.words()}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "epsilon": decimal(self.epsilon),
+            "delta": decimal(self.delta),
+            "unit": self.unit.to_json(),
+            "public": list(self.public),
+            "assumes": list(self.assumes),
+            "basis": self.basis,
+        }

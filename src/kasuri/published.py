@@ -1,0 +1,127 @@
+"""Release: what may be published. There is no way from here back to Counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.errors import DomainError, PrivacyError
+from kasuri.privacy import Guarantee
+from kasuri.schema import Domain, Mesh, Nominal, Ordered
+
+NO_LEDGER = "no ledger: nothing bounds what other releases of the same data spend"
+
+_DENSE = 1 << 28
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """The noisy numbers a release was made of, a function of noisy values alone.
+
+    Node `prefix` at `level` levels below the root was measured as `value`, with discrete Laplace noise of scale
+    `scale`; level -1 is the root sum, every other number a difference left minus right.
+    """
+
+    level: NDArray[np.int64]
+    prefix: NDArray[np.int64]
+    value: NDArray[np.int64]
+    scale: Fraction
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Release:
+    """A protected table in coordinate form: `cells` strictly increasing, `values` not 0; every other cell is 0.
+
+    `recipe` is the mechanism in words and parameters, `provenance` how it was run (release_id, version, source).
+    """
+
+    domain: Domain
+    cells: NDArray[np.int64]
+    values: NDArray[Any]
+    measurements: Measurements | None
+    guarantee: Guarantee
+    recipe: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return (
+            f"Release({self.recipe['name']}, {self.cells.size} cells of {self.domain.size}, total {self.total()}, "
+            f"{self.guarantee.words()}, source: {self.provenance['source']})"
+        )
+
+    def total(self) -> int | float:
+        """Sum over all cells."""
+        return self.values.sum().item()
+
+    def to_dense(self) -> NDArray[Any]:
+        """The table as an array of `domain.shape`."""
+        if self.domain.size > _DENSE:
+            raise DomainError(f"{self.domain.size} cells do not fit in memory as an array; use cells and values")
+        out = np.zeros(self.domain.size, dtype=self.values.dtype)
+        out[self.cells] = self.values
+        return out.reshape(self.domain.shape)
+
+    def area(self, *, rows: slice | int | None = None, cols: slice | int | None = None, **axes: Any) -> int | float:
+        """Sum over an area: `rows` and `cols` of the mesh (indices of the window), other axes by index, slice or label.
+
+        >>> out.area(rows=slice(0, 64), cols=slice(0, 64), sex="female")    # doctest: +SKIP
+        """
+        wanted: dict[str, Any] = {}
+        if rows is not None or cols is not None:
+            meshes = [axis for axis in self.domain.axes if isinstance(axis, Mesh)]
+            if len(meshes) != 1:
+                raise DomainError(f"rows and cols need one mesh; name the dimension among {self.domain.dims}")
+            wanted |= {"row": rows, "col": cols}
+        wanted |= axes
+        unknown = [name for name in wanted if name not in self.domain.dims]
+        if unknown:
+            raise DomainError(f"no dimension {unknown}; the dimensions are {list(self.domain.dims)}")
+        keep = np.ones(self.cells.size, dtype=bool)
+        for dim, size, index in zip(self.domain.dims, self.domain.shape, self.domain.unravel(self.cells), strict=True):
+            choice = wanted.get(dim)
+            if choice is None:
+                continue
+            low, high = _range(choice, size, dim, self.domain)
+            keep &= (index >= low) & (index < high)
+        return self.values[keep].sum().item()
+
+    def save(self, folder: str, *, unmetered: bool = False) -> None:
+        """Write the release to a new folder: Parquet, DuckDB, and the measurements; never over an existing one.
+
+        A seeded release is refused, and one without a ledger unless `unmetered=True` says that this is meant.
+        """
+        if not self.provenance["secure"]:
+            raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
+        if NO_LEDGER in self.guarantee.assumes and not unmetered:
+            raise PrivacyError(
+                "this release was charged to no ledger; save(..., unmetered=True) publishes it all the same"
+            )
+        from kasuri.store import save
+
+        save(self, folder)
+
+
+def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:
+    """Half-open range of indices for a slice, an index or a label."""
+    if isinstance(choice, slice):
+        if choice.step not in (None, 1):
+            raise DomainError(f"{dim}: a slice with a step is no area")
+        low, high, _ = choice.indices(size)
+        if (choice.stop is not None and choice.stop > size) or (choice.start is not None and choice.start > size):
+            raise DomainError(f"{dim}: {choice.start}:{choice.stop} leaves the domain (0:{size})")
+        return low, high
+    if isinstance(choice, str):
+        axis = domain.axis(dim)
+        labels = axis.labels if isinstance(axis, (Nominal, Ordered)) else None
+        if labels is None or choice not in labels:
+            raise DomainError(f"{dim}: no label {choice!r}")
+        return labels.index(choice), labels.index(choice) + 1
+    index = int(choice)
+    if not 0 <= index < size:
+        raise DomainError(f"{dim}: index {index} leaves the domain (0..{size - 1})")
+    return index, index + 1

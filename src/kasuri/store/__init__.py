@@ -1,0 +1,48 @@
+"""A release on disk: a new folder, written aside and renamed, so that it is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from kasuri.errors import DomainError
+from kasuri.published import Release
+from kasuri.store import duck, parquet
+
+__all__ = ["save"]
+
+
+def save(release: Release, folder: str | Path) -> None:
+    """Write `release` to the new folder `folder`; an existing one is refused and left as it is."""
+    target = Path(folder)
+    if target.exists() or target.is_symlink():
+        raise DomainError(f"{target} exists; a release is never written over another. Choose a new folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.parent / f".{target.name}.{secrets.token_hex(8)}.part"
+    try:
+        aside.mkdir()
+        parquet.write(release, aside)
+        duck.write(release, aside)
+        for path in sorted(aside.iterdir()):
+            _sync(path)
+        _sync(aside)
+        # rename(2) refuses a folder that is not empty, so a rival that was faster is not overwritten
+        os.rename(aside, target)
+        _sync(target.parent)
+    except OSError as error:
+        where = error.filename or target
+        raise DomainError(
+            f"{target}: not written ({error.strerror or type(error).__name__}: {where}); nothing was kept"
+        ) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

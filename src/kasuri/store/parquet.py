@@ -1,0 +1,20 @@
+"""release.parquet, release_meta.parquet and (where a recipe has them) measurements.parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kasuri.published import Release
+from kasuri.store.columns import measurements_table, meta_table, release_table
+
+
+def write(release: Release, folder: Path) -> None:
+    """Write the Parquet files of a release into an existing folder."""
+    from pyarrow import parquet
+
+    tables = {"release": release_table(release), "release_meta": meta_table(release)}
+    measured = measurements_table(release)
+    if measured is not None:
+        tables["measurements"] = measured
+    for name, table in tables.items():
+        parquet.write_table(table, folder / f"{name}.parquet", compression="zstd", row_group_size=1 << 20)

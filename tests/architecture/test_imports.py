@@ -1,0 +1,94 @@
+"""The import table: which module may import which. The layout is the architecture (docs/architecture.md)."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "kasuri"
+
+PUBLIC = {"errors", "meshcode", "schema", "privacy"}
+TABLE: dict[str, set[str]] = {
+    "errors": set(),
+    "meshcode": {"errors", "_kernels"},
+    "schema": {"errors", "meshcode"},
+    "rng": {"errors"},
+    "privacy": {"errors", "schema"},
+    "table": {"errors", "schema"},
+    "order": {"errors", "schema", "_kernels"},
+    "transform": {"order", "schema"},
+    "noise": {"errors", "rng", "_kernels"},
+    "refine": {"errors", "_kernels"},
+    "published": {"errors", "schema", "privacy", "store"},
+    "engine": {"errors", "noise", "order", "published", "refine", "rng", "_kernels"},
+    "mechanism": {"errors", "schema", "privacy", "rng", "table", "order", "transform", "noise", "refine", "published",
+                  "engine", "_kernels"},
+    "ingest": {"errors", "schema", "meshcode", "table", "ingest"},
+    "store": {"errors", "schema", "meshcode", "privacy", "published", "store"},
+    "report": {"errors", "schema", "published", "report"},
+    "examples": {"schema"},
+    "reproduce": {"<front>", "errors", "schema", "examples", "report", "reproduce", "order"},
+    "cli": {"<front>", "cli", "errors", "schema", "ingest", "mechanism", "report", "reproduce", "examples"},
+    "_kernels": {"_kernels"},
+    "<front>": set(),
+}  # fmt: skip
+"""Module (or package) -> what it may import from kasuri, lazily or not. <front> is `import kasuri`."""
+
+
+def modules():
+    for path in sorted(SOURCE.rglob("*.py")):
+        inner = path.relative_to(SOURCE)
+        name = inner.parts[0].removesuffix(".py")
+        yield ("<front>" if name == "__init__" else name), path
+
+
+def imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "kasuri" else [node.module]
+            )
+        else:
+            continue
+        for name in names:
+            parts = (name or "").split(".")
+            if parts[0] == "kasuri":
+                is_module = len(parts) > 1 and ((SOURCE / f"{parts[1]}.py").exists() or (SOURCE / parts[1]).is_dir())
+                found.add(parts[1] if is_module else "<front>")
+    return found
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda v: str(v) if isinstance(v, str) else v.name)
+def test_imports_follow_the_table(name: str, path: Path):
+    assert name in TABLE, f"{name} is not in the import table"
+    assert imported(path) <= TABLE[name], f"{path.name} imports {sorted(imported(path) - TABLE[name])}"
+
+
+def test_refine_cannot_reach_counts():
+    reach, todo = set(), ["refine"]
+    while todo:
+        name = todo.pop()
+        if name not in reach:
+            reach.add(name)
+            todo += TABLE[name]
+    assert "table" not in reach
+
+
+def test_no_module_is_too_long():
+    long = {
+        str(path.name): n for _, path in modules() if (n := len(path.read_text(encoding="utf-8").splitlines())) > 600
+    }
+    assert not long
+
+
+def test_front_door_is_small_sorted_and_complete():
+    import kasuri
+
+    assert kasuri.__all__ == sorted(kasuri.__all__)
+    assert len(kasuri.__all__) <= 40
+    for name in kasuri.__all__:
+        assert getattr(kasuri, name) is not None
