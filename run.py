@@ -35,7 +35,7 @@ def uv():
     if not os.path.exists(program):
         say("kasuri: installing uv into .tools (once)")
         quiet = ["--quiet", "--no-warn-script-location", "--root-user-action=ignore"]
-        pip = [sys.executable, "-m", "pip", "install"] + quiet + ["--target", TOOLS, UV]
+        pip = [sys.executable, "-m", "pip", "install", *quiet, "--target", TOOLS, UV]
         if subprocess.call(pip, cwd=ROOT, stdout=sys.stderr) or not os.path.exists(program):
             sys.exit("kasuri: 'pip' could not install uv; on Debian or Ubuntu: apt-get install python3-pip")
     return program

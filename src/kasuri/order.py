@@ -375,7 +375,7 @@ def _explicit_costs(status: tuple[Status, ...], radices: tuple[int, ...]) -> tup
 
 
 def _padded_costs(bits: int, size: int) -> tuple[list[int], list[Fraction | None]]:
-    """`_explicit_costs` of a binary axis of `size` leaves: at each depth at most one node, on the edge, is not whole."""
+    """`_explicit_costs` of a binary axis of `size` leaves: at each depth at most one node (the edge) is not whole."""
     paths: list[int] = [0] * (bits + 1)
     forks: list[Fraction | None] = [None] * bits
     edge = -1  # most measured nodes below the node on the edge; -1: no node is on the edge
