@@ -28,8 +28,8 @@ TABLE: dict[str, set[str]] = {
     "store": {"errors", "schema", "meshcode", "privacy", "published", "store"},
     "report": {"errors", "schema", "published", "report"},
     "examples": {"schema"},
-    "reproduce": {"<front>", "errors", "schema", "examples", "report", "reproduce", "order"},
-    "cli": {"<front>", "cli", "errors", "schema", "ingest", "mechanism", "report", "reproduce", "examples"},
+    "reproduce": {"<front>", "errors", "schema", "examples", "ingest", "order", "plan", "report", "reproduce"},
+    "cli": {"<front>", "cli", "errors", "schema", "ingest", "mechanism", "plan", "report", "reproduce", "examples"},
     "_kernels": {"_kernels"},
     "<front>": set(),
 }  # fmt: skip

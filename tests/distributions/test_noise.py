@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from reference.statistics import ALPHA, chi_square
 
 from kasuri import noise
 from kasuri.errors import NumericsError
 from kasuri.rng import Streams, seeded
-from reference.statistics import ALPHA, chi_square
 
 getcontext().prec = 90
 SCALES = [Fraction(1, 50), Fraction(1, 3), Fraction(1), Fraction(19, 2), Fraction(190), Fraction(700), Fraction(701),
@@ -26,7 +26,9 @@ def survival(scale: Fraction, x: int) -> Decimal:
     return 2 * a**x / (1 + a)
 
 
-@pytest.mark.parametrize("t", [Fraction(0), Fraction(1, 10**9), Fraction(1, 2), Fraction(22, 7), Fraction(61), Fraction(500)])
+@pytest.mark.parametrize(
+    "t", [Fraction(0), Fraction(1, 10**9), Fraction(1, 2), Fraction(22, 7), Fraction(61), Fraction(500)]
+)
 def test_exp_interval_holds_the_value_and_is_narrow(t):
     for w in (64, 200):
         low, high = noise.exp_minus(t, w)
@@ -62,7 +64,9 @@ def test_look_up_is_the_slow_rule_on_edges(scale):
     sampler = noise.discrete_laplace(scale)
     rng = np.random.default_rng(3)
     edges = sampler.one.thresholds[rng.integers(0, sampler.one.thresholds.size, 40)].astype(np.int64)
-    u = np.unique(np.clip(np.concatenate((edges - 1, edges, edges + 1, rng.integers(0, 1 << 31, 100))), 0, (1 << 31) - 1))
+    u = np.unique(
+        np.clip(np.concatenate((edges - 1, edges, edges + 1, rng.integers(0, 1 << 31, 100))), 0, (1 << 31) - 1)
+    )
     words = ((u << 1) | rng.integers(0, 2, u.size)).astype(np.uint32)
 
     class Fixed:
@@ -118,7 +122,9 @@ def test_the_helper_rejects_shifts_and_clipping():
 def test_tiny_scale_is_almost_always_zero_but_not_by_rounding():
     sampler = noise.discrete_laplace(Fraction(1, 50))  # P(|X| >= 1) = 3.9e-22: only the tie path can give it
     assert not sampler.draw(stream(3), 10_000).any()
-    assert sampler.decide(0, lambda turn: 1 if turn == 1 else 0) == 2  # U = 2^-159 lies between P(|X| >= 3) and P(|X| >= 2)
+    assert (
+        sampler.decide(0, lambda turn: 1 if turn == 1 else 0) == 2
+    )  # U = 2^-159 lies between P(|X| >= 3) and P(|X| >= 2)
     assert sampler.decide(0, lambda turn: (1 << 64) - 1) == 0
 
 
@@ -152,7 +158,10 @@ def test_ties_are_settled_by_their_own_word(monkeypatch):
     got = np.concatenate([sampler.draw(tied, 64) for tied in [Tied()] for _ in range(40)])
     fraction = float(survival(scale, 2) * 2**31 - threshold)
     assert set(np.unique(got)) <= {1, 2}
-    assert chi_square(np.array([(got == 1).sum(), (got == 2).sum()]), got.size * np.array([1 - fraction, fraction])) > ALPHA
+    assert (
+        chi_square(np.array([(got == 1).sum(), (got == 2).sum()]), got.size * np.array([1 - fraction, fraction]))
+        > ALPHA
+    )
 
 
 def test_large_scales_are_exact_by_the_slow_rule():

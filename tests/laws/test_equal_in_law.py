@@ -10,13 +10,13 @@ from itertools import product
 
 import numpy as np
 import pytest
+from reference import law
 
 from kasuri import order, transform
 from kasuri._kernels import topdown as kernel
 from kasuri.engine import Descent
 from kasuri.refine import topdown
 from kasuri.schema import Domain, Ordered
-from reference import law
 
 A = Fraction(2, 3)
 
@@ -29,7 +29,7 @@ def tree(leaves: int, impossible: tuple[int, ...] = ()):
     return order.row_major(Domain.of(Ordered("x", leaves), mask=mask))
 
 
-class Need(Exception):
+class NeedError(Exception):
     """The kernel asked for more noise than the prefix holds."""
 
 
@@ -55,7 +55,7 @@ def run_kernel(shape, true, S, jumps, noise, coins):
         out_keys, out_values, *empty,
     )  # fmt: skip
     if state[kernel.NOISE] > len(noise) or code == kernel.NEED_NOISE:
-        raise Need
+        raise NeedError
     assert code == kernel.DONE
     leaves = np.zeros(shape.leaves, np.int64)
     leaves[out_keys[: state[kernel.OUT]]] = out_values[: state[kernel.OUT]]
@@ -73,7 +73,7 @@ def kernel_law(shape, true, S, jumps):
     def explore(noise, coins, p):
         try:
             leaves, used = run_kernel(shape, true, S, jumps, noise, coins)
-        except Need:
+        except NeedError:
             for n, q in weight.items():
                 explore((*noise, n), coins, p * q)
             return

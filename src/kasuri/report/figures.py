@@ -44,4 +44,3 @@ def map_png(release: Release, path: Path, *, title: str, credit: str = "") -> No
     words = f"{release.guarantee.words()}  ·  recipe {release.recipe['name']}"
     figure.supxlabel(words + (f"\n{credit}" if credit else ""), fontsize=7, color="#555555")
     figure.savefig(path, dpi=130)
-
