@@ -72,3 +72,32 @@ def simplex_integers(scaled: Array, starts: Array, totals: Array) -> Array:
     out = np.zeros(scaled.size, dtype=np.int64)
     simplex_groups(scaled, starts, totals, out)
     return out
+
+
+def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> tuple[Array, list[Array]]:
+    """From noisy counts of nested levels to non-negative integer leaves: `refined_tree`.
+
+    `levels` holds per level (y, first): node i's children are first[i]:first[i+1] of the next level, none where it was
+    not descended; `variances` the noise variance of each level. Bottom-up weighted least squares combines every node's
+    y with its children's sum; top-down the total max(round(sum), 0) is shared out by the projection weighted with the
+    estimates' variances, then floor and largest remainder inside each node. Returns the integers of every level.
+    """
+    from kasuri._kernels.visit import combine_up, share_out
+
+    z: list[Array] = [np.zeros(0)] * len(levels)
+    v: list[Array] = [np.zeros(0)] * len(levels)
+    for at in range(len(levels) - 1, -1, -1):
+        y, first = levels[at]
+        z[at], v[at] = np.empty(y.size), np.empty(y.size)
+        below = (z[at + 1], v[at + 1]) if at + 1 < len(levels) else (np.zeros(0), np.zeros(0))
+        combine_up(y.astype(np.float64), variances[at], first, *below, z[at], v[at])
+    totals = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
+    first = np.array([0, z[0].size], dtype=np.int64)
+    out = []
+    for at, (_, below) in enumerate(levels):
+        shares = np.zeros(z[at].size, dtype=np.int64)
+        closed = np.diff(below) == 0 if at + 1 < len(levels) else np.zeros(z[at].size, dtype=bool)
+        share_out(z[at], v[at], closed, first, totals, shares)
+        out.append(shares)
+        totals, first = shares, below
+    return totals, out

@@ -1,0 +1,108 @@
+"""Measure and visit, least squares and weighted projection on the visited tree (docs/proofs/refined_tree.md)."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def range_sums(keys, sums, nodes, stride, out):
+    """out[i] = true sum below node i (keys in [node * stride, (node + 1) * stride)); nodes rise, so the search gallops."""
+    at = np.int64(0)
+    for i in range(nodes.size):
+        for end in range(2):
+            key = (nodes[i] + end) * stride
+            if at < keys.size and keys[at] < key:
+                step = np.int64(1)
+                while at + step < keys.size and keys[at + step] < key:
+                    step <<= 1
+                low, high = at + (step >> 1), min(at + step, keys.size)
+                while low < high:
+                    middle = (low + high) >> 1
+                    if keys[middle] < key:
+                        low = middle + 1
+                    else:
+                        high = middle
+                at = low
+            out[i] = sums[at] - out[i] if end else sums[at]
+
+
+@njit(cache=True, nogil=True)
+def water(y, first, totals, out):
+    """Per group g = first[g]:first[g+1] of numbers y: out = max(y - t, 0) with t such that it sums to totals[g]."""
+    for g in range(totals.size):
+        start, end = first[g], first[g + 1]
+        if start == end:
+            continue
+        ranked = np.sort(y[start:end])
+        total, t = 0.0, 0.0
+        for r in range(end - start):
+            total += ranked[end - start - 1 - r]
+            level = (total - totals[g]) / (r + 1)
+            if ranked[end - start - 1 - r] > level:
+                t = level
+        for i in range(start, end):
+            out[i] = max(y[i] - t, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def combine_up(y, variance, first, below_z, below_v, z, v):
+    """Bottom-up least squares: node i's own y (of one variance) with the sum of its children, where it has any."""
+    for i in range(y.size):
+        z[i], v[i] = y[i], variance
+        if first[i] < first[i + 1]:
+            s, w = 0.0, 0.0
+            for j in range(first[i], first[i + 1]):
+                s += below_z[j]
+                w += below_v[j]
+            z[i] = (y[i] * w + s * variance) / (w + variance)
+            v[i] = w * variance / (w + variance)
+
+
+@njit(cache=True, nogil=True)
+def share_out(z, v, closed, first, totals, out):
+    """Per group the integers nearest to argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}
+    (floor and largest remainder, ties to the lower index): x = max(z - theta v, 0)."""
+    for g in range(totals.size):
+        start, end = first[g], first[g + 1]
+        n = end - start
+        if n == 0:
+            continue
+        ratio = np.empty(n)
+        for i in range(n):
+            ratio[i] = -z[start + i] / v[start + i]
+        ranked = np.argsort(ratio, kind="mergesort")
+        s, w, theta = 0.0, 0.0, 0.0
+        for r in range(n):
+            i = start + ranked[r]
+            if closed[i]:
+                continue
+            s += z[i]
+            w += v[i]
+            level = (s - totals[g]) / w
+            if z[i] > level * v[i]:
+                theta = level
+        left = totals[g]
+        rest = np.empty(n)
+        for i in range(n):
+            x = 0.0 if closed[start + i] else max(z[start + i] - theta * v[start + i], 0.0)
+            whole = np.int64(np.floor(x))
+            whole = min(whole, left)
+            rest[i] = -2.0 if closed[start + i] else x - whole if x > 0 else -1.0
+            out[start + i] = whole
+            left -= whole
+        if left > 0:
+            by_rest = np.argsort(-rest, kind="mergesort")
+            j = 0
+            while left > 0:
+                out[start + by_rest[j % n]] += 1
+                left -= 1
+                j += 1
+
+
+def warm_up():
+    one, f = np.zeros(1, np.int64), np.ones(1)
+    first = np.array([0, 1], np.int64)
+    range_sums(one, np.zeros(2, np.int64), one, 1, one.copy())
+    water(f, first, f, f.copy())
+    combine_up(f, 1.0, first, f, f, f.copy(), f.copy())
+    share_out(f, f, np.zeros(1, np.bool_), first, np.ones(1, np.int64), one.copy())
