@@ -101,7 +101,8 @@ def test_counts_cannot_be_built_wrong():
     cells, values = np.array([0, 1]), np.array([1, 2])
     assert ks.Counts(domain, cells, values, PERSON).assumes
     for bad_cells, bad_values in (([1, 0], [1, 2]), ([0, 2], [1, 2]), ([0, 3], [1, 2]), ([0, 1], [1, 0]),
-                                  ([0, 1], [1.0, 2.0]), ([0, 0], [1, 1]), ([-1, 0], [1, 1]), ([0, 1], [1 << 62, 1])):  # fmt: skip
+                                  ([0, 1], [1.0, 2.0]), ([0, 0], [1, 1]), ([-1, 0], [1, 1]),
+                                  ([0, 1], [1 << 62, 1])):  # fmt: skip
         with pytest.raises(ks.DomainError):
             ks.Counts(domain, np.array(bad_cells), np.array(bad_values), PERSON)
     with pytest.raises(ks.DomainError, match="masked array"):
