@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +33,23 @@ DENSE_CELLS = 1 << 26
 MEASURED_CELLS = 1 << 24
 """haar_topdown draws every node, and so publishes its measurements, up to this many leaves; above it jumps."""
 
+MAX_SCALE = 1 << 55
+"""Largest noise scale: a value beyond 2^61 then has probability below 2 e^-64."""
+
+KEYSTREAM = "the keystream (AES-256-CTR under BLAKE2b keys) is as good as ideal random bits"
 IDEALISED = "idealised numerics: floating-point noise, for reproducing papers only"
+
+
+_COMBINATIONS = {
+    ("identity", "float Laplace", "none"): ("none",),
+    ("identity", "discrete Laplace", "none"): ("none",),
+    ("haar_nd", "discrete Laplace", "inverse"): ("none",),
+    ("sum_difference", "discrete Laplace", "inverse"): ("none",),
+    ("sum_difference", "discrete Laplace", "topdown"): ("auto", "dense", "plain", "jump"),
+    ("haar", "float Laplace", "topdown"): ("dense",),
+    ("nominal", "discrete Laplace", "topdown"): ("plain",),
+}
+"""The parts that were proved together, with the descents each allows."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,11 @@ class Mechanism:
     order: str = "none"
     interleave: tuple[str, ...] = ()
     descent: Literal["none", "auto", "dense", "plain", "jump"] = "none"
+
+    def __post_init__(self) -> None:
+        parts = (self.transform, self.noise, self.refine)
+        if parts not in _COMBINATIONS or self.descent not in _COMBINATIONS[parts]:
+            raise PrivacyError("no proof covers this combination of parts; make a Mechanism by its recipe")
 
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
@@ -94,7 +116,7 @@ def geometric() -> Mechanism:
     Privacy
     -------
     Neighbours: tables that differ by one unit. Sensitivity: c (add-remove), 2c (replace), c = counts a unit adds.
-    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/geometric.md. Public: domain, mask. Assumes: nothing further.
+    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/geometric.md. Public: domain, mask. Assumes: a good keystream.
 
     Cost: O(n). References: [Ghosh2012].
     """
@@ -110,7 +132,7 @@ def privelet(order: Literal["1d", "2d", "morton"] = "morton") -> Mechanism:
     -------
     Neighbours: tables that differ by one unit. Sensitivity: c times the cost of the tree (1 + k add-remove, 2k
     replace for 2^k cells); "2d": c times the product over axes (add-remove).
-    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/privelet.md. Public: domain, mask. Assumes: nothing further.
+    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/privelet.md. Public: domain, mask. Assumes: a good keystream.
 
     Cost: O(n). References: [Xiao2011], [Terada2015, sec. 5.3].
     """
@@ -140,7 +162,7 @@ def haar_topdown(
     Neighbours: tables that differ by one unit. Sensitivity: c times the most measured coefficients on a possible
     cell's path, root included (1 + k for a full binary tree; replace: 2k for k >= 1, 1 for one cell).
     Guarantee: epsilon-DP, exactly ("haar": with idealised numerics). Proof: docs/proofs/haar_topdown.md.
-    Public: domain, mask, order. Assumes: nothing further; run time depends on the data (SECURITY.md).
+    Public: domain, mask, order. Assumes: a good keystream; run time depends on the data (SECURITY.md).
 
     Cost: O(m + outputs) with jumps, O(m + outputs * k) plain, O(n) dense; m records, n cells, k levels.
     References: [Terada2015, sec. 4.2; eq. 25, not 38-39], [JP6310345B2, eq. 33-36].
@@ -202,6 +224,8 @@ def release(
         raise PrivacyError("ledger must be None in this version: write ledger=None, the release is unmetered")
     run = resolve(mechanism, counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source
+    if type(source) is not Source:
+        raise PrivacyError("source must be secure() or, in a test, seeded(n)")
     streams = Streams(source.release_key(), mechanism.name)
     cells, values, measurements = _draw(run, counts, streams, engine.threads_or_all(threads))
     return Release(
@@ -210,14 +234,16 @@ def release(
         values,
         measurements,
         run.guarantee.assuming(*counts.assumes, NO_LEDGER),
-        _recipe_words(run),
-        {
-            "release_id": secrets.token_hex(16),
-            "software": f"kasuri {__version__}",
-            "source": source.words(),
-            "secure": source.secure,
-            "data": counts.data,
-        },
+        MappingProxyType(_recipe_words(run)),
+        MappingProxyType(
+            {
+                "release_id": secrets.token_hex(16),
+                "software": f"kasuri {__version__}",
+                "source": source.words(),
+                "secure": source.secure,
+                "data": counts.data,
+            }
+        ),
     )
 
 
@@ -258,9 +284,11 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         cost = trees[0].cost(unit.change)
     public = ("domain", "mask") if domain.mask else ("domain",)
     guarantee = Guarantee("central", loss, Fraction(0), unit, public, (), mechanism.basis)
-    if mechanism.noise == "float Laplace":
-        guarantee = guarantee.assuming(IDEALISED)
-    return Run(mechanism, domain, unit.most * cost / loss, guarantee, trees, descent)
+    guarantee = guarantee.assuming(IDEALISED if mechanism.noise == "float Laplace" else KEYSTREAM)
+    scale = unit.most * cost / loss
+    if scale > MAX_SCALE:
+        raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
+    return Run(mechanism, domain, scale, guarantee, trees, descent)
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.errors import DomainError
 from kasuri.privacy import Guarantee
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
 
@@ -95,15 +95,9 @@ class Release:
 
         A seeded release is refused, and one without a ledger unless `unmetered=True` says that this is meant.
         """
-        if not self.provenance["secure"]:
-            raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
-        if NO_LEDGER in self.guarantee.assumes and not unmetered:
-            raise PrivacyError(
-                "this release was charged to no ledger; save(..., unmetered=True) publishes it all the same"
-            )
         from kasuri.store import save
 
-        save(self, folder)
+        save(self, folder, unmetered=unmetered)
 
 
 def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:

@@ -29,7 +29,18 @@ class Counts:
     values: NDArray[np.int64]
     unit: Unit
     data: str | None = None
-    assumes: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = (PROVIDER_BOUNDED,)
+
+    def __post_init__(self) -> None:
+        """What always holds, whoever builds it; `from_coo` and `count` say what is wrong and where."""
+        cells, values = self.cells, self.values
+        good = isinstance(self.unit, Unit) and cells.ndim == 1 and cells.shape == values.shape
+        good = good and cells.dtype == np.int64 and values.dtype == np.int64
+        if good and cells.size:
+            good = cells[0] >= 0 and cells[-1] < self.domain.size and bool(np.all(cells[1:] > cells[:-1]))
+            good = good and bool(values.min() > 0) and bool(self.domain.possible(cells).all())
+        if not good or _total(values) > MAX_CELLS:
+            raise DomainError("Counts need rising possible cells and positive whole values; use Counts.from_coo")
 
     def __repr__(self) -> str:
         return f"Counts(confidential, data={self.data!r}, shape={self.domain.shape}, unit={self.unit})"
@@ -37,11 +48,13 @@ class Counts:
     @classmethod
     def from_dense(cls, array: ArrayLike, domain: Domain, unit: Unit, data: str | None = None) -> Counts:
         """Counts from an array of the domain's shape; every fault is named at once."""
+        if isinstance(array, np.ma.MaskedArray):
+            raise DomainError("a masked array hides entries; fill or drop them first")
         dense = np.asarray(array)
         if dense.shape != domain.shape:
             raise DomainError(f"the array has shape {dense.shape}; the domain has {domain.shape}")
         flat = dense.ravel()
-        if flat.dtype == np.bool_ or not np.issubdtype(flat.dtype, np.number):
+        if flat.dtype.kind not in "iuf":
             raise DomainError(f"counts must be whole numbers, not {flat.dtype}")
         cells = np.flatnonzero(flat)  # NaN counts as non-zero and is found below
         return cls.from_coo(cells, flat[cells], domain, unit, data)
@@ -75,14 +88,16 @@ def checked(
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
     if data is not None and (not isinstance(data, str) or not data.strip()):
         raise PrivacyError('data must be a declared name such as "census-2020"')
+    if isinstance(cells, np.ma.MaskedArray) or isinstance(values, np.ma.MaskedArray):
+        raise DomainError("a masked array hides entries; fill or drop them first")
     index, number = np.asarray(cells), np.asarray(values)
     if index.ndim != 1 or number.shape != index.shape:
         raise DomainError("cells and values must be two one-dimensional arrays of one length")
     if index.size == 0:
         index, number = index.astype(np.int64), number.astype(np.int64)
-    if not np.issubdtype(index.dtype, np.integer):
+    if index.dtype.kind not in "iu":
         raise DomainError(f"cells must be whole numbers, not {index.dtype}")
-    if not (np.issubdtype(number.dtype, np.integer) or np.issubdtype(number.dtype, np.floating)):
+    if number.dtype.kind not in "iuf":
         raise DomainError(f"counts must be whole numbers, not {number.dtype}")
 
     faults: list[str] = []
@@ -95,7 +110,7 @@ def checked(
             faults.append(f"{rule}: {', '.join(names)}{more}")
 
     with np.errstate(invalid="ignore"):
-        if np.issubdtype(number.dtype, np.floating):
+        if number.dtype.kind == "f":
             finite = np.isfinite(number)
             report(~finite, "a count is missing or not finite")
             report(finite & (number != np.floor(number)), "a count is not a whole number")
