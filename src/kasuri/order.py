@@ -126,6 +126,28 @@ class Order:
                 out[at] = (f, depth)
         return tuple(out)
 
+    @cached_property
+    def stages(self) -> tuple[int, ...]:
+        """Depths at which blocks of a user's kind end, from the root (0) to the leaves: one bit of every interleaved
+        dimension (a mesh: squares of 2^l x 2^l), two bits of an axis by itself, one level of a hierarchy."""
+        ends, depth = [], self.depth
+        while depth > 0:
+            ends.append(depth)
+            last = self.digits[depth - 1]
+            group = {last.dim}
+            depth -= 1
+            while depth > 0:
+                digit = self.digits[depth - 1]
+                together = digit.dim not in group and digit.weight == last.weight
+                alone = len(group) == 1 and digit.dim == last.dim and digit.weight == 2 * last.weight
+                if last.radix != 2 or digit.radix != 2 or not (together or (alone and ends[-1] - depth == 1)):
+                    break
+                group.add(digit.dim)
+                depth -= 1
+                if alone:
+                    break
+        return (0, *reversed(ends))
+
     def cost(self, change: Change) -> Fraction:
         """L1 change of all measured numbers by one count, each level's own change taken as 1 (docs/proofs).
 

@@ -34,12 +34,10 @@ def water(y, first, totals, out):
         if start == end:
             continue
         ranked = np.sort(y[start:end])
-        total, t = 0.0, 0.0
-        for r in range(end - start):
+        total, t = 0.0, -np.inf
+        for r in range(end - start):  # t is the largest of (sum of the r + 1 largest - total) / (r + 1)
             total += ranked[end - start - 1 - r]
-            level = (total - totals[g]) / (r + 1)
-            if ranked[end - start - 1 - r] > level:
-                t = level
+            t = max(t, (total - totals[g]) / (r + 1))
         for i in range(start, end):
             out[i] = max(y[i] - t, 0.0)
 
@@ -71,16 +69,14 @@ def share_out(z, v, closed, first, totals, out):
         for i in range(n):
             ratio[i] = -z[start + i] / v[start + i]
         ranked = np.argsort(ratio, kind="mergesort")
-        s, w, theta = 0.0, 0.0, 0.0
+        s, w, theta = 0.0, 0.0, -np.inf
         for r in range(n):
             i = start + ranked[r]
             if closed[i]:
                 continue
             s += z[i]
             w += v[i]
-            level = (s - totals[g]) / w
-            if z[i] > level * v[i]:
-                theta = level
+            theta = max(theta, (s - totals[g]) / w)
         left = totals[g]
         rest = np.empty(n)
         for i in range(n):

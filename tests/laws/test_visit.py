@@ -1,0 +1,120 @@
+"""Measure and visit, and least squares on the visited tree, against slow twins."""
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kasuri import order
+from kasuri._kernels.visit import combine_up, share_out
+from kasuri.refine import least_squares
+from kasuri.rng import Streams, seeded
+from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
+from kasuri.visit import Visit
+from reference import visit as slow
+
+MASK = np.zeros((5, 7), dtype=bool)
+MASK[:3, :2] = True
+TREES = [
+    order.morton(Domain.of(Mesh("g", shape=(8, 8)))),
+    order.morton(Domain.of(Mesh("g", shape=(5, 7)), mask=MASK)),
+    order.morton(Domain.of(Mesh("g", shape=(4, 3)), Ordered("age", 5))),
+    order.hierarchy(Domain.of(Nominal("w", tuple("abcdefg"), Tree.of({"p": ["a", "b", "c"], "q": ["d", "e"], "r": ["f", "g"]})))),
+    order.row_major(Domain.of(Ordered("x", 1))),
+]
+
+
+def table(tree, seed, mean):
+    rng = np.random.default_rng(seed)
+    keys = np.flatnonzero(tree.possible_leaves())
+    values = rng.poisson(mean, keys.size)
+    return keys[values > 0], values[values > 0]
+
+
+def run(tree, cuts, seed, mean, threads=1):
+    keys, values = table(tree, seed, mean)
+    visit = Visit(tree, cuts, tuple(Fraction(3 + i) for i in range(len(cuts))))
+    return visit, visit.run(keys, values, Streams(seeded(seed).release_key(), "test"), threads)
+
+
+@given(which=st.integers(0, len(TREES) - 1), seed=st.integers(0, 10**6), mean=st.sampled_from([0.0, 0.5, 20.0]),
+       every=st.booleans())  # fmt: skip
+def test_the_visited_tree_is_what_dense_noise_would_give(which, seed, mean, every):
+    """Noise on undrawn nodes is never read: filled in at random, the dense twin visits the same nodes with the same x."""
+    tree = TREES[which]
+    cuts = tree.stages[1:] if every or tree.depth == 0 else tree.stages[1:][-2:]
+    cuts = cuts or (0,)
+    visit, out = run(tree, cuts, seed, mean)
+    rng = np.random.default_rng(seed)
+    possible = tree.possible_leaves()
+    widths = [tree.leaves // (int(np.prod([d.radix for d in tree.digits[cut:]], dtype=object)) if cut < tree.depth else 1)
+              for cut in cuts]  # fmt: skip
+    good = [possible.reshape(width, -1).any(axis=1) for width in widths]
+    y = [rng.normal(0, 50, width).tolist() for width in widths]
+    for i, level in enumerate(out.levels):
+        for node, value in zip(level.prefix.tolist(), level.y.tolist(), strict=True):
+            y[i][node] = float(value)
+
+    def children(level, node):
+        fan = widths[level + 1] // widths[level]
+        return [c for c in range(node * fan, (node + 1) * fan) if good[level + 1][c]]
+
+    dense = slow.visit(y, children, [n for n in range(widths[0]) if good[0][n]])
+    for i, level in enumerate(out.levels):
+        drawn = dict(zip(level.prefix.tolist(), level.x.tolist(), strict=True))
+        wanted = {node: x for (at, node), x in dense.items() if at == i}
+        assert drawn.keys() == wanted.keys()
+        assert np.allclose([drawn[n] for n in drawn], [wanted[n] for n in drawn], atol=1e-6)
+
+
+@given(seed=st.integers(0, 10**6), mean=st.sampled_from([0.3, 5.0]))
+def test_upward_pass_and_integers(seed, mean):
+    tree = TREES[1]
+    _, out = run(tree, tree.stages[1:], seed, mean)
+    variances = [2.0 * float(s) ** 2 for s in out.scales]
+    totals, shares = least_squares([(level.y, level.first) for level in out.levels], variances)
+    assert totals is shares[-1]
+    for level, above, below in zip(out.levels, shares, shares[1:], strict=False):
+        for i in range(level.prefix.size):
+            a, b = level.first[i], level.first[i + 1]
+            if a < b:
+                assert below[a:b].sum() == above[i]  # every node is the sum of its drawn children
+            else:
+                assert above[i] == 0  # nothing is left on a node that was not descended
+    assert all((part >= 0).all() for part in shares)
+
+
+def test_upward_pass_is_least_squares():
+    """Bottom-up estimates of the top nodes equal the normal equations over everything drawn below them."""
+    rng = np.random.default_rng(1)
+    y = [rng.normal(0, 9, 1), rng.normal(0, 5, 3), rng.normal(0, 3, 7)]
+    first = [np.array([0, 3]), np.array([0, 4, 4, 7]), np.zeros(8, dtype=np.int64)]
+    variance = [4.0, 9.0, 2.0]
+    z = v = np.zeros(0)
+    for at in (2, 1, 0):
+        below = (z, v)
+        z, v = np.empty(y[at].size), np.empty(y[at].size)
+        combine_up(y[at], variance[at], first[at], *below, z, v)
+    nodes = [(0, 0), *((1, i) for i in range(3)), *((2, i) for i in range(7))]
+    parent = {(1, i): (0, 0) for i in range(3)}
+    parent |= {(2, j): (1, i) for i in range(3) for j in range(first[1][i], first[1][i + 1])}
+    found = slow.least_squares(nodes, parent, {n: y[n[0]][n[1]] for n in nodes}, {n: variance[n[0]] for n in nodes})
+    assert np.isclose(z[0], found[(0, 0)])
+
+
+@given(z=st.lists(st.floats(-30, 60), min_size=1, max_size=6), total=st.integers(0, 90), seed=st.integers(0, 999))
+def test_sharing_out_rounds_the_weighted_projection(z, total, seed):
+    v = np.random.default_rng(seed).uniform(0.5, 8, len(z))
+    out = np.zeros(len(z), dtype=np.int64)
+    share_out(np.array(z), v, np.zeros(len(z), dtype=bool), np.array([0, len(z)]), np.array([total]), out)
+    assert out.sum() == total and out.min() >= 0
+    assert np.abs(out - slow.weighted_simplex(z, v, total)).max() < 1 + 1e-6
+
+
+def test_threads_and_blocks_change_nothing():
+    tree = order.morton(Domain.of(Mesh("g", shape=(256, 256))))
+    cuts = tree.stages[2::2]
+    one, two = (run(tree, cuts, 3, 0.4, threads)[1] for threads in (1, 2))
+    for a, b in zip(one.levels, two.levels, strict=True):
+        assert np.array_equal(a.prefix, b.prefix) and np.array_equal(a.y, b.y) and np.array_equal(a.first, b.first)
