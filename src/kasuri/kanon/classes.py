@@ -266,7 +266,10 @@ def spread(
     return l_distinct, l_entropy, t
 
 
-def cut_classes(tuples: Tuples, spec: Recoding, cut: Sequence[Int]) -> tuple[Int, Int]:
-    """(class of each tuple, one tuple of each class) when every leaf is written as its node of the cut."""
+def cut_sizes(tuples: Tuples, spec: Recoding, cut: Sequence[Int]) -> tuple[Int, Int]:
+    """(class of each tuple, rows of each class) when every leaf is written as its node of the cut."""
+    from kasuri._kernels.kanon import class_sums
+
     nodes = [np.asarray(node)[leaf] for node, leaf in zip(cut, tuples.leaves, strict=True)]
-    return grouped(nodes, [len(tree.labels) for tree in spec.attributes])
+    of, one = grouped(nodes, [len(tree.labels) for tree in spec.attributes])
+    return of, class_sums(of, tuples.weights, one.size)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from kasuri.errors import PrivacyError, raise_faults
+from kasuri.errors import NumericsError, PrivacyError, raise_faults
+from kasuri.noise import exp_minus
 from kasuri.privacy import exact
 
 _BITS = 192  # working precision of tails and of e^eps, beyond the size of the first term
@@ -52,7 +53,7 @@ class Sampling:
 
 
 def exact_delta(epsilon: object, sampling: Sampling) -> Fraction:
-    """The exact hockey-stick delta at `epsilon`, rounded up in its last of about 50 digits: the tight claim."""
+    """The exact hockey-stick delta at `epsilon`, rounded up in its sixth digit. It is never below beta^k."""
     return _largest(exact(epsilon), sampling, "exact")
 
 
@@ -71,8 +72,8 @@ def least_epsilon(delta: object, sampling: Sampling, *, bound: str = "exact") ->
     bound: "exact" or "theorem" (Li, Qardaji and Su).
     """
     wanted = exact(delta, "delta")
-    if sampling.least_delta >= wanted:
-        return None  # delta(epsilon) > beta^k for every epsilon of the theorem, and >= beta^k - e^eps 0 in the exact law
+    if sampling.least_delta > wanted:
+        return None
 
     def enough(step: int) -> bool:
         epsilon = Fraction(step, 1000)
@@ -108,20 +109,14 @@ def least_k(epsilon: object, delta: object, rate: Fraction) -> int | None:
 def _largest(epsilon: Fraction, sampling: Sampling, bound: str) -> Fraction:
     """The largest upper bound over all class sizes n; sizes beyond the last one looked at are covered by Chernoff."""
     beta, k = sampling.rate, sampling.k
-    e_low, e_high = _exp(epsilon)
+    e_low = _exp(epsilon)[0]
     best = Fraction(0)
-    n = 1 if bound == "exact" else k  # below k rows nothing is ever shown
-    while True:
-        if n >= k:
-            value = _theorem_at(n, e_low, sampling) if bound == "theorem" else _exact_at(n, e_low, e_high, sampling)
-            best = max(best, value)
-            if best >= 1:
-                return Fraction(1)
-            if _beyond(n, e_low, beta, best, both=bound == "exact"):
-                return _short(best)
-        n += 1
-        if n > _MOST_ROWS:
-            raise PrivacyError("epsilon is too small for this sampling rate: delta could not be bounded; raise it")
+    for n in range(k, k + _MOST_ROWS):  # with fewer than k rows nothing is ever shown
+        value = _theorem_at(n, e_low, sampling) if bound == "theorem" else _exact_at(n, e_low, sampling)
+        best = max(best, value)
+        if _beyond(n, e_low, beta, best, both=bound == "exact"):
+            return min(_short(best), Fraction(1))
+    raise NumericsError("epsilon is too small for this sampling rate and k: delta could not be bounded; raise it")
 
 
 def _theorem_at(n: int, e_low: Fraction, sampling: Sampling) -> Fraction:
@@ -130,11 +125,10 @@ def _theorem_at(n: int, e_low: Fraction, sampling: Sampling) -> Fraction:
     return tail(n, sampling.rate, max(math.floor(gamma * n) + 1, sampling.k))[1]
 
 
-def _exact_at(n: int, e_low: Fraction, e_high: Fraction, sampling: Sampling) -> Fraction:
+def _exact_at(n: int, e_low: Fraction, sampling: Sampling) -> Fraction:
     """The larger hockey-stick divergence for a class of n against n - 1 rows, rounded up. n >= k.
 
-    Any threshold gives a lower bound of a divergence, its own one the value; so the sum at the threshold computed
-    from e_low is within one borderline term, which the outward rounding of e^eps covers: (P - e_low Q)+ >= (P - e^eps Q)+.
+    e_low <= e^eps, so (P - e_low Q)+ >= (P - e^eps Q)+; for e_low itself the thresholds are found exactly.
     """
     beta, k = sampling.rate, sampling.k
     gamma = 1 - (1 - beta) / e_low
@@ -152,24 +146,64 @@ def _exact_at(n: int, e_low: Fraction, e_high: Fraction, sampling: Sampling) -> 
 
 
 def _beyond(n: int, e_low: Fraction, beta: Fraction, best: Fraction, *, both: bool) -> bool:
-    """True if every class larger than n has a smaller delta than `best`, by Chernoff's bound exp(-n KL(a || beta)).
+    """True if no class of more than n rows can have a delta above `best`.
 
-    First divergence: at most Pr[Bin(m, beta) > gamma m]. Second: at most Pr[Bin(m-1, beta) < g m] plus, for m rows
-    with k below g m, the hidden outcome, which lies inside the same event; for k >= g m the hidden outcome is
-    {X < k} whose divergence is at most Pr[Bin(m-1) < k] - ... <= that of X < k, a subset of nothing smaller: it is
-    only covered once k <= g m or its ratio is below e^eps, both checked here.
+    Hiding small classes is post-processing, so both divergences are at most those without it. The first is then at
+    most Pr[Bin(m, beta) > gamma m] <= exp(-m KL(gamma || beta)), and the second at most Pr[Bin(m-1, beta) < g m] <=
+    exp(-(m-1) KL(g m/(m-1) || beta)) with g = 1 - e^eps (1 - beta) < beta, and 0 for g <= 0. Both bounds fall in m.
     """
-    raise NotImplementedError
+    needed = math.log(best.denominator) - math.log(best.numerator) + 1e-6 if best else math.inf
+    if (n + 1) * _kl_low(float(1 - (1 - beta) / e_low), float(beta)) < needed:
+        return False
+    g = float(1 - e_low * (1 - beta)) * (n + 1) / n
+    if not both or g <= 0:
+        return True
+    return g < float(beta) and n * _kl_low(g, float(beta)) >= needed
 
 
+def _kl_low(a: float, b: float) -> float:
+    """A lower bound of KL(a || b) = a ln(a/b) + (1-a) ln((1-a)/(1-b)): its float value less its error, or Pinsker's."""
+    a = min(max(a, 0.0), 1.0)
+    value = (a * math.log(a / b) if a > 0 else 0.0) + ((1 - a) * math.log((1 - a) / (1 - b)) if a < 1 else 0.0)
+    return max(value - 1e-11, 2 * (abs(a - b) - 1e-15) ** 2 * (1 - 1e-9) if abs(a - b) > 1e-15 else 0.0)
+
+
+@lru_cache(maxsize=256)
 def tail(n: int, beta: Fraction, start: int) -> tuple[Fraction, Fraction]:
-    """(low, high) with low <= Pr[Bin(n, beta) >= start] <= high."""
-    raise NotImplementedError
+    """(low, high) with low <= Pr[Bin(n, beta) >= start] <= high: the first term exactly, the others by their ratio."""
+    if start <= 0:
+        return Fraction(1), Fraction(1)
+    if start > n:
+        return Fraction(0), Fraction(0)
+    a, b = beta.numerator, beta.denominator
+    c = b - a
+    top, bottom = math.comb(n, start) * a**start * c ** (n - start), b**n
+    shift = max(_BITS + bottom.bit_length() - top.bit_length(), 0)
+    t_low = (top << shift) // bottom
+    t_high = t_low + 1
+    low, high = t_low, t_high
+    for x in range(start, n):
+        up, down = (n - x) * a, (x + 1) * c
+        t_low, t_high = t_low * up // down, -(-t_high * up // down)
+        low += t_low
+        high += t_high
+        if t_high <= 1 and 2 * up <= down:  # the ratio only falls: what is left is at most the last term
+            high += t_high
+            break
+    return Fraction(low, 1 << shift), min(Fraction(high, 1 << shift), Fraction(1))
 
 
+@lru_cache(maxsize=64)
 def _exp(epsilon: Fraction) -> tuple[Fraction, Fraction]:
-    raise NotImplementedError
+    """(low, high) around e^epsilon."""
+    low, high = exp_minus(epsilon, _BITS)
+    return Fraction(1 << _BITS, high), Fraction(1 << _BITS, low)
 
 
 def _short(value: Fraction) -> Fraction:
-    raise NotImplementedError
+    """The next number up with six significant decimal digits."""
+    if value <= 0:
+        return Fraction(0)
+    places = 5 - math.floor(math.log10(value.numerator) - math.log10(value.denominator))
+    scaled = value * Fraction(10) ** places
+    return Fraction(math.ceil(scaled)) / Fraction(10) ** places
