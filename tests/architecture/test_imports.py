@@ -25,10 +25,11 @@ TABLE: dict[str, set[str]] = {
                   "engine", "_kernels"},
     "ingest": {"errors", "schema", "meshcode", "table", "ingest"},
     "store": {"errors", "schema", "meshcode", "privacy", "published", "store"},
+    "kanon": {"errors", "schema", "meshcode", "privacy", "rng", "noise", "kanon", "_kernels"},
     "report": {"errors", "schema", "published", "report"},
     "examples": {"schema"},
-    "reproduce": {"<front>", "errors", "schema", "examples", "report", "reproduce", "order"},
-    "cli": {"<front>", "cli", "errors", "schema", "ingest", "mechanism", "report", "reproduce", "examples"},
+    "reproduce": {"<front>", "errors", "schema", "examples", "report", "reproduce", "order", "kanon"},
+    "cli": {"<front>", "cli", "errors", "schema", "ingest", "mechanism", "report", "reproduce", "examples", "kanon"},
     "_kernels": {"_kernels"},
     "<front>": set(),
 }  # fmt: skip

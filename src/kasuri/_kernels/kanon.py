@@ -95,7 +95,7 @@ def warm_up():
     runs(np.array([0, 0, 1], np.int64))
     order, edges, of = np.array([0, 1]), np.array([0, 1, 2]), np.zeros(2, np.int64)
     shares, size, ncp = np.array([0.5, 0.5]), np.array([2, 0]), np.ones(2)
-    weights, marks = np.ones(2, np.int64), [np.zeros(2, np.int64) for _ in range(3)]
+    weights, owner, fresh, fresh_at = (np.full(2, x, np.int64) for x in (1, 0, 0, 0))
     try_split(order, edges, shares, 1.0, of, weights, size, ncp, 1, 1.0, np.zeros(2, np.int64))
-    split(order, edges, shares, 1.0, of, weights, size, ncp, 1, *marks, 1)
+    split(order, edges, shares, 1.0, of, weights, size, ncp, 1, owner, fresh, fresh_at, 1)
     class_sums(of, weights, 2)

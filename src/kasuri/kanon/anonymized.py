@@ -58,13 +58,13 @@ class Anonymized:
         return self.measures.rows
 
     @property
-    def suppressed(self) -> int:
+    def suppressed(self) -> int | None:
         return self.measures.suppressed
 
     @property
     def ncp_share(self) -> float:
         """ncp per row and attribute: 1 where everything is written as the root."""
-        return self.ncp / max((self.rows + self.suppressed) * len(self.spec.attributes), 1)
+        return self.ncp / max((self.rows + (self.suppressed or 0)) * len(self.spec.attributes), 1)
 
     def table(self) -> Any:
         """The release as an Arrow table: one line per row, columns dictionary-encoded."""

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, KasuriError, raise_faults
+from kasuri.kanon import columns
 from kasuri.kanon.anonymized import NO_GUARANTEE, Anonymized
 from kasuri.kanon.classes import Measures, Tuples, distinct, grouped, measure, tuples_of
-from kasuri.kanon.columns import arrow_of, coded as coded_column, table_of
 from kasuri.kanon.delta import Sampling, exact_delta, least_epsilon, li_qardaji_su_delta
 from kasuri.kanon.draw import coins
 from kasuri.kanon.hierarchy import Hierarchy
@@ -41,7 +41,7 @@ EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
 IS_NO_GUARANTEE = (
     "The realised loss is what this one output happened to lose against one removed record; another sample, or another "
     "neighbour, may lose more, without bound. The cut was chosen from the data, so no formula of this audit "
-    "bounds it: there are tables for which the realised loss is small and the true loss infinite. It is not a guarantee."
+    "bounds it: there are tables whose realised loss is small and whose true loss is infinite. It is not a guarantee."
 )
 IS_A_GUARANTEE = (
     "These hold only if the generalisation is fixed before the data is seen (sample_then_anonymize does that) and "
@@ -199,7 +199,8 @@ class Audit:
         least = b["for_delta"]
         lines += [
             f"  delta {least['delta']}: epsilon {least['epsilon_exact'] or 'none'} exactly, "
-            f"{least['epsilon_theorem'] or 'none'} by Li, Qardaji and Su; delta is never below {_short(b['least_delta'])}",
+            f"{least['epsilon_theorem'] or 'none'} by Li, Qardaji and Su; "
+            f"delta is never below {_short(b['least_delta'])}",
             IS_A_GUARANTEE,
         ]
         return "\n".join(lines)
@@ -226,18 +227,17 @@ def audit(
     Returns: an Audit, which is **confidential**. Nothing in it that is called a loss is a guarantee.
     References: [Horigome2020, ch. 3], [Li2012].
     """
-    faults, conditions, sampling = [], Conditions(2), Sampling(Fraction(1, 2), 2)
+    faults: list[str] = []
+    conditions = Conditions(2)
     try:
         conditions = checked(spec, k)
     except KasuriError as error:
         faults += error.faults
-    try:
-        rate = decimal_of(sampling_rate)
-    except DomainError:
-        rate = Fraction(0)
-    if not 0 < rate < 1:
+    rate = decimal_of(sampling_rate)
+    if rate is None or not 0 < rate < 1:
         faults.append("sampling_rate must lie between 0 and 1, both excluded, e.g. 0.2")
     raise_faults(DomainError, faults)
+    assert rate is not None
     sampling = Sampling(rate, k)
     coded = encode(rows, spec)
     too_few(coded.rows, k)
@@ -294,10 +294,10 @@ def _own_classes(release: Anonymized) -> tuple[Boxes, Int]:
 
 def _foreign_classes(release: Any, spec: Recoding) -> tuple[Boxes, Int, Float]:
     """Classes of a table made elsewhere: their runs of leaves, their rows, and NCP per row."""
-    table = table_of(release)
+    table = columns.table_of(release)
     codes, runs, faults = [], [], []
     for tree in spec.attributes:
-        code, texts = coded_column(arrow_of(table, tree.name))
+        code, texts = columns.coded(columns.arrow_of(table, tree.name))
         found = [_run(tree, text) for text in texts]
         missing = np.array([run is None for run in found] + [tree.missing is None], dtype=bool)[code]
         if missing.any():

@@ -35,7 +35,7 @@ class Tuples:
 
 def tuples_of(coded: Coded, keep: NDArray[np.bool_] | None = None) -> Tuples:
     """Count the distinct tuples of the rows (or of those in `keep`). Cost: O(rows) and one radix sort."""
-    columns = [*coded.leaves, *coded.sensitive]
+    columns: list[NDArray[Any]] = [*coded.leaves, *coded.sensitive]
     sizes = [*(tree.leaves for tree in coded.spec.attributes), *coded.sensitive_sizes]
     where = None if keep is None else np.flatnonzero(keep)
     if where is not None:
@@ -46,7 +46,7 @@ def tuples_of(coded: Coded, keep: NDArray[np.bool_] | None = None) -> Tuples:
     return Tuples(tuple(parts[:d]), tuple(parts[d:]), weights, first if where is None else where[first])
 
 
-def distinct(columns: Sequence[Int], sizes: Sequence[int]) -> tuple[Int, Int]:
+def distinct(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> tuple[Int, Int]:
     """(rows per distinct tuple, the first row of each), tuples in rising order of their columns."""
     from kasuri._kernels.kanon import runs
     from kasuri._kernels.sort import sort_pairs
@@ -61,7 +61,7 @@ def distinct(columns: Sequence[Int], sizes: Sequence[int]) -> tuple[Int, Int]:
     return np.diff(starts), index[starts[:-1]]
 
 
-def grouped(columns: Sequence[Int], sizes: Sequence[int]) -> tuple[Int, Int]:
+def grouped(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> tuple[Int, Int]:
     """(number of each row's tuple, the first row of each tuple), tuples in rising order of their columns."""
     from kasuri._kernels.kanon import runs
     from kasuri._kernels.sort import sort_pairs
@@ -79,7 +79,7 @@ def grouped(columns: Sequence[Int], sizes: Sequence[int]) -> tuple[Int, Int]:
     return of, index[starts[:-1]]
 
 
-def _keys(columns: Sequence[Int], sizes: Sequence[int]) -> tuple[Int, int]:
+def _keys(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> tuple[Int, int]:
     """One number per row that orders rows as their columns do, and a bound above it."""
     rows = columns[0].size
     key, room = np.zeros(rows, dtype=np.int64), 1
@@ -119,11 +119,12 @@ class Measures:
     """What can be measured on a k-anonymised table alone.
 
     `sizes` are the class sizes; `k` the smallest; `unique` the rows alone in their class; `discernibility` the sum of
-    squared sizes, suppressed rows counted against the whole table [Bayardo2005].
+    squared sizes, suppressed rows counted against the whole table [Bayardo2005]. `suppressed` is None where the number
+    is not part of the release (it is confidential under differential privacy).
     """
 
     rows: int
-    suppressed: int
+    suppressed: int | None
     sizes: Int
     sensitive: tuple[SensitiveMeasures, ...]
 
@@ -141,7 +142,8 @@ class Measures:
 
     @property
     def discernibility(self) -> int:
-        return sum(int(size) ** 2 for size in self.sizes.tolist()) + self.suppressed * (self.rows + self.suppressed)
+        hidden = self.suppressed or 0
+        return sum(int(size) ** 2 for size in self.sizes.tolist()) + hidden * (self.rows + hidden)
 
     def __repr__(self) -> str:
         return f"Measures(k={self.k}, classes={self.classes})"
@@ -179,7 +181,7 @@ def measure(release: Any, quasi: list[str] | tuple[str, ...], sensitive: Any = (
     1
     """
     table = table_of(release)
-    kinds = sensitive if isinstance(sensitive, dict) else dict.fromkeys(sensitive, "nominal")
+    kinds: dict[str, Any] = sensitive if isinstance(sensitive, dict) else dict.fromkeys(sensitive, "nominal")
     faults = [f"release: no column {name!r}; the columns are {table.columns}" for name in [*quasi, *kinds]
               if name not in table.columns]  # fmt: skip
     if not quasi:

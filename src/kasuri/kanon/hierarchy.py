@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,13 +114,16 @@ class Hierarchy:
         raise_faults(DomainError, faults)
         return out
 
-    def nested(self) -> Node:
-        """The tree as (label, children)."""
-
-        def down(node: int) -> Node:
-            return self.labels[node], tuple(down(child) for child in self.children[node])
-
-        return down(0)
+    def to_json(self, cut: Int | None = None) -> dict[str, Any]:
+        """The tree as plain data, with the nodes of a cut."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "leaves": self.leaves,
+            "labels": list(self.labels),
+            "parent": self.parent.tolist(),
+            "cut": None if cut is None else np.unique(cut).tolist(),
+        }
 
     def save_csv(self, path: str | Path) -> None:
         """Write the tree as an ARX hierarchy: one line per leaf, its ancestors up to the root, separated by ";"."""
@@ -238,7 +242,7 @@ def categories_csv(name: str, path: str | Path, *, missing: str | None = None) -
         steps = [label for i, label in enumerate(steps) if i == 0 or label != steps[i - 1]]
         order.setdefault(steps[0])
         tops.setdefault(steps[-1])
-        for child, above in zip(steps, steps[1:], strict=False):
+        for child, above in pairwise(steps):
             if parent_of.setdefault(child, above) != above:
                 faults.append(f"{path} line {line}: {child!r} has a second parent, {above!r}")
     if not rows:
@@ -282,7 +286,7 @@ def numbers(
     faults = []
     if not all(isinstance(x, int) and not isinstance(x, bool) for x in (low, high, *widths)):
         faults.append(f"hierarchy {name!r}: low, high and widths are whole numbers")
-    elif not widths or min(widths) < 1 or any(b % a or b == a for a, b in zip(widths, widths[1:], strict=False)):
+    elif not widths or min(widths) < 1 or any(b % a or b == a for a, b in pairwise(widths)):
         faults.append(f"hierarchy {name!r}: widths must rise, each a multiple of the one before, e.g. [5, 10, 20]")
     elif high <= low:
         faults.append(f"hierarchy {name!r}: high must lie above low")
@@ -335,9 +339,7 @@ def mesh(name: str, window: Mesh, levels: Sequence[str], *, missing: str | None 
             return tuple((str(code), ()) for code in part.tolist())
         keys = part // steps[depth]
         edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), part.size]
-        return tuple(
-            (str(int(keys[a])), group(low + a, low + b, depth - 1)) for a, b in zip(edges, edges[1:], strict=False)
-        )
+        return tuple((str(int(keys[a])), group(low + a, low + b, depth - 1)) for a, b in pairwise(edges))
 
     return _build(name, "mesh", (ROOT, group(0, codes.size, len(steps) - 1)), MeshReader(codes), missing=missing)
 
@@ -348,9 +350,11 @@ def dates(name: str, start: str, end: str, levels: Sequence[str], *, missing: st
     >>> dates("admitted", "2020-01-01", "2020-12-31", ["month", "quarter"]).leaf_labels[:2]
     ('2020-01', '2020-02')
     """
-    faults = [f"hierarchy {name!r}: {unit!r} is no unit; use {', '.join(UNITS)}" for unit in levels if unit not in UNITS]
+    faults = [
+        f"hierarchy {name!r}: {unit!r} is no unit; use {', '.join(UNITS)}" for unit in levels if unit not in UNITS
+    ]
     ranks = [UNITS.index(unit) for unit in levels if unit in UNITS]
-    if not ranks or any(b <= a for a, b in zip(ranks, ranks[1:], strict=False)):
+    if not ranks or any(b <= a for a, b in pairwise(ranks)):
         faults.append(f"hierarchy {name!r}: levels name one unit or more, finest first, e.g. month, year")
     try:
         first, last = np.datetime64(start, "D"), np.datetime64(end, "D")
@@ -366,10 +370,7 @@ def dates(name: str, start: str, end: str, levels: Sequence[str], *, missing: st
     def group(low: int, high: int, level: int) -> tuple[Node, ...]:
         part = marks[level][low:high]
         edges = [0, *(np.flatnonzero(part[1:] != part[:-1]) + 1).tolist(), part.size]
-        return tuple(
-            (str(part[a]), group(low + a, low + b, level - 1) if level else ())
-            for a, b in zip(edges, edges[1:], strict=False)
-        )
+        return tuple((str(part[a]), group(low + a, low + b, level - 1) if level else ()) for a, b in pairwise(edges))
 
     root = (ROOT, group(0, all_days.size, len(levels) - 1))
     return _build(name, "dates", root, DateReader(first, leaf_of_day), missing=missing, ordered=True)
@@ -437,10 +438,10 @@ def _build(
     if leaf > MAX_LEAVES:
         faults.append(f"hierarchy {name!r}: more than 2^22 leaves")
     raise_faults(DomainError, faults)
-    arrays = [np.array(x, dtype=np.int64) for x in (parents, lows, highs)]
-    for array in arrays:
+    parent, low, high = (np.array(x, dtype=np.int64) for x in (parents, lows, highs))
+    for array in (parent, low, high):
         array.flags.writeable = False
-    return Hierarchy(name, kind, tuple(labels), *arrays, reader, ordered, missing)
+    return Hierarchy(name, kind, tuple(labels), parent, low, high, reader, ordered, missing)
 
 
 def _has_leaf(node: Node, label: str) -> bool:

@@ -47,7 +47,10 @@ def mondrian_of(coded: Coded, tuples: Tuples, conditions: Conditions) -> Anonymi
     codes = tuple(np.zeros(tuples.weights.size, dtype=np.int64) for _ in trees)
     # A box is, per attribute, a run of leaves (ordered) or a node; the stack holds its tuples beside it.
     todo: list[tuple[Int, tuple[Any, ...]]] = [
-        (np.arange(tuples.weights.size), tuple((0, tree.leaves) if o else 0 for tree, o in zip(trees, ordered, strict=True)))
+        (
+            np.arange(tuples.weights.size),
+            tuple((0, tree.leaves) if o else 0 for tree, o in zip(trees, ordered, strict=True)),
+        )
     ]
 
     def fits(part: Int) -> bool:
@@ -69,7 +72,7 @@ def mondrian_of(coded: Coded, tuples: Tuples, conditions: Conditions) -> Anonymi
 
     while todo:
         members, box = todo.pop()
-        tight = [
+        tight: list[Any] = [
             _tight_run(leaf[members]) if o else _tight_node(tree, side, leaf[members])
             for tree, o, side, leaf in zip(trees, ordered, box, tuples.leaves, strict=True)
         ]

@@ -119,15 +119,16 @@ def pk_anonymize(
     pk = pk_of(coded.rows, sizes, kept)
     if pk < k:
         raise PrivacyError(
-            f"this retention gives k = {decimal(Fraction(math.floor(pk * 1000), 1000))}, less than {k}; lower it or leave it out"
+            f"this retention gives k = {decimal(Fraction(math.floor(pk * 1000), 1000))}, less than {k}; "
+            "lower it or leave it out"
         )
     source = secure() if source is None else source
     streams = Streams(source.release_key(), "pk_anonymize")
-    drawn: list[NDArray[np.int64]] = []
+    drawn: list[NDArray[np.int32]] = []
     for a, (leaf, size, rho) in enumerate(zip(coded.leaves, sizes, kept, strict=True)):
         fresh = uniform(streams.open("replacement", a), size, coded.rows)
         keep = coins(streams.open("retention", a), rho, coded.rows) if rho else np.zeros(coded.rows, dtype=bool)
-        drawn.append(np.where(keep, leaf, fresh))
+        drawn.append(np.where(keep, leaf, fresh.astype(np.int32)))
     guarantee = Guarantee(
         "local",
         _epsilon(sizes, kept),
@@ -151,7 +152,9 @@ def _retention(
             good = pk_of(rows, sizes, [Fraction(middle, _GRID)] * len(sizes)) >= k
             low, high = (middle, high) if good else (low, middle)
         return [Fraction(low, _GRID)] * len(sizes)
-    faults = [f"retention: no attribute {name!r}; there are {list(spec.names)}" for name in given if name not in spec.names]
+    faults = [
+        f"retention: no attribute {name!r}; there are {list(spec.names)}" for name in given if name not in spec.names
+    ]
     out = []
     for name in spec.names:
         value = given.get(name)
@@ -173,7 +176,7 @@ def _epsilon(sizes: list[int], retention: list[Fraction]) -> Fraction:
     return Fraction(math.ceil(exponent * 10**6 + 1e-3), 10**6)
 
 
-def _release(coded: Coded, drawn: list[NDArray[np.int64]]) -> Anonymized:
+def _release(coded: Coded, drawn: list[NDArray[np.int32]]) -> Anonymized:
     """The drawn rows, counted and ordered by value: as good as a shuffle, since only the multiset shows."""
     leaves = replace(coded, leaves=tuple(drawn))
     tuples = tuples_of(leaves)

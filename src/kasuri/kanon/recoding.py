@@ -18,6 +18,7 @@ from kasuri.kanon.hierarchy import MISSING, OUTSIDE, Hierarchy
 from kasuri.schema import Mesh
 
 Int = NDArray[np.int64]
+Small = NDArray[np.int32]
 Order = Literal["nominal", "ordered"]
 Cut = tuple[Int, ...]
 """Per attribute: the node that stands for each leaf."""
@@ -125,7 +126,9 @@ class Recoding:
         >>> [age.labels[i] for i in np.unique(Recoding.of(age).cut({"age": 1})[0])]
         ['0-49', '50-99']
         """
-        faults = [f"cut: no attribute {name!r}; there are {list(self.names)}" for name in chosen if name not in self.names]
+        faults = [
+            f"cut: no attribute {name!r}; there are {list(self.names)}" for name in chosen if name not in self.names
+        ]
         faults += [f"cut: attribute {name!r} is missing; 0 writes its root alone" for name in self.names
                    if name not in chosen]  # fmt: skip
         out = []
@@ -152,8 +155,8 @@ class Coded:
 
     spec: Recoding
     rows: int
-    leaves: tuple[Int, ...]
-    sensitive: tuple[Int, ...]
+    leaves: tuple[Small, ...]
+    sensitive: tuple[Small, ...]
     sensitive_sizes: tuple[int, ...]
     sensitive_values: tuple[Any, ...]
     good: NDArray[np.bool_]
@@ -174,7 +177,7 @@ def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False)
     raise_faults(DomainError, faults)
     size = len(table)
     good = np.ones(size, dtype=bool)
-    leaves: list[Int] = []
+    leaves: list[Small] = []
     for tree in spec.attributes:
         code = tree.reader.read(arrow_of(table, tree.name))
         if tree.missing is not None:
@@ -227,7 +230,10 @@ def _tree(name: str, entry: Any, folder: Path) -> Hierarchy:
         needed = [] if len(fields.keys() & {"tree", "file"}) == 1 else ["either tree or file"]
     elif kind == "mesh":
         placed = "window" in fields or {"origin", "shape"} <= fields.keys()
-        needed = [*(x for x in ("level", "levels") if x not in fields), *([] if placed else ["window, or origin and shape"])]
+        needed = [
+            *(x for x in ("level", "levels") if x not in fields),
+            *([] if placed else ["window, or origin and shape"]),
+        ]
     else:
         needed = [x for x in sorted(_FIELDS[kind]) if x not in fields and not x.startswith("open_")]
     faults += [f"{kind} needs {what}" for what in needed]

@@ -106,7 +106,8 @@ def sample_then_anonymize(
     # only what is shown goes on: how many rows were hidden is no part of the release
     visible = Tuples(tuple(leaf[shown] for leaf in tuples.leaves), (), tuples.weights[shown], tuples.first[shown])
     out = by_cut(coded, visible, np.ones(visible.weights.size, dtype=bool), chosen, "sample_then_anonymize")
-    return replace(out, guarantee=guarantee, seeded=not source.secure)
+    measures = replace(out.measures, suppressed=None)
+    return replace(out, measures=measures, guarantee=guarantee, seeded=not source.secure)
 
 
 def choose_cut(
@@ -143,7 +144,9 @@ def choose_cut(
     coded, bounded, assumes = _bounded(rows, spec, unit)
     tuples = tuples_of(coded, bounded)
     least = math.ceil(k / sampling.rate)
-    scores = [_detail(spec, cut) * int(np.maximum(cut_sizes(tuples, spec, cut)[1] - least, 0).sum()) for cut in candidates]
+    scores = [
+        _detail(spec, cut) * int(np.maximum(cut_sizes(tuples, spec, cut)[1] - least, 0).sum()) for cut in candidates
+    ]
     source = secure() if source is None else source
     streams = Streams(source.release_key(), "choose_cut")
     pick, coin = streams.open("pick"), streams.open("coin")
@@ -158,9 +161,12 @@ def choose_cut(
 
 def _detail(spec: Recoding, cut: Cut) -> Fraction:
     """1 less the mean over attributes and leaves of NCP; public."""
-    lost = sum(
-        (Fraction(int((tree.high[node] - tree.low[node]).sum()), tree.leaves**2))
-        for tree, node in zip(spec.attributes, cut, strict=True)
+    lost: Fraction = sum(
+        (
+            Fraction(int((tree.high[node] - tree.low[node]).sum()), tree.leaves**2)
+            for tree, node in zip(spec.attributes, cut, strict=True)
+        ),
+        Fraction(0),
     )
     return 1 - lost / len(spec.attributes)
 

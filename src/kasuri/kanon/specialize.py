@@ -73,22 +73,14 @@ def checked(
         faults.append("spec must be a Recoding (see Recoding.load)")
     if not isinstance(k, int) or isinstance(k, bool) or k < 2:
         faults.append("k must be a whole number of at least 2")
-    share = closeness = None
-    try:
-        share = decimal_of(suppression)
-    except DomainError:
-        pass
+    share = decimal_of(suppression)
     if share is None or not 0 <= share < 1:
         faults.append('suppression must be a share such as "0.01", from 0 up to (not including) 1')
     if l_diversity is not None and (not isinstance(l_diversity, int) or l_diversity < 2):
         faults.append("l_diversity must be a whole number of at least 2")
-    if t_closeness is not None:
-        try:
-            closeness = decimal_of(t_closeness)
-        except DomainError:
-            pass
-        if closeness is None or not 0 <= closeness <= 1:
-            faults.append('t_closeness must be a number such as "0.2", from 0 to 1')
+    closeness = None if t_closeness is None else decimal_of(t_closeness)
+    if t_closeness is not None and (closeness is None or not 0 <= closeness <= 1):
+        faults.append('t_closeness must be a number such as "0.2", from 0 to 1')
     if (l_diversity is not None or t_closeness is not None) and isinstance(spec, Recoding) and not spec.sensitive:
         faults.append("l_diversity and t_closeness need a sensitive column in the recoding")
     raise_faults(DomainError, faults)
@@ -96,16 +88,20 @@ def checked(
     return Conditions(k, l_diversity, closeness, share)
 
 
-def decimal_of(value: object) -> Fraction:
-    """An exact rational of a decimal text, a whole number or a Fraction; a float is read as it prints."""
+def decimal_of(value: object) -> Fraction | None:
+    """An exact rational of a decimal text, a whole number or a Fraction; a float is read as it prints. None: no number.
+
+    >>> decimal_of(0.2)
+    Fraction(1, 5)
+    """
     if isinstance(value, float):
         value = repr(value)
     if isinstance(value, bool) or not isinstance(value, (str, int, Fraction)):
-        raise DomainError("a decimal number is needed")
+        return None
     try:
         return Fraction(value)
     except (ValueError, ZeroDivisionError):
-        raise DomainError("a decimal number is needed") from None
+        return None
 
 
 def too_few(rows: int, k: int) -> None:
