@@ -22,6 +22,22 @@ def runs(keys):
 
 
 @njit(cache=True, nogil=True)
+def by_leaf(leaf, leaves):
+    """(positions in the order of their leaf, how many stand before each leaf): a counting sort."""
+    starts = np.zeros(leaves + 1, np.int64)
+    for i in range(leaf.size):
+        starts[leaf[i] + 1] += 1
+    for v in range(leaves):
+        starts[v + 1] += starts[v]
+    place = starts[:-1].copy()
+    order = np.empty(leaf.size, np.int32)
+    for i in range(leaf.size):
+        order[place[leaf[i]]] = i
+        place[leaf[i]] += 1
+    return order, starts
+
+
+@njit(cache=True, nogil=True)
 def try_split(order, edges, shares, share, of, weights, size, ncp, k, worst, scratch):
     """What splitting one node would do to the rows in classes below k, and to the loss.
 
@@ -93,9 +109,10 @@ def class_sums(of, weights, classes):
 
 def warm_up():
     runs(np.array([0, 0, 1], np.int64))
-    order, edges, of = np.array([0, 1]), np.array([0, 1, 2]), np.zeros(2, np.int64)
+    order, edges = by_leaf(np.array([0, 1], np.int32), 2)
+    of = np.zeros(2, np.int32)
     shares, size, ncp = np.array([0.5, 0.5]), np.array([2, 0]), np.ones(2)
     weights, owner, fresh, fresh_at = (np.full(2, x, np.int64) for x in (1, 0, 0, 0))
+    class_sums(of.astype(np.int64), weights, 1)
     try_split(order, edges, shares, 1.0, of, weights, size, ncp, 1, 1.0, np.zeros(2, np.int64))
     split(order, edges, shares, 1.0, of, weights, size, ncp, 1, owner, fresh, fresh_at, 1)
-    class_sums(of, weights, 2)

@@ -35,7 +35,7 @@ class Anonymized:
     spec: Recoding
     method: str
     values: tuple[tuple[str, ...], ...]
-    codes: tuple[Int, ...]
+    codes: tuple[NDArray[Any], ...]
     sensitive: tuple[Any, ...]
     weights: Int
     of: Int
@@ -137,7 +137,7 @@ class Anonymized:
 def by_cut(coded: Coded, tuples: Tuples, keep: NDArray[np.bool_], cut: Cut, method: str) -> Anonymized:
     """The release that writes each leaf as its node of the cut; tuples outside `keep` are suppressed."""
     trees = coded.spec.attributes
-    codes = tuple(np.asarray(node)[leaf] for node, leaf in zip(cut, tuples.leaves, strict=True))
+    codes = tuple(node.astype(np.int32)[leaf] for node, leaf in zip(cut, tuples.leaves, strict=True))
     shares = tuple((tree.high - tree.low) / tree.leaves for tree in trees)
     return assemble(coded, tuples, keep, tuple(tree.labels for tree in trees), codes, shares, method, cut)
 
@@ -147,7 +147,7 @@ def assemble(
     tuples: Tuples,
     keep: NDArray[np.bool_],
     values: tuple[tuple[str, ...], ...],
-    codes: tuple[Int, ...],
+    codes: tuple[NDArray[Any], ...],
     shares: tuple[NDArray[np.float64], ...],
     method: str,
     cut: Cut | None = None,
@@ -160,13 +160,14 @@ def assemble(
 
     from kasuri._kernels.kanon import class_sums
 
-    spec, kept = coded.spec, np.flatnonzero(keep)
+    spec = coded.spec
+    kept: Any = slice(None) if keep.all() else np.flatnonzero(keep)
     weights = tuples.weights[kept]
     suppressed = tuples.rows - int(weights.sum())
     written = [code[kept] for code in codes]
     secret = [code[kept] for code in tuples.sensitive]
-    lost = sum((share[code] for share, code in zip(shares, written, strict=True)), np.zeros(kept.size))
-    ncp = float((lost * weights).sum()) + suppressed * len(spec.attributes)
+    lost = [float(share @ np.bincount(code, weights, share.size)) for share, code in zip(shares, written, strict=True)]
+    ncp = sum(lost) + suppressed * len(spec.attributes)
     sizes = [len(labels) for labels in values]
     alike, one = grouped([*written, *secret], [*sizes, *coded.sensitive_sizes])
     total = class_sums(alike, weights, one.size)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, raise_faults
 from kasuri.kanon.columns import arrow_of, ranked, table_of
-from kasuri.kanon.recoding import Coded, Order, Recoding, Sensitive
+from kasuri.kanon.recoding import Coded, Order, Recoding, Sensitive, Small
 
 Int = NDArray[np.int64]
 
@@ -22,8 +22,8 @@ _DENSE_KEYS = 1 << 25
 class Tuples:
     """The distinct tuples of (attributes, sensitive columns) and how many rows hold each. Confidential."""
 
-    leaves: tuple[Int, ...]
-    sensitive: tuple[Int, ...]
+    leaves: tuple[Small, ...]
+    sensitive: tuple[Small, ...]
     weights: Int
     first: Int
     """One row that holds the tuple."""
@@ -42,7 +42,7 @@ def tuples_of(coded: Coded, keep: NDArray[np.bool_] | None = None) -> Tuples:
         columns = [column[where] for column in columns]
     weights, first = distinct(columns, sizes)
     d = len(coded.leaves)
-    parts = [column[first].astype(np.int64) for column in columns]
+    parts = [column[first] for column in columns]
     return Tuples(tuple(parts[:d]), tuple(parts[d:]), weights, first if where is None else where[first])
 
 
@@ -206,7 +206,7 @@ def measure(release: Any, quasi: list[str] | tuple[str, ...], sensitive: Any = (
 def measured(
     of: Int,
     weights: Int,
-    codes: tuple[Int, ...],
+    codes: Sequence[NDArray[Any]],
     sizes: tuple[int, ...],
     columns: tuple[Sensitive, ...],
     suppressed: int = 0,
@@ -229,7 +229,7 @@ def measured(
 
 def spread(
     of: Int,
-    code: Int,
+    code: NDArray[Any],
     weights: Int,
     totals: Int,
     size: int,
@@ -272,6 +272,6 @@ def cut_sizes(tuples: Tuples, spec: Recoding, cut: Sequence[Int]) -> tuple[Int, 
     """(class of each tuple, rows of each class) when every leaf is written as its node of the cut."""
     from kasuri._kernels.kanon import class_sums
 
-    nodes = [np.asarray(node)[leaf] for node, leaf in zip(cut, tuples.leaves, strict=True)]
+    nodes = [node.astype(np.int32)[leaf] for node, leaf in zip(cut, tuples.leaves, strict=True)]
     of, one = grouped(nodes, [len(tree.labels) for tree in spec.attributes])
     return of, class_sums(of, tuples.weights, one.size)

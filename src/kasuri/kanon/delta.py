@@ -22,8 +22,9 @@ from kasuri.errors import NumericsError, PrivacyError, raise_faults
 from kasuri.noise import exp_minus
 from kasuri.privacy import exact
 
-_BITS = 192  # working precision of tails and of e^eps, beyond the size of the first term
-_MOST_ROWS = 200_000  # class sizes looked at before giving up
+_BITS = 160  # working precision of e^eps, and of tails beyond the size of their smallest term
+_MOST_ROWS = 500_000  # class sizes looked at before giving up
+_TOO_SMALL = "epsilon is too small for this sampling rate and k: delta could not be bounded; raise it"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Sampling:
 
 def exact_delta(epsilon: object, sampling: Sampling) -> Fraction:
     """The exact hockey-stick delta at `epsilon`, rounded up in its sixth digit. It is never below beta^k."""
-    return _largest(exact(epsilon), sampling, "exact")
+    return _exact(exact(epsilon), sampling)
 
 
 def li_qardaji_su_delta(epsilon: object, sampling: Sampling) -> Fraction | None:
@@ -63,7 +64,7 @@ def li_qardaji_su_delta(epsilon: object, sampling: Sampling) -> Fraction | None:
     value = exact(epsilon)
     if _exp(value)[1] * (1 - sampling.rate) < 1:
         return None
-    return _largest(value, sampling, "theorem")
+    return _theorem(value, sampling)
 
 
 def least_epsilon(delta: object, sampling: Sampling, *, bound: str = "exact") -> Fraction | None:
@@ -77,10 +78,11 @@ def least_epsilon(delta: object, sampling: Sampling, *, bound: str = "exact") ->
 
     def enough(step: int) -> bool:
         epsilon = Fraction(step, 1000)
-        if bound == "theorem":
-            found = li_qardaji_su_delta(epsilon, sampling)
-            return found is not None and found <= wanted
-        return exact_delta(epsilon, sampling) <= wanted
+        try:
+            found = (li_qardaji_su_delta if bound == "theorem" else exact_delta)(epsilon, sampling)
+        except NumericsError:
+            return False
+        return found is not None and found <= wanted
 
     low, high = 0, 20_000
     if not enough(high):
@@ -106,43 +108,88 @@ def least_k(epsilon: object, delta: object, rate: Fraction) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def _largest(epsilon: Fraction, sampling: Sampling, bound: str) -> Fraction:
-    """The largest upper bound over all class sizes n; sizes beyond the last one looked at are covered by Chernoff."""
+def _theorem(epsilon: Fraction, sampling: Sampling) -> Fraction:
+    """The largest Pr[Bin(n, beta) > gamma n], rounded up; gamma is taken from below, so that no term is left out."""
     beta, k = sampling.rate, sampling.k
     e_low = _exp(epsilon)[0]
+    gamma = 1 - (1 - beta) / e_low
     best = Fraction(0)
-    for n in range(k, k + _MOST_ROWS):  # with fewer than k rows nothing is ever shown
-        value = _theorem_at(n, e_low, sampling) if bound == "theorem" else _exact_at(n, e_low, sampling)
-        best = max(best, value)
-        if _beyond(n, e_low, beta, best, both=bound == "exact"):
+    for t in range(k, k + _MOST_ROWS):
+        # Pr[Bin(n, beta) >= t] rises in n: of all n with floor(gamma n) + 1 = t only the last can be the largest
+        n = math.ceil(t / gamma) - 1
+        best = max(best, tail(n, beta, math.floor(gamma * n) + 1)[1])
+        if _beyond(n, e_low, beta, best, both=False):
             return min(_short(best), Fraction(1))
-    raise NumericsError("epsilon is too small for this sampling rate and k: delta could not be bounded; raise it")
+    raise NumericsError(_TOO_SMALL)
 
 
-def _theorem_at(n: int, e_low: Fraction, sampling: Sampling) -> Fraction:
-    """Pr[Bin(n, beta) > gamma n, X >= k], rounded up; gamma from below, so that no term is left out."""
-    gamma = 1 - (1 - sampling.rate) / e_low
-    return tail(n, sampling.rate, max(math.floor(gamma * n) + 1, sampling.k))[1]
+@lru_cache(maxsize=1024)
+def _exact(epsilon: Fraction, sampling: Sampling) -> Fraction:
+    """The larger hockey-stick divergence, n against n - 1 rows, the largest over all n, rounded up.
 
-
-def _exact_at(n: int, e_low: Fraction, sampling: Sampling) -> Fraction:
-    """The larger hockey-stick divergence for a class of n against n - 1 rows, rounded up. n >= k.
-
-    e_low <= e^eps, so (P - e_low Q)+ >= (P - e^eps Q)+; for e_low itself the thresholds are found exactly.
+    With S_n(t) = Pr[Bin(n, beta) >= t] = S_{n-1}(t) + beta Q(t-1) the first divergence is, at its threshold t,
+    S_n(t) - e^eps S_{n-1}(t) = beta Q(t-1) - (e^eps - 1) S_{n-1}(t). e_low <= e^eps makes every divergence larger,
+    and for e_low itself the thresholds are found exactly.
     """
     beta, k = sampling.rate, sampling.k
-    gamma = 1 - (1 - beta) / e_low
-    start = max(math.floor(gamma * n) + 1, k)
-    first = tail(n, beta, start)[1] - e_low * tail(n - 1, beta, start)[0]
-    # Q against P: the ratio (n - x)/(n (1 - beta)) falls in x, so it is {x < k} (one outcome) and k <= x < other.
-    other = math.ceil(n * (1 - e_low * (1 - beta)))  # Q(x) > e_low P(x) iff x < n (1 - e_low (1 - beta))
-    hidden = (1 - tail(n - 1, beta, k)[0]) - e_low * (1 - tail(n, beta, k)[1])
-    second = max(hidden, Fraction(0))
-    if other > k:
-        q = tail(n - 1, beta, k)[1] - tail(n - 1, beta, other)[0]
-        p = tail(n, beta, k)[0] - tail(n, beta, other)[1]
-        second += q - e_low * max(p, Fraction(0))
-    return max(first, second, Fraction(0))
+    e = _exp(epsilon)[0]
+    gamma, other = 1 - (1 - beta) / e, 1 - e * (1 - beta)
+    bits = _BITS + 2 * (1 / sampling.least_delta).__ceil__().bit_length()
+    high, low, hidden = (_Tail(k, beta, bits) for _ in range(3))  # at gamma n, at `other` n, and at k
+    e_fixed = math.floor(e * (1 << _BITS))  # rounded down once more
+    one = 1 << bits
+    best, checked = 0, k
+    for n in range(k, k + _MOST_ROWS):  # with fewer than k rows nothing is ever shown
+        high.to(n, max(math.floor(gamma * n) + 1, k))
+        step = high.rise()[1] - ((e_fixed - (1 << _BITS)) * high.s_low >> _BITS)
+        if other > 0:
+            # Q against P: (n - x)/(n (1 - beta)) falls in x, so it is {x < k}, one outcome, and k <= x < other n
+            hidden.to(n, k)
+            rise_low, rise_high = hidden.rise()
+            p_hidden = max(one - hidden.s_high - rise_high, 0)
+            back = max(one - hidden.s_low - (e_fixed * p_hidden >> _BITS), 0)
+            if (end := math.ceil(n * other)) > k:
+                low.to(n, end)
+                p_seen = max(hidden.s_low + rise_low - low.s_high - low.rise()[1], 0)
+                back += max(hidden.s_high - low.s_low - (e_fixed * p_seen >> _BITS), 0)
+            step = max(step, back)
+        best = max(best, step)
+        if n < k + 64 or n >= checked + 64:
+            checked = n
+            if _beyond(n, e, beta, Fraction(best, one), both=True):
+                return min(_short(Fraction(best, one)), Fraction(1))
+    raise NumericsError(_TOO_SMALL)
+
+
+class _Tail:
+    """Q(t-1) and S(t) = Pr[X >= t] of X ~ Bin(n-1, beta), as integers over 2^bits, rounded outward; it starts at
+    n = t = k and walks to larger n and t by the ratios of neighbouring binomial terms."""
+
+    def __init__(self, k: int, beta: Fraction, bits: int) -> None:
+        self.n = self.t = k
+        self.a, self.b = beta.numerator, beta.denominator
+        self.c = self.b - self.a
+        first = beta ** (k - 1)
+        self.p_low = (first.numerator << bits) // first.denominator
+        self.p_high = self.p_low + 1
+        self.s_low = self.s_high = 0
+
+    def rise(self) -> tuple[int, int]:
+        """beta Q(t-1): by how much Pr[X >= t] rises with one row more."""
+        return self.p_low * self.a // self.b, -(-self.p_high * self.a // self.b)
+
+    def to(self, n: int, t: int) -> None:
+        while self.n < n:
+            rise_low, rise_high = self.rise()
+            self.s_low, self.s_high = self.s_low + rise_low, self.s_high + rise_high
+            up, down = self.n * self.c, (self.n - self.t + 1) * self.b
+            self.p_low, self.p_high = self.p_low * up // down, -(-self.p_high * up // down)
+            self.n += 1
+        while self.t < t:
+            up, down = (self.n - self.t) * self.a, self.t * self.c
+            self.p_low, self.p_high = self.p_low * up // down, -(-self.p_high * up // down)
+            self.s_low, self.s_high = max(self.s_low - self.p_high, 0), max(self.s_high - self.p_low, 0)
+            self.t += 1
 
 
 def _beyond(n: int, e_low: Fraction, beta: Fraction, best: Fraction, *, both: bool) -> bool:
@@ -151,7 +198,11 @@ def _beyond(n: int, e_low: Fraction, beta: Fraction, best: Fraction, *, both: bo
     Hiding small classes is post-processing, so both divergences are at most those without it. The first is then at
     most Pr[Bin(m, beta) > gamma m] <= exp(-m KL(gamma || beta)), and the second at most Pr[Bin(m-1, beta) < g m] <=
     exp(-(m-1) KL(g m/(m-1) || beta)) with g = 1 - e^eps (1 - beta) < beta, and 0 for g <= 0. Both bounds fall in m.
+    Where epsilon is small a second bound is sooner met: both are at most the total variation distance, which is
+    beta times the largest Pr[Bin(m-1, beta) = x], and that falls in m (a further row averages two neighbours).
     """
+    if both and n % 16 == 0 and beta * _largest_term(n, beta) <= best:
+        return True
     needed = math.log(best.denominator) - math.log(best.numerator) + 1e-6 if best else math.inf
     if (n + 1) * _kl_low(float(1 - (1 - beta) / e_low), float(beta)) < needed:
         return False
@@ -159,6 +210,11 @@ def _beyond(n: int, e_low: Fraction, beta: Fraction, best: Fraction, *, both: bo
     if not both or g <= 0:
         return True
     return g < float(beta) and n * _kl_low(g, float(beta)) >= needed
+
+
+def _largest_term(n: int, beta: Fraction) -> Fraction:
+    mode = math.floor((n + 1) * beta)
+    return math.comb(n, mode) * beta**mode * (1 - beta) ** (n - mode)
 
 
 def _kl_low(a: float, b: float) -> float:
@@ -170,14 +226,21 @@ def _kl_low(a: float, b: float) -> float:
 
 @lru_cache(maxsize=256)
 def tail(n: int, beta: Fraction, start: int) -> tuple[Fraction, Fraction]:
-    """(low, high) with low <= Pr[Bin(n, beta) >= start] <= high: the first term exactly, the others by their ratio."""
+    """(low, high) with low <= Pr[Bin(n, beta) >= start] <= high; summed on the side away from the mean."""
     if start <= 0:
         return Fraction(1), Fraction(1)
     if start > n:
         return Fraction(0), Fraction(0)
-    a, b = beta.numerator, beta.denominator
-    c = b - a
-    top, bottom = math.comb(n, start) * a**start * c ** (n - start), b**n
+    if start > n * beta:
+        return _sum(n, beta.numerator, beta.denominator - beta.numerator, start)
+    # X < start is n - X >= n - start + 1, and n - X is Bin(n, 1 - beta)
+    low, high = _sum(n, beta.denominator - beta.numerator, beta.numerator, n - start + 1)
+    return 1 - high, 1 - low
+
+
+def _sum(n: int, a: int, c: int, start: int) -> tuple[Fraction, Fraction]:
+    """Bounds of Pr[Bin(n, a/(a+c)) >= start], start above or near the mean: the first term exactly, then ratios."""
+    top, bottom = math.comb(n, start) * a**start * c ** (n - start), (a + c) ** n
     shift = max(_BITS + bottom.bit_length() - top.bit_length(), 0)
     t_low = (top << shift) // bottom
     t_high = t_low + 1

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kasuri.kanon.anonymized import Anonymized, assemble
 from kasuri.kanon.classes import Tuples, spread, tuples_of
 from kasuri.kanon.hierarchy import Hierarchy
-from kasuri.kanon.recoding import Coded, Recoding, encode
+from kasuri.kanon.recoding import Coded, Recoding, Small, encode
 from kasuri.kanon.specialize import Conditions, checked, too_few
 
 Int = NDArray[np.int64]
@@ -106,11 +106,11 @@ def mondrian_of(coded: Coded, tuples: Tuples, conditions: Conditions) -> Anonymi
     return assemble(coded, tuples, keep, tuple(values), tuple(final), tuple(shares), "mondrian")
 
 
-def _tight_run(leaf: Int) -> tuple[int, int]:
+def _tight_run(leaf: Small) -> tuple[int, int]:
     return int(leaf.min()), int(leaf.max()) + 1
 
 
-def _tight_node(tree: Hierarchy, node: int, leaf: Int) -> int:
+def _tight_node(tree: Hierarchy, node: int, leaf: Small) -> int:
     """The lowest node under `node` that covers these leaves."""
     low, high = int(leaf.min()), int(leaf.max()) + 1
     while True:
@@ -122,7 +122,7 @@ def _tight_node(tree: Hierarchy, node: int, leaf: Int) -> int:
             return node
 
 
-def _halves(leaf: Int, weights: Int, run: tuple[int, int]) -> list[tuple[tuple[int, int], NDArray[np.bool_]]]:
+def _halves(leaf: Small, weights: Int, run: tuple[int, int]) -> list[tuple[tuple[int, int], NDArray[np.bool_]]]:
     """Cut a run of leaves where the rows divide most evenly."""
     if run[1] - run[0] < 2:
         return []

@@ -135,30 +135,29 @@ class _State:
     tuples under a node, and under each of its children, are one run."""
 
     def __init__(self, coded: Coded, tuples: Tuples, conditions: Conditions) -> None:
+        from kasuri._kernels.kanon import by_leaf
+
         self.trees, self.tuples, self.conditions = coded.spec.attributes, tuples, conditions
         self.columns, self.sizes = coded.spec.sensitive, coded.sensitive_sizes
-        m, d = tuples.weights.size, len(self.trees)
-        self.order = [np.argsort(leaf, kind="stable") for leaf in tuples.leaves]
-        self.starts = [  # tuples before each leaf
-            np.searchsorted(leaf[order], np.arange(tree.leaves + 1))
-            for leaf, order, tree in zip(tuples.leaves, self.order, self.trees, strict=True)
-        ]
+        runs = [by_leaf(leaf, tree.leaves) for leaf, tree in zip(tuples.leaves, self.trees, strict=True)]
+        self.order, self.starts = [run[0] for run in runs], [run[1] for run in runs]
         self.before = [  # rows before each leaf
             np.concatenate(([0], np.cumsum(np.bincount(leaf, tuples.weights, tree.leaves).astype(np.int64))))
             for leaf, tree in zip(tuples.leaves, self.trees, strict=True)
         ]
-        self.of = np.zeros(m, dtype=np.int64)
-        self.size, self.ncp = np.zeros(m, dtype=np.int64), np.zeros(m)
-        self.size[0], self.ncp[0] = tuples.rows, d
+        self.of = np.zeros(tuples.weights.size, dtype=np.int32)
         self.count = 1
-        self.scratch, self.owner, self.fresh, self.fresh_at = (np.zeros(m, dtype=np.int64) for _ in range(4))
+        # by class, with room to grow:
+        self.size = np.array([tuples.rows])
+        self.ncp = np.array([float(len(self.trees))])
+        self.scratch, self.owner, self.fresh, self.fresh_at = (np.zeros(1, dtype=np.int64) for _ in range(4))
+        self.broken = np.zeros(1, dtype=bool)
+        """Classes that break a condition (kept up only where l or t is asked for)."""
         self.stamp = 1
         self.is_split = [np.zeros(len(tree.labels), dtype=bool) for tree in self.trees]
         self.allowed = int(conditions.suppression * tuples.rows)
         self.suppressed = 0
         self.extra = conditions.l_diversity is not None or conditions.t_closeness is not None
-        self.broken = np.zeros(m, dtype=bool)
-        """Classes that break a condition (kept up only where l or t is asked for)."""
         self.overall = [
             np.bincount(code, tuples.weights, size) / max(tuples.rows, 1)
             for code, size in zip(tuples.sensitive, self.sizes, strict=True)
@@ -176,6 +175,14 @@ class _State:
         below = sum(self.rows_under(a, child) * self.share(a, child) for child in self.trees[a].children[node])
         return self.rows_under(a, node) * self.share(a, node) - below
 
+    def _make_room(self, classes: int) -> None:
+        if classes > self.size.size:
+            for name in ("size", "ncp", "scratch", "owner", "fresh", "fresh_at", "broken"):
+                old = getattr(self, name)
+                new = np.zeros(max(classes, 2 * old.size), dtype=old.dtype)
+                new[: old.size] = old
+                setattr(self, name, new)
+
     def split(self, a: int, node: int) -> bool:
         """Split a node if every condition is kept."""
         from kasuri._kernels import kanon as kernels
@@ -184,6 +191,7 @@ class _State:
         children = tree.children[node]
         edges = self.starts[a][[*(tree.low[child] for child in children), tree.high[node]]]
         shares = np.array([self.share(a, child) for child in children])
+        self._make_room(self.count + min(int(edges[-1] - edges[0]), self.count * (len(children) - 1)))
         own = (self.order[a], edges, shares, self.share(a, node), self.of, self.tuples.weights, self.size, self.ncp)
         if self.extra:
             more, loss, tuples, broken = self._try_all(own)
