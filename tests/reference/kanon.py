@@ -143,3 +143,35 @@ def linkage(rows, seen, keep, sizes):
             joint[i][order[i]] += w
     total = sum(joint[0])
     return [[cell / total for cell in line] for line in joint]
+
+
+def full_domain(rows, trees, k):
+    """Greedy full-domain specialisation: lower one attribute by a whole level, the one of least NCP that keeps k."""
+    depth = [0] * len(trees)
+
+    def at(tree, node, level):
+        path = [node]
+        while tree.parent[path[-1]] >= 0:
+            path.append(tree.parent[path[-1]])
+        return path[::-1][min(level, len(path) - 1)]
+
+    def classes(depth):
+        out = Counter()
+        for row, count in rows.items():
+            out[tuple(at(t, n, d) for t, n, d in zip(trees, row, depth, strict=True))] += count
+        return out
+
+    def total(found):
+        return sum(c * sum(t.ncp(n) for t, n in zip(trees, nodes, strict=True)) for nodes, c in found.items())
+
+    best = classes(depth)
+    while True:
+        trials = []
+        for a in range(len(trees)):
+            lower = [d + (i == a) for i, d in enumerate(depth)]
+            found = classes(lower)
+            if found.keys() != best.keys() and min(found.values()) >= k:
+                trials.append((total(found), lower, found))
+        if not trials:
+            return total(best), best
+        _, depth, best = min(trials, key=lambda trial: trial[:2])

@@ -190,7 +190,7 @@ def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False)
         good &= code >= 0
         leaves.append(np.maximum(code, 0).astype(np.int32))
     sensitive, sizes, values = [], [], []
-    for column in () if drop else spec.sensitive:
+    for column in spec.sensitive:
         arrow = arrow_of(table, column.name)
         code, count = ranked(arrow)
         _report(faults, code < 0, file, column.name, "a sensitive value is missing; leave the row out or fill it in")

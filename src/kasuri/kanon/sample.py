@@ -191,7 +191,7 @@ def _checked(spec: Recoding, k: int, sampling_rate: object, unit: Unit) -> Sampl
 
 def _bounded(rows: Any, spec: Recoding, unit: Unit) -> tuple[Coded, NDArray[np.bool_], tuple[str, ...]]:
     """Leaf numbers, which rows stand for a unit (inside the domain, the first of their id), and the caveats."""
-    coded = encode(rows, spec, drop=True)
+    coded = encode(rows, replace(spec, sensitive=()), drop=True)
     table = table_of(rows)
     if unit.id not in table.columns:
         return coded, coded.good, (UNBOUNDED, UNMETERED)
