@@ -37,9 +37,7 @@ def frame(rows, **more):
 
 def nodes_of(rows):
     coded = encode(frame(rows), SPEC)
-    return list(
-        zip(*(t.leaf_nodes[leaf].tolist() for t, leaf in zip(TREES, coded.leaves, strict=True)), strict=True)
-    )
+    return list(zip(*(t.leaf_nodes[leaf].tolist() for t, leaf in zip(TREES, coded.leaves, strict=True)), strict=True))
 
 
 @given(rows_of, st.integers(2, 5))
@@ -139,7 +137,9 @@ def test_many_attributes_do_not_overflow_the_keys():
 
 
 @settings(max_examples=40)
-@given(st.integers(2, 9), st.fractions("0.02", "0.9", max_denominator=50), st.fractions("0.05", "3", max_denominator=40))
+@given(
+    st.integers(2, 9), st.fractions("0.02", "0.9", max_denominator=50), st.fractions("0.05", "3", max_denominator=40)
+)
 def test_exact_delta_is_the_largest_hockey_stick(k, rate, epsilon):
     sampling = kanon.Sampling(rate, k)
     found = kanon.exact_delta(epsilon, sampling)

@@ -1,6 +1,6 @@
 """Audits: what a k-anonymised release measures, what one output happened to lose, and what is a guarantee.
 
-Three different things, kept apart by their names [Horigome2020, ch. 3; errata in docs/references.md]:
+Three different things, kept apart by their names [Horigome2020, ch. 3; errata in docs/guide/kanonymity.md]:
 
 realised loss   ln(d (1 - beta) / (d - n)) of a class with d rows in the original and n in the sample. It belongs to
                 one output, is infinite when n = d, and, the cut being chosen from the data, bounds nothing.
