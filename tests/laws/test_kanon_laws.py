@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from reference import kanon as slow
 
 from kasuri import kanon, seeded
+from kasuri.kanon.classes import tuples_of
 from kasuri.kanon.delta import tail
 from kasuri.kanon.recoding import encode
+from kasuri.kanon.specialize import Conditions, _State
 
 TREES = (
     kanon.categories("a", {"x": ["a0", "a1"], "y": ["a2", {"z": ["a3", "a4"]}]}),
@@ -63,6 +65,25 @@ def test_every_class_keeps_k_and_no_row_is_lost_silently(rows, k, suppression):
     assert sum(counted.values()) + out.suppressed == len(rows)
     assert out.suppressed <= Fraction(suppression) * len(rows)
     assert out.ncp <= kanon.specialize(frame(rows), SPEC, k=10**3 if len(rows) >= 10**3 else len(rows)).ncp + 1e-9
+
+
+@given(rows_of, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 8)), max_size=8))
+def test_the_loss_of_every_class_is_kept_up_as_nodes_are_split(rows, splits):
+    coded = encode(frame(rows), SPEC)
+    tuples = tuples_of(coded)
+    state = _State(coded, tuples, Conditions(1, suppression=Fraction(1, 2)))
+    for a, node in splits:
+        tree = TREES[a]
+        if node < len(tree.labels) and tree.children[node] and node in state.cut()[a] and state.rows_under(a, node):
+            before = state.ncp[state.of] @ tuples.weights
+            assert state.split(a, node)
+            gain = state.gain(a, node)
+            assert before - state.ncp[state.of] @ tuples.weights == pytest.approx(gain)
+    shares = [
+        (t.high - t.low)[c][leaf] / t.leaves for t, c, leaf in zip(TREES, state.cut(), tuples.leaves, strict=True)
+    ]
+    assert state.ncp[state.of] == pytest.approx(sum(shares))
+    assert state.size[state.of].tolist() == [int(tuples.weights[state.of == c].sum()) for c in state.of]
 
 
 @given(rows_of, st.integers(2, 5), st.randoms(use_true_random=False))
@@ -146,15 +167,13 @@ def test_exact_delta_is_the_largest_hockey_stick(k, rate, epsilon):
     twin = slow.hockey_stick(epsilon, rate, k, range(1, 60))
     assert found >= twin * (1 - Fraction(1, 10**12))  # an upper bound of every class size
     assert found >= sampling.least_delta
-    wide = slow.hockey_stick(epsilon, rate, k, range(60, 400, 17))  # nothing larger beyond
+    wide = slow.hockey_stick(epsilon, rate, k, (61, 83, 127, 190))  # nothing larger beyond
     assert found >= wide * (1 - Fraction(1, 10**12))
-    if found > Fraction(1, 10**3):
-        gamma = 1 - (1 - float(rate)) * math.exp(-float(epsilon))
-        if k / gamma < 50 and twin >= wide:
-            assert float(found) == pytest.approx(float(max(twin, wide)), rel=2e-5) or gamma < 0.2
+    if k / (1 - (1 - float(rate)) * math.exp(-float(epsilon))) < 25:  # the largest lies among the sizes tried
+        assert float(found) == pytest.approx(float(max(twin, wide)), rel=2e-5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.integers(2, 9), st.fractions("0.02", "0.8", max_denominator=50), st.fractions("0.1", "4", max_denominator=40))
 def test_the_theorem_bounds_the_exact_delta_and_never_falls_below_beta_to_the_k(k, rate, epsilon):
     sampling = kanon.Sampling(rate, k)
