@@ -24,6 +24,7 @@ from kasuri.privacy import exact
 
 _BITS = 160  # working precision of e^eps, and of tails beyond the size of their smallest term
 _MOST_ROWS = 500_000  # class sizes looked at before giving up
+_TERM_ROWS = 2000  # class sizes whose largest binomial term is worked out for the stopping rule
 _TOO_SMALL = "epsilon is too small for this sampling rate and k: delta could not be bounded; raise it"
 
 
@@ -62,7 +63,7 @@ def li_qardaji_su_delta(epsilon: object, sampling: Sampling) -> Fraction | None:
     """max over n >= ceil(k/gamma - 1) of Pr[Bin(n, beta) > gamma n], gamma = (e^eps - 1 + beta)/e^eps, rounded up;
     None for epsilon < -ln(1 - beta), where the theorem does not hold [Li2012, Theorem 1]."""
     value = exact(epsilon)
-    if _exp(value)[1] * (1 - sampling.rate) < 1:
+    if _exp(value)[0] * (1 - sampling.rate) < 1:
         return None
     return _theorem(value, sampling)
 
@@ -134,7 +135,7 @@ def _exact(epsilon: Fraction, sampling: Sampling) -> Fraction:
     beta, k = sampling.rate, sampling.k
     e = _exp(epsilon)[0]
     gamma, other = 1 - (1 - beta) / e, 1 - e * (1 - beta)
-    bits = _BITS + 2 * (1 / sampling.least_delta).__ceil__().bit_length()
+    bits = _BITS + 2 * math.ceil(1 / sampling.least_delta).bit_length()
     high, low, hidden = (_Tail(k, beta, bits) for _ in range(3))  # at gamma n, at `other` n, and at k
     e_fixed = math.floor(e * (1 << _BITS))  # rounded down once more
     one = 1 << bits
@@ -201,7 +202,7 @@ def _beyond(n: int, e_low: Fraction, beta: Fraction, best: Fraction, *, both: bo
     Where epsilon is small a second bound is sooner met: both are at most the total variation distance, which is
     beta times the largest Pr[Bin(m-1, beta) = x], and that falls in m (a further row averages two neighbours).
     """
-    if both and n % 16 == 0 and beta * _largest_term(n, beta) <= best:
+    if both and n <= _TERM_ROWS and beta * _largest_term(n, beta) <= best:
         return True
     needed = math.log(best.denominator) - math.log(best.numerator) + 1e-6 if best else math.inf
     if (n + 1) * _kl_low(float(1 - (1 - beta) / e_low), float(beta)) < needed:
