@@ -85,6 +85,9 @@ def test_the_private_release_refuses_what_it_cannot_claim():
         ROWS, SPEC, cuts=[options["cut"]], k=5, sampling_rate="0.2", epsilon="1", unit=ks.Unit("q", "add-remove", 1)
     )
     assert "another unit" in release(cut=chosen)[0]
+    few = kanon.Recoding.of(SPEC.attributes[1])
+    chosen = kanon.choose_cut(ROWS, few, cuts=[{"sex": 1}], k=5, sampling_rate="0.2", epsilon="1", unit=UNIT)
+    assert "another recoding" in release(cut=chosen)[0]
     retention = faults(kanon.pk_anonymize, ROWS, SPEC, k=2, retention={"age": "1", "nope": "0.1"})
     assert len(retention) == 3
     assert "less than" in faults(kanon.pk_anonymize, ROWS, SPEC, k=19, retention={"age": "0.5", "sex": "0"})[0]
@@ -128,6 +131,32 @@ def test_dates_and_meshes():
     assert faults(kanon.dates, "d", "2020-13-01", "x", ["day"])
     for bad in ([], [10, 15], [0], [10, 10]):
         assert faults(kanon.numbers, "n", 0, 100, bad)
+
+
+def test_trees_must_cover_a_declared_domain():
+    window = ks.Mesh("cell", "1km", (4000, 3040), shape=(20, 20))
+    spec = kanon.Recoding.of(
+        kanon.categories("sex", ["f", "m"]),
+        kanon.numbers("age", 0, 100, [10]),
+        kanon.mesh("cell", window, ["10km"]),
+        kanon.dates("day", "2020-01-01", "2020-01-31", ["day"]),
+    )
+    good = ks.Domain.of(
+        ks.Nominal("sex", ("m", "f")),
+        ks.Ordered("age", 100),
+        window,
+        ks.Time("day", "2020-01-01", seconds=3600, size=744),
+    )
+    spec.check_covers(good)
+    bad = ks.Domain.of(
+        ks.Nominal("sex", ("m", "f", "x")),
+        ks.Ordered("age", 101),
+        ks.Mesh("cell", "1km", (4000, 3040), shape=(21, 20)),
+        ks.Time("day", "2020-01-01", seconds=3600, size=745),
+        ks.Ordered("other", 2),
+    )
+    found = faults(spec.check_covers, bad)
+    assert len(found) == 5 and "leaves out 20 values" in found[2]
 
 
 def test_arx_files_round_trip_and_their_faults(tmp_path):
@@ -238,6 +267,24 @@ def test_a_report_is_safe_against_labels_that_look_like_code():
 
     page = release_page(out.to_json(), [tree.to_json(cut) for tree, cut in zip(spec.attributes, out.cut, strict=True)])
     assert "<script" not in page
+
+
+def test_columns_of_any_type_are_read():
+    for kind in ("uint8", "int8", "int16", "uint64", "float32"):
+        spec = kanon.Recoding.of(kanon.numbers("n", -500, 500, [100]))
+        out = kanon.specialize(pd.DataFrame({"n": np.array([1, 2, 101, 102], dtype=kind)}), spec, k=2)
+        assert out.measures.classes == 2, kind
+    flags = kanon.Recoding.of(kanon.categories("b", ["true", "false"]))
+    assert kanon.specialize(pd.DataFrame({"b": [True, True, False, False]}), flags, k=2).measures.classes == 2
+    codes = kanon.Recoding.of(kanon.categories("b", ["1", "2"], missing="none"))
+    assert kanon.specialize(pd.DataFrame({"b": [1.0, 1.0, 2.0, 2.0, None, None]}), codes, k=2).measures.classes == 3
+    for spec in (SPEC, flags, codes):
+        empty = pa.table({tree.name: pa.nulls(4) for tree in spec.attributes})
+        if spec is codes:
+            assert kanon.specialize(empty, spec, k=2).written() == {"b": ["none"]}
+        else:
+            assert "missing" in faults(kanon.specialize, empty, spec, k=2)[0]
+    assert "one type" in faults(kanon.specialize, pd.DataFrame({"b": [1, "x", b"y"]}), codes, k=2)[0]
 
 
 def test_no_repr_shows_data():

@@ -116,6 +116,8 @@ def anonymize(
     hidden = "" if release.suppressed is None else f"; {release.suppressed} rows suppressed"
     typer.echo(f"loss of detail (NCP) {release.ncp_share:.4f} of 1{hidden}")
     typer.echo(facts["words"])
+    if release.guarantee is not None:
+        typer.echo("assumes: " + "; ".join(release.guarantee.assumes))
 
 
 @app.command()

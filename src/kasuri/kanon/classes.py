@@ -170,7 +170,7 @@ class Measures:
         }
 
 
-def measure(release: Any, quasi: list[str] | tuple[str, ...], sensitive: Any = ()) -> Measures:
+def measure(release: Any, quasi: str | Sequence[str], sensitive: Any = ()) -> Measures:
     """Measure a table that was anonymised anywhere: k, class sizes, uniqueness, discernibility, l and t.
 
     `quasi` names the columns that form the classes; `sensitive` names columns, or maps them to "nominal" or "ordered".
@@ -181,6 +181,7 @@ def measure(release: Any, quasi: list[str] | tuple[str, ...], sensitive: Any = (
     1
     """
     table = table_of(release)
+    quasi = [quasi] if isinstance(quasi, str) else list(quasi)
     kinds: dict[str, Any] = sensitive if isinstance(sensitive, dict) else dict.fromkeys(sensitive, "nominal")
     faults = [f"release: no column {name!r}; the columns are {table.columns}" for name in [*quasi, *kinds]
               if name not in table.columns]  # fmt: skip

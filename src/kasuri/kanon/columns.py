@@ -87,7 +87,10 @@ def numbers(column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type):
         known = column.is_valid().to_numpy(zero_copy_only=False)
-        return column.fill_null(0).to_numpy(zero_copy_only=False), known
+        wide = (
+            pa.float64() if pa.types.is_uint64(column.type) else pa.int64()
+        )  # a narrow type could not hold the bounds
+        return column.fill_null(0).cast(wide, safe=False).to_numpy(zero_copy_only=False), known
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         return values, ~np.isnan(values)

@@ -11,11 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.kanon import hierarchy
 from kasuri.kanon.columns import arrow_of, ranked, table_of
 from kasuri.kanon.hierarchy import MISSING, OUTSIDE, Hierarchy
-from kasuri.schema import Mesh
+from kasuri.schema import Axis, Domain, Mesh, Time
 
 Int = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -119,6 +120,23 @@ class Recoding:
     def names(self) -> tuple[str, ...]:
         return tuple(tree.name for tree in self.attributes)
 
+    def check_covers(self, domain: Domain) -> None:
+        """Raise unless every value of every axis of a declared domain falls on a leaf of the tree of that name.
+
+        >>> from kasuri.schema import Nominal
+        >>> Recoding.of(hierarchy.categories("sex", ["f", "m"])).check_covers(Domain.of(Nominal("sex", ("f", "m"))))
+        """
+        faults = []
+        trees = {tree.name: tree for tree in self.attributes}
+        for axis in domain.axes:
+            if axis.name not in trees:
+                faults.append(f"axis {axis.name!r} has no hierarchy; there are {list(trees)}")
+                continue
+            left_out = int((trees[axis.name].reader.read(_values(axis)) < 0).sum())
+            if left_out:
+                faults.append(f"hierarchy {axis.name!r} leaves out {left_out} values of the declared axis")
+        raise_faults(DomainError, faults)
+
     def cut(self, chosen: Mapping[str, int | Sequence[str]]) -> Cut:
         """A generalisation written down beforehand: per attribute a depth (0 = the root) or the labels to write.
 
@@ -147,6 +165,20 @@ class Recoding:
                     faults += error.faults
         raise_faults(DomainError, faults)
         return tuple(out)
+
+
+def _values(axis: Axis) -> Any:
+    """Every value of an axis, as an Arrow array."""
+    import pyarrow as pa
+
+    if isinstance(axis, Mesh):
+        if axis.level is None:
+            return pa.nulls(1)
+        rows, cols = (np.arange(start, start + size) for start, size in zip(axis.origin, axis.shape, strict=True))
+        return pa.array(meshcode.encode(np.repeat(rows, cols.size), np.tile(cols, rows.size), axis.level))
+    if isinstance(axis, Time):
+        return pa.array(np.datetime64(axis.start, "s") + axis.seconds * np.arange(axis.size))
+    return pa.array(axis.labels) if axis.labels is not None else pa.array(np.arange(axis.size))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

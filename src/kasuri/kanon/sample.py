@@ -76,6 +76,8 @@ def sample_then_anonymize(
         chosen, chosen_guarantee = cut.cut, cut.guarantee
         if chosen_guarantee.unit != unit:
             raise PrivacyError("the cut was chosen for another unit of protection; choose it for this one")
+        if [node.size for node in chosen] != [tree.leaves for tree in spec.attributes]:
+            raise DomainError("the cut was chosen for another recoding; choose it for this one")
     else:
         chosen = spec.cut(cut)
     value, most = exact(epsilon), exact(delta, "delta")
