@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from reference import kanon as slow
 
 from kasuri import kanon, seeded
 from kasuri.kanon.classes import tuples_of
-from kasuri.kanon.delta import tail
+from kasuri.kanon.delta import divergences, tail
 from kasuri.kanon.recoding import encode
 from kasuri.kanon.specialize import Conditions, _State
 
@@ -171,6 +172,17 @@ def test_exact_delta_is_the_largest_hockey_stick(k, rate, epsilon):
     assert found >= wide * (1 - Fraction(1, 10**12))
     if k / (1 - (1 - float(rate)) * math.exp(-float(epsilon))) < 25:  # the largest lies among the sizes tried
         assert float(found) == pytest.approx(float(max(twin, wide)), rel=2e-5)
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(2, 6), st.fractions("0.05", "0.9", max_denominator=20), st.fractions("1.05", "9", max_denominator=40)
+)
+def test_both_divergences_equal_the_enumeration(k, rate, e):
+    for n, leaves, enters in islice(divergences(e, kanon.Sampling(rate, k)), 30):
+        twin = slow.both_divergences(e, rate, k, n)
+        for bound, truth in zip((leaves, enters), twin, strict=True):
+            assert truth <= bound <= truth + Fraction(1, 10**40)
 
 
 @settings(max_examples=25)

@@ -118,6 +118,15 @@ def hockey_stick(epsilon, beta, k, sizes):
     return best
 
 
+def both_divergences(e, beta, k, n):
+    """(sum (P - e Q)+, sum (Q - e P)+) of one class size, exactly."""
+    p = shown(binomial(n, beta), k)
+    q = shown([*binomial(n - 1, beta), Fraction(0)], k)
+    return tuple(
+        sum((max(a - e * b, Fraction(0)) for a, b in zip(x, y, strict=True)), Fraction(0)) for x, y in ((p, q), (q, p))
+    )
+
+
 def theorem(epsilon, beta, k, sizes):
     """max over n >= ceil(k/gamma - 1) of Pr[Bin(n, beta) > gamma n] [Li2012]."""
     e = math.exp(float(epsilon))

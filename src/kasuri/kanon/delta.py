@@ -14,9 +14,11 @@ epsilon >= -ln(1 - beta)). Proof: docs/proofs/sample_then_anonymize.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import count, islice
 
 from kasuri.errors import NumericsError, PrivacyError, raise_faults
 from kasuri.noise import exp_minus
@@ -126,40 +128,46 @@ def _theorem(epsilon: Fraction, sampling: Sampling) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def _exact(epsilon: Fraction, sampling: Sampling) -> Fraction:
-    """The larger hockey-stick divergence, n against n - 1 rows, the largest over all n, rounded up.
+    """The larger hockey-stick divergence, n against n - 1 rows, the largest over all n, rounded up."""
+    e = _exp(epsilon)[0]
+    best, checked = Fraction(0), sampling.k
+    for n, leaves, enters in islice(divergences(e, sampling), _MOST_ROWS):
+        best = max(best, leaves, enters)  # the first was the larger wherever we looked; that is not relied on
+        if n < sampling.k + 64 or n >= checked + 64:
+            checked = n
+            if _beyond(n, e, sampling.rate, best, both=True):
+                return min(_short(best), Fraction(1))
+    raise NumericsError(_TOO_SMALL)
 
-    With S_n(t) = Pr[Bin(n, beta) >= t] = S_{n-1}(t) + beta Q(t-1) the first divergence is, at its threshold t,
-    S_n(t) - e^eps S_{n-1}(t) = beta Q(t-1) - (e^eps - 1) S_{n-1}(t). e_low <= e^eps makes every divergence larger,
-    and for e_low itself the thresholds are found exactly.
+
+def divergences(e: Fraction, sampling: Sampling) -> Iterator[tuple[int, Fraction, Fraction]]:
+    """For n = k, k + 1, ...: upper bounds of sum (P - e Q)+ (a unit leaves) and of sum (Q - e P)+ (it enters).
+
+    With S_n(t) = Pr[Bin(n, beta) >= t] = S_{n-1}(t) + beta Q(t-1) the first is, at its threshold t,
+    S_n(t) - e S_{n-1}(t) = beta Q(t-1) - (e - 1) S_{n-1}(t). An e below e^eps makes both larger; for e itself the
+    thresholds are found exactly. With fewer than k rows nothing is ever shown, and both are 0.
     """
     beta, k = sampling.rate, sampling.k
-    e = _exp(epsilon)[0]
     gamma, other = 1 - (1 - beta) / e, 1 - e * (1 - beta)
     bits = _BITS + 2 * math.ceil(1 / sampling.least_delta).bit_length()
     high, low, hidden = (_Tail(k, beta, bits) for _ in range(3))  # at gamma n, at `other` n, and at k
     e_fixed = math.floor(e * (1 << _BITS))  # rounded down once more
     one = 1 << bits
-    best, checked = 0, k
-    for n in range(k, k + _MOST_ROWS):  # with fewer than k rows nothing is ever shown
+    for n in count(k):
         high.to(n, max(math.floor(gamma * n) + 1, k))
-        step = high.rise()[1] - ((e_fixed - (1 << _BITS)) * high.s_low >> _BITS)
+        leaves = high.rise()[1] - ((e_fixed - (1 << _BITS)) * high.s_low >> _BITS)
+        enters = 0
         if other > 0:
-            # Q against P: (n - x)/(n (1 - beta)) falls in x, so it is {x < k}, one outcome, and k <= x < other n
+            # Q/P = (n - x)/(n (1 - beta)) falls in x, so it is {x < k}, one outcome, and k <= x < other n
             hidden.to(n, k)
             rise_low, rise_high = hidden.rise()
             p_hidden = max(one - hidden.s_high - rise_high, 0)
-            back = max(one - hidden.s_low - (e_fixed * p_hidden >> _BITS), 0)
+            enters = max(one - hidden.s_low - (e_fixed * p_hidden >> _BITS), 0)
             if (end := math.ceil(n * other)) > k:
                 low.to(n, end)
                 p_seen = max(hidden.s_low + rise_low - low.s_high - low.rise()[1], 0)
-                back += max(hidden.s_high - low.s_low - (e_fixed * p_seen >> _BITS), 0)
-            step = max(step, back)
-        best = max(best, step)
-        if n < k + 64 or n >= checked + 64:
-            checked = n
-            if _beyond(n, e, beta, Fraction(best, one), both=True):
-                return min(_short(Fraction(best, one)), Fraction(1))
-    raise NumericsError(_TOO_SMALL)
+                enters += max(hidden.s_high - low.s_low - (e_fixed * p_seen >> _BITS), 0)
+        yield n, Fraction(max(leaves, 0), one), Fraction(enters, one)
 
 
 class _Tail:
