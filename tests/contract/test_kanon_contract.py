@@ -50,6 +50,9 @@ def test_rows_outside_the_hierarchy_are_named_by_place_never_by_value():
 def test_arguments_are_refused_all_at_once():
     assert len(faults(kanon.specialize, ROWS, SPEC, k=1, l_diversity=1, t_closeness="2", suppression="1")) == 5
     assert len(faults(kanon.audit, ROWS, SPEC, k=1, sampling_rate=1.5)) == 2
+    one = kanon.Recoding.of(SPEC.attributes[0], sensitive=["sex"])
+    for make in (kanon.specialize, kanon.mondrian):
+        assert "fewer distinct" in faults(make, ROWS, one, k=2, l_diversity=3)[0]
     for rate in (0, 1, -0.1, "x", None, True):
         assert any("sampling_rate" in f for f in faults(kanon.audit, ROWS, SPEC, k=2, sampling_rate=rate))
     for k in (1, 0, -2, 2.0, True, None):

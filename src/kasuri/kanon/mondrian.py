@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from kasuri.kanon.anonymized import Anonymized, assemble
 from kasuri.kanon.classes import Tuples, spread, tuples_of
 from kasuri.kanon.hierarchy import Hierarchy
 from kasuri.kanon.recoding import Coded, Recoding, Small, encode
-from kasuri.kanon.specialize import Conditions, checked, too_few
+from kasuri.kanon.specialize import Conditions, checked, reachable, too_few
 
 Int = NDArray[np.int64]
 
@@ -22,9 +23,10 @@ def mondrian(
     """k-anonymise `rows` by local recoding: split classes one by one while every part keeps k.
 
     A class is split along the attribute whose values in it cover the largest share of the tree's leaves: numbers and
-    dates at the median leaf, trees into the children of the lowest common ancestor. If that breaks a condition the
-    next attribute is tried. Numbers and dates are written as a run of leaves, other values as a node of the tree.
-    The loss (NCP) is lower than with `specialize`; values of one column then overlap, which many analyses dislike.
+    dates at the median leaf, trees into the children of the lowest common ancestor, where children that cannot stand
+    alone stay together under the ancestor's label. If that breaks a condition the next attribute is tried. Numbers
+    and dates are written as a run of leaves, other values as a node of the tree. The loss (NCP) is usually lower than
+    with `specialize`; values of one column then overlap, which many analyses dislike.
 
     It is **not differentially private**. Parameters as in `specialize`; nothing is suppressed.
     Cost: O(m log m) for m distinct tuples. References: [LeFevre2006].
@@ -37,6 +39,7 @@ def mondrian(
 
 def mondrian_of(coded: Coded, tuples: Tuples, conditions: Conditions) -> Anonymized:
     """`mondrian` on counted tuples."""
+    reachable(coded, conditions)
     trees = coded.spec.attributes
     ordered = [tree.ordered and tree.missing is None for tree in trees]
     overall = [
@@ -82,14 +85,13 @@ def mondrian_of(coded: Coded, tuples: Tuples, conditions: Conditions) -> Anonymi
         ]
         for a in sorted(range(len(trees)), key=lambda a: (-widths[a], a)):
             leaf = tuples.leaves[a][members]
-            pieces = (
-                _halves(leaf, tuples.weights[members], tight[a])
-                if ordered[a]
-                else [(child, (leaf >= trees[a].low[child]) & (leaf < trees[a].high[child]))
-                      for child in trees[a].children[tight[a]]]
-            )  # fmt: skip
-            parts = [(side, members[inside]) for side, inside in pieces if inside.any()]
-            if len(parts) > 1 and all(fits(part) for _, part in parts):
+            if ordered[a]:
+                halves = _halves(leaf, tuples.weights[members], tight[a])
+                parts: list[tuple[Any, Int]] = [(side, members[inside]) for side, inside in halves]
+                parts = parts if all(fits(part) for _, part in parts) else []
+            else:
+                parts = [*_children(trees[a], tight[a], members, leaf, tuples.weights, fits)]
+            if len(parts) > 1:
                 todo += [(part, (*tight[:a], side, *tight[a + 1 :])) for side, part in parts]
                 break
         else:
@@ -120,6 +122,24 @@ def _tight_node(tree: Hierarchy, node: int, leaf: Small) -> int:
                 break
         else:
             return node
+
+
+def _children(
+    tree: Hierarchy, node: int, members: Int, leaf: Small, weights: Int, fits: Callable[[Int], bool]
+) -> list[tuple[int, Int]]:
+    """The children of a node that can stand alone; the others stay together under the node's own label, with as
+    many of the smallest children as they need to stand alone too. Empty if they cannot."""
+    inside = ((child, members[(leaf >= tree.low[child]) & (leaf < tree.high[child])]) for child in tree.children[node])
+    present = [(child, part) for child, part in inside if part.size]
+    alone = [(child, part) for child, part in present if fits(part)]
+    alone.sort(key=lambda item: -int(weights[item[1]].sum()))
+    taken = {child for child, _ in alone}
+    rest = np.concatenate([part for child, part in present if child not in taken] or [members[:0]])
+    while rest.size and not fits(rest):
+        if not alone:
+            return []
+        rest = np.concatenate((rest, alone.pop()[1]))
+    return [*alone, (node, rest)] if rest.size else alone
 
 
 def _halves(leaf: Small, weights: Int, run: tuple[int, int]) -> list[tuple[tuple[int, int], NDArray[np.bool_]]]:

@@ -109,14 +109,19 @@ def too_few(rows: int, k: int) -> None:
         raise DomainError(f"k = {k} is larger than the table: no class can reach it")
 
 
-def specialized(coded: Coded, tuples: Tuples, conditions: Conditions) -> Anonymized:
-    """`specialize` on counted tuples."""
+def reachable(coded: Coded, conditions: Conditions) -> None:
+    """Refuse an l that not even the whole table as one class satisfies."""
     faults = [
         f"l_diversity = {conditions.l_diversity}: column {column.name!r} has fewer distinct values"
         for column, size in zip(coded.spec.sensitive, coded.sensitive_sizes, strict=True)
         if conditions.l_diversity is not None and size < conditions.l_diversity
     ]
     raise_faults(DomainError, faults)
+
+
+def specialized(coded: Coded, tuples: Tuples, conditions: Conditions) -> Anonymized:
+    """`specialize` on counted tuples."""
+    reachable(coded, conditions)
     state = _State(coded, tuples, conditions)
     heap = [(-state.gain(a, 0), a, 0) for a in range(len(coded.spec.attributes))]
     heapq.heapify(heap)
