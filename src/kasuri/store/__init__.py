@@ -7,6 +7,7 @@ import secrets
 import shutil
 from pathlib import Path
 
+from kasuri import manifest
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.store import duck, parquet
@@ -14,8 +15,11 @@ from kasuri.store import duck, parquet
 __all__ = ["save"]
 
 
-def save(release: Release, folder: str | Path) -> None:
-    """Write `release` to the new folder `folder`; an existing one is refused and left as it is."""
+def save(release: Release, folder: str | Path, *, sign: str | Path | None = None) -> None:
+    """Write `release` to the new folder `folder`; an existing one is refused and left as it is.
+
+    The ledger hears of it when all is written and before it appears: no release is on disk that it does not know.
+    """
     target = Path(folder)
     if target.exists() or target.is_symlink():
         raise DomainError(f"{target} exists; a release is never written over another. Choose a new folder")
@@ -25,9 +29,12 @@ def save(release: Release, folder: str | Path) -> None:
         aside.mkdir()
         parquet.write(release, aside)
         duck.write(release, aside)
+        manifest.write(release, aside, sign)  # last: it lists every other file
         for path in sorted(aside.iterdir()):
             _sync(path)
         _sync(aside)
+        if release.receipt is not None:
+            release.receipt.commit(release.provenance["release_id"])
         # rename(2) refuses a folder that is not empty, so a rival that was faster is not overwritten
         os.rename(aside, target)
         _sync(target.parent)
