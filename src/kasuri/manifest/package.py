@@ -111,14 +111,12 @@ def grid(domain: Domain) -> list[dict[str, Any]]:
 
 def resource(path: Path, release: Release) -> dict[str, Any]:
     """One file of the release, with its hash; a Parquet file also with its columns."""
-    data = path.read_bytes()
     out: dict[str, Any] = {
         "name": path.name.lower().replace(".", "-").replace("_", "-"),
         "path": path.name,
         "format": path.suffix[1:],
         "mediatype": _MEDIA.get(path.suffix, "application/octet-stream"),
-        "bytes": len(data),
-        "hash": sha256(data),
+        "hash": sha256(path.read_bytes()),
     }
     if path.suffix == ".parquet":
         from pyarrow import parquet
