@@ -67,7 +67,8 @@ class Ledger:
         self.path = Path(path).resolve()  # one journal, whatever link leads here
         self._mutex = threading.Lock()
         self._handle = -1
-        self._forget()  # sets what was read so far: the state, and the bytes of the journal behind it
+        self._state = State()
+        self._offset = 0  # bytes of the journal the state was read from
 
     def __repr__(self) -> str:
         return f"Ledger({self.path.name!r}, data={self.data!r}, {self.balance().words()})"
@@ -174,10 +175,6 @@ class Ledger:
 
         Raises BudgetError, and writes nothing, where the allowance does not reach.
         """
-        faults = self._faults(guarantee.unit, data)
-        if guarantee.model != "central":
-            faults.append(f"{self.path.name}: a ledger of a data set pays for central releases, not {guarantee.model}")
-        raise_faults(PrivacyError, faults)
         claim: dict[str, Any] = {
             "epsilon": decimal(guarantee.epsilon),
             "delta": decimal(guarantee.delta),
@@ -188,6 +185,10 @@ class Ledger:
         if part is not None and guarantee.unit.change == "add-remove":
             claim |= {"split": part.split, "part": part.name}
         with self._locked(create=False) as connection:
+            faults = self._faults(guarantee.unit, data)
+            if guarantee.model != "central":
+                faults.append(f"{self.path.name}: pays for central releases of a data set, not for {guarantee.model}")
+            raise_faults(PrivacyError, faults)
             before = self._state.balance()
             charge = self._state.charge(claim)
             after = self._state.balance(charge)
@@ -289,7 +290,9 @@ class Ledger:
             yield connection
 
     def _forget(self) -> None:
-        self._state, self._offset = State(), 0
+        """Read everything again next time."""
+        opened, self._state, self._offset = self._state.opened, State(), 0
+        self._state.opened = opened  # it still has its name
 
     def _catch_up(self, connection: sqlite3.Connection) -> None:
         state = self._state

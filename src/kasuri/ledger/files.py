@@ -51,11 +51,11 @@ def lock(journal: Path, *, create: bool) -> Iterator[int]:
 
     try:
         handle = os.open(journal, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
-    except FileNotFoundError:
+    except OSError as error:
         if not journal.parent.is_dir():
             raise PrivacyError(f"{journal.parent}: no such folder; the ledger was not opened") from None
-        raise FormatError(f"{journal.name}: the ledger's journal is gone; {REPAIR}") from None
-    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not create:
+            raise FormatError(f"{journal.name}: the ledger's journal is gone; {REPAIR}") from None
         raise PrivacyError(
             f"{journal}: cannot be opened for writing ({error.strerror}); nothing was drawn. Is the folder writable?"
         ) from None
@@ -104,6 +104,8 @@ def explained(path: Path) -> Iterator[None]:
     """SQLite's errors in words: what happened, and what to do."""
     try:
         yield
+    except UnicodeDecodeError:  # sqlite3 passes on what a damaged page holds
+        raise FormatError(f"{path.name}: damaged; {REPAIR}") from None
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "") or type(error).__name__
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):

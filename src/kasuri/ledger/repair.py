@@ -97,7 +97,7 @@ def _stored(path: Path) -> tuple[list[Record], bool]:
         if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_FULL")):
             raise PrivacyError(f"{path.name}: cannot be opened for writing ({error}); nothing was changed") from None
         return [], False
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
         return [], False
 
 
