@@ -71,11 +71,13 @@ class Mechanism:
         """The privacy-loss pair of one release: independent parts and the epsilon of each (docs/proofs/composition.md).
 
         Where one unit adds a single count (add-remove) and every coefficient has the same exact noise, it moves at
-        most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else: the generic pair.
+        most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else, and every recipe that
+        does not stand here by name: the generic pair.
         """
         prepared = _prepare(self, domain, unit, exact(epsilon))
+        known = self.name in ("geometric", "privelet", "haar_topdown")
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
-        if not equal or unit.change != "add-remove" or unit.most != 1:
+        if not known or not equal or unit.change != "add-remove" or unit.most != 1:
             return generic(prepared.guarantee.epsilon)
         return ((1 / prepared.scale, int(prepared.scale * prepared.guarantee.epsilon)),)
 

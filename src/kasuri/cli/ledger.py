@@ -104,7 +104,7 @@ def export(path: PathArgument, as_json: JsonOption = False) -> None:
         about = (
             f"{entry['recipe']}, left {balance['left']}" if balance else f"of {entry['of']}" if "of" in entry else ""
         )
-        typer.echo(f"{entry['entry']:>6}  {entry['time']}  {entry['kind']:<10} {about}")
+        typer.echo(f"{entry['entry']:>6}  {entry.get('time', ''):<25}  {entry['kind']:<10} {about}")
 
 
 @app.command()

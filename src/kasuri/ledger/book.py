@@ -262,9 +262,12 @@ class Ledger:
         return out
 
     def verify(self) -> dict[str, Any]:
-        """Check both files from the first byte: pages, chain, sums, and that they agree. Returns the summary."""
+        """Check both files from the first byte: pages, chain, sums, prices, agreement. Returns the summary."""
         fresh = Ledger(self.path)
         with fresh._locked(create=False) as connection:
+            allowance = fresh.allowance
+            if allowance.series is not None and allowance.series.price(allowance.delta) > allowance.price:
+                raise FormatError(f"{self.path.name}: its series costs more than was set aside for it")
             if connection.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
                 raise FormatError(f"{self.path.name}: SQLite finds its pages damaged; {files.REPAIR}")
         return fresh.summary()
@@ -315,18 +318,14 @@ class Ledger:
 
     def _append(self, connection: sqlite3.Connection, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """One entry into both files, durably; checked by the rules it will be read by before anything is written."""
-        text = canonical(
-            {
-                "entry": self._state.entries + 1,
-                "previous": self._state.hash,
-                "kind": kind,
-                "time": datetime.now(UTC).isoformat(timespec="seconds"),
-                **fields,
-            }
-        )
+        entry = {"entry": self._state.entries + 1, "previous": self._state.hash, "kind": kind, **fields}
+        if kind not in ("committed", "abandoned"):
+            # from reservation to settlement is the running time of the release, which depends on the data
+            entry["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+        text = canonical(entry)
         digest = hashlib.sha256(text.encode()).hexdigest()
         try:
-            entry = self._state.add(text, digest)
+            self._state.add(text, digest)
             files.insert(connection, [(digest, text)], self._state.entries - 1)
             files.append(self._handle, [(digest, text)], self._offset)
             connection.execute("COMMIT")

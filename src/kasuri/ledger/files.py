@@ -50,7 +50,7 @@ def lock(journal: Path, *, create: bool) -> Iterator[int]:
     import fcntl
 
     try:
-        handle = os.open(journal, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+        handle = os.open(journal, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
     except OSError as error:
         if not journal.parent.is_dir():
             raise PrivacyError(f"{journal.parent}: no such folder; the ledger was not opened") from None
