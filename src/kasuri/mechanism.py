@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import engine, order, transform
+from kasuri import __version__, engine, order, transform
 from kasuri.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
 from kasuri.ledger import Ledger
@@ -38,8 +38,6 @@ MEASURED_CELLS = 1 << 24
 """haar_topdown draws every node, and so publishes its measurements, up to this many leaves; above it jumps."""
 
 IDEALISED = "idealised numerics: floating-point noise, for reproducing papers only"
-
-VERSION = "0.1.0"
 
 
 @dataclass(frozen=True)
@@ -61,11 +59,11 @@ class Mechanism:
 
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
-        return _prepare(self, domain, unit, exact(epsilon)).guarantee
+        return resolve(self, domain, unit, epsilon).guarantee
 
     def scale(self, domain: Domain, unit: Unit, epsilon: object) -> Fraction:
         """Noise scale of a coefficient of weight 1: c * cost / epsilon."""
-        return _prepare(self, domain, unit, exact(epsilon)).scale
+        return resolve(self, domain, unit, epsilon).scale
 
     def losses(self, domain: Domain, unit: Unit, epsilon: object) -> Losses:
         """The privacy-loss pair of one release: independent parts and the epsilon of each (docs/proofs/composition.md).
@@ -74,12 +72,12 @@ class Mechanism:
         most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else, and every recipe that
         does not stand here by name: the generic pair.
         """
-        prepared = _prepare(self, domain, unit, exact(epsilon))
+        run = resolve(self, domain, unit, epsilon)
         known = self.name in ("geometric", "privelet", "haar_topdown")
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
         if not known or not equal or unit.change != "add-remove" or unit.most != 1:
-            return generic(prepared.guarantee.epsilon)
-        return ((1 / prepared.scale, int(prepared.scale * prepared.guarantee.epsilon)),)
+            return generic(run.guarantee.epsilon)
+        return ((1 / run.scale, int(run.scale * run.guarantee.epsilon)),)
 
     def plan(self, domain: Domain, unit: Unit, epsilon: object) -> str:
         """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
@@ -99,7 +97,7 @@ class Mechanism:
 
 
 @dataclass(frozen=True, eq=False)
-class _Prepared:
+class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to."""
 
@@ -238,14 +236,14 @@ def release(
         raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
     if ledger is not None and not isinstance(ledger, Ledger):
         raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
-    prepared = _prepare(mechanism, counts.domain, counts.unit, exact(epsilon))
-    guarantee = prepared.guarantee.assuming(*counts.assumes)
+    run = resolve(mechanism, counts.domain, counts.unit, epsilon)
+    guarantee = run.guarantee.assuming(*counts.assumes)
     plan = mechanism.plan(counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source
     threads = engine.threads_or_all(threads)
     provenance = {
         "release_id": secrets.token_hex(16),
-        "software": f"kasuri {VERSION}",
+        "software": f"kasuri {__version__}",
         "source": source.words(),
         "secure": source.secure,
         "data": counts.data,
@@ -260,34 +258,35 @@ def release(
         provenance["ledger"] = receipt.reference()
     try:
         streams = Streams(source.release_key(), mechanism.name)
-        cells, values, measurements = _draw(prepared, counts, streams, threads)
+        cells, values, measurements = _draw(run, counts, streams, threads)
     except BaseException:
         if receipt is not None:
             with suppress(KasuriError):  # a note for the books; the first error is the one to tell
                 receipt.abandon()
         raise
-    recipe = _recipe_words(prepared)
+    recipe = _recipe_words(run)
     return Release(counts.domain, cells, values, measurements, guarantee, recipe, provenance, receipt)
 
 
-def _recipe_words(prepared: _Prepared) -> dict[str, Any]:
-    mechanism = prepared.mechanism
+def _recipe_words(run: Run) -> dict[str, Any]:
+    mechanism = run.mechanism
     return {
         "name": mechanism.name,
         "transform": mechanism.transform,
         "noise": mechanism.noise,
-        "scale": decimal(prepared.scale),
+        "scale": decimal(run.scale),
         "refine": mechanism.refine,
-        "order": prepared.trees[0].name if len(prepared.trees) == 1 else mechanism.order,
+        "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
         "interleave": list(mechanism.interleave),
-        "descent": prepared.descent,
+        "descent": run.descent,
     }
 
 
-def _prepare(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: Fraction) -> _Prepared:
+def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> Run:
     """Resolve a recipe on a domain: trees, scale, guarantee. Sees no data; refuses before anything is charged."""
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+    loss = exact(epsilon)
     trees = _trees(mechanism, domain)
     descent = mechanism.descent
     if descent == "auto":
@@ -305,10 +304,10 @@ def _prepare(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: Fraction
     else:
         cost = trees[0].cost(unit.change)
     public = ("domain", "mask") if domain.mask else ("domain",)
-    guarantee = Guarantee("central", epsilon, Fraction(0), unit, public, (), mechanism.basis)
+    guarantee = Guarantee("central", loss, Fraction(0), unit, public, (), mechanism.basis)
     if mechanism.noise == "float Laplace":
         guarantee = guarantee.assuming(IDEALISED)
-    return _Prepared(mechanism, domain, unit.most * cost / epsilon, guarantee, trees, descent)
+    return Run(mechanism, domain, unit.most * cost / loss, guarantee, trees, descent)
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
@@ -324,79 +323,79 @@ def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
 Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None]
 
 
-def _draw(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> Drawn:
+def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     """transform, noise, refine: (cells, values, measurements), the cells rising and the values not 0."""
-    mechanism = prepared.mechanism
-    if prepared.descent in ("plain", "jump"):
-        cells, values, measurements = _draw_sparse(prepared, counts, streams, threads)
+    mechanism = run.mechanism
+    if run.descent in ("plain", "jump"):
+        cells, values, measurements = _draw_sparse(run, counts, streams, threads)
     else:
         measurements = None
         if mechanism.transform == "identity":
-            cells, values = _draw_cells(prepared, counts, streams, threads)
+            cells, values = _draw_cells(run, counts, streams, threads)
         elif mechanism.transform == "haar_nd":
-            cells, values = _draw_axes(prepared, counts, streams, threads)
+            cells, values = _draw_axes(run, counts, streams, threads)
         else:
-            cells, values = _draw_tree(prepared, counts, streams, threads)
+            cells, values = _draw_tree(run, counts, streams, threads)
     keep = values != 0
     return (cells, values, measurements) if keep.all() else (cells[keep], values[keep], measurements)
 
 
-def _draw_sparse(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> Drawn:
+def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     from kasuri._kernels.sort import sort_pairs
 
-    tree = prepared.trees[0]
+    tree = run.trees[0]
     bits = (tree.leaves - 1).bit_length()
     keys, values = tree.keys(counts.cells), counts.values
     if not tree.sorted:
         keys, values = sort_pairs(keys, values, bits)
-    if prepared.mechanism.transform == "nominal":
-        out_keys, out_values = engine.FanDescent(tree, prepared.scale).run(keys, values, streams)
+    if run.mechanism.transform == "nominal":
+        out_keys, out_values = engine.FanDescent(tree, run.scale).run(keys, values, streams)
         measurements = None
     else:
-        plain = prepared.descent == "plain"
-        descent = engine.Descent(tree, prepared.scale, jumps=not plain)
+        plain = run.descent == "plain"
+        descent = engine.Descent(tree, run.scale, jumps=not plain)
         out_keys, out_values, measurements = descent.run(keys, values, streams, threads, record=plain)
     cells = tree.cells(out_keys)
     if not tree.sorted:
-        cells, out_values = sort_pairs(cells, out_values, (prepared.domain.size - 1).bit_length())
+        cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length())
     return cells, out_values, measurements
 
 
-def _noise(prepared: _Prepared, streams: Streams, size: int, threads: int) -> NDArray[Any]:
-    """One noise value of scale `prepared.scale` per coefficient of weight 1."""
-    if prepared.mechanism.noise == "float Laplace":
-        return engine.dense_float_noise(float(prepared.scale), streams, size)
-    return engine.dense_noise(discrete_laplace(prepared.scale), streams, size, threads)
+def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:
+    """One noise value of scale `run.scale` per coefficient of weight 1."""
+    if run.mechanism.noise == "float Laplace":
+        return engine.dense_float_noise(float(run.scale), streams, size)
+    return engine.dense_noise(discrete_laplace(run.scale), streams, size, threads)
 
 
-def _draw_cells(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    noisy = _noise(prepared, streams, prepared.domain.size, threads)  # the identity transform: cells are coefficients
+def _draw_cells(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+    noisy = _noise(run, streams, run.domain.size, threads)  # the identity transform: cells are coefficients
     noisy[counts.cells] += counts.values
-    cells = np.flatnonzero(prepared.domain.possible_dense().ravel())
+    cells = np.flatnonzero(run.domain.possible_dense().ravel())
     return cells, noisy[cells]
 
 
-def _draw_axes(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    parts = transform.haar_nd(prepared.trees)
-    shape = prepared.domain.shape
-    padded = np.zeros(tuple(tree.leaves for tree in prepared.trees), dtype=np.int64)
-    padded[prepared.domain.unravel(counts.cells)] = counts.values
+def _draw_axes(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+    parts = transform.haar_nd(run.trees)
+    shape = run.domain.shape
+    padded = np.zeros(tuple(tree.leaves for tree in run.trees), dtype=np.int64)
+    padded[run.domain.unravel(counts.cells)] = counts.values
     coefficients = parts.forward(padded.ravel())
-    coefficients += _noise(prepared, streams, coefficients.size, threads)
+    coefficients += _noise(run, streams, coefficients.size, threads)
     dense = parts.inverse(coefficients).reshape(padded.shape)[tuple(slice(0, size) for size in shape)].ravel()
-    cells = np.flatnonzero(prepared.domain.possible_dense().ravel())
+    cells = np.flatnonzero(run.domain.possible_dense().ravel())
     return cells, dense[cells]
 
 
-def _draw_tree(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+def _draw_tree(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
     """The dense composition refine(transform(counts) + noise), word for word: Privelet, T1, and the paper's floats."""
-    mechanism, tree = prepared.mechanism, prepared.trees[0]
+    mechanism, tree = run.mechanism, run.trees[0]
     parts = transform.haar(tree) if mechanism.transform == "haar" else transform.sum_difference(tree)
     possible = tree.possible_leaves()
     leaves = np.zeros(tree.leaves, dtype=np.int64)
     leaves[tree.keys(counts.cells)] = counts.values
     coefficients = parts.forward(leaves)
-    coefficients += parts.weights * _noise(prepared, streams, coefficients.size, threads)
+    coefficients += parts.weights * _noise(run, streams, coefficients.size, threads)
     if mechanism.refine == "inverse":
         values: NDArray[Any] = parts.inverse(coefficients)
     elif mechanism.transform == "haar":

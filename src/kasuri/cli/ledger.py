@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(help="The persistent budget of a data set.", no_args_is_help=True)
+from kasuri.cli import show
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The persistent budget of a data set.")
 
 PathArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("open")
@@ -30,7 +31,7 @@ def open_ledger(
     each: Annotated[str | None, typer.Option(help="Epsilon of each release of the series.")] = None,
     recipe: Annotated[str, typer.Option(help="Recipe of the series.")] = "haar_topdown",
     domain: Annotated[Path | None, typer.Option(help="Domain of the series, as JSON.")] = None,
-    as_json: JsonOption = False,
+    as_json: bool = show.JSON,
 ) -> None:
     """Open a budget, or check that an open one is the same.
 
@@ -60,8 +61,8 @@ def open_ledger(
     _print_summary(ledger.summary(), as_json)
 
 
-@app.command()
-def show(path: PathArgument, as_json: JsonOption = False) -> None:
+@app.command("show")
+def show_ledger(path: PathArgument, as_json: bool = show.JSON) -> None:
     """What is spent and what is left.
 
     Example: kasuri ledger show census.ledger
@@ -72,7 +73,7 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def verify(path: PathArgument, as_json: JsonOption = False) -> None:
+def verify(path: PathArgument, as_json: bool = show.JSON) -> None:
     """Check every page, every hash, every sum, and that ledger and journal agree.
 
     Example: kasuri ledger verify census.ledger
@@ -87,7 +88,7 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def export(path: PathArgument, as_json: JsonOption = False) -> None:
+def export(path: PathArgument, as_json: bool = show.JSON) -> None:
     """Every entry, oldest first: a table, or with --json the full text. Nothing in it depends on the data.
 
     Example: kasuri ledger export census.ledger --json > census.ledger.json
@@ -108,7 +109,7 @@ def export(path: PathArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def repair(path: PathArgument, as_json: JsonOption = False) -> None:
+def repair(path: PathArgument, as_json: bool = show.JSON) -> None:
     """Bring ledger and journal back to one history. What either of them holds stays spent.
 
     Example: kasuri ledger repair census.ledger
@@ -135,7 +136,7 @@ def plan(
     ] = None,
     levels: Annotated[int | None, typer.Option(help="Instead of a recipe: so many equal, independent levels.")] = None,
     max_cells: Annotated[int, typer.Option(help="Most cells one unit stands in.")] = 1,
-    as_json: JsonOption = False,
+    as_json: bool = show.JSON,
 ) -> None:
     """What a series of releases costs: the pure sum, by its privacy-loss distribution, and the least of both.
 

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from kasuri.cli import show
+
 
 def keygen(
     path: Annotated[Path, typer.Argument(help="File for the private key; the public key goes to PATH.pub.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: bool = show.JSON,
 ) -> None:
     """Make an Ed25519 key pair to sign releases with. Keep the private key; hand the .pub file to readers.
 
@@ -30,7 +32,7 @@ def verify(
     folder: Annotated[Path, typer.Argument(help="A saved release.", show_default=False)],
     key: Annotated[Path | None, typer.Option(help="Public key, from its owner, not from the folder.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger that paid for it.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: bool = show.JSON,
 ) -> None:
     """Check a release: form, every file's hash, signature, tables, certificate, and the ledger's entry.
 

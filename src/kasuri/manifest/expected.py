@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from kasuri.noise import laplace_variance
 from kasuri.published import Release
 from kasuri.schema import Domain, Mesh
+from kasuri.transform import node_variance
 
 ADVISED = 0.25
 """An area is advised from the size where the expected error is at most this share of a typical released value."""
@@ -19,43 +21,26 @@ def by_area(release: Release) -> list[dict[str, Any]] | None:
     """[{cells, rmse, exact}]: root mean square error of aligned square blocks (of a cell and the total where the
     domain is no single mesh), before refinement. None where a recipe has no closed form.
 
-    Tree recipes: a child is (S + D)/2, so Var(child) = (Var(parent) + V)/4 with V the variance of one draw, from
-    Var(root) = V down; where padding or a mask leaves a split unmeasured the child keeps its parent's variance, and
-    sqrt(V) is an upper bound (`exact` false).
+    Tree recipes: see `transform.node_variance`; where padding or a mask leaves a split unmeasured a child keeps its
+    parent's variance, and that of a single draw is an upper bound (`exact` false).
     """
     recipe, domain = release.recipe, release.domain
     if recipe.get("transform") not in ("identity", "sum_difference", "haar", "haar_nd") or "scale" not in recipe:
         return None
-    variance = _variance(recipe)
+    variance = laplace_variance(Fraction(recipe["scale"]), recipe["noise"])
     rows = []
     for cells, depths, places in _blocks(domain):
         exact = not domain.mask and all(size & (size - 1) == 0 for size in domain.shape)
         if recipe["transform"] == "identity":
             value, exact = cells * variance, True
         elif recipe["transform"] == "haar_nd":
-            value = variance * math.prod(_shrink(depth) for depth in depths) if exact else variance
+            value = variance * math.prod(node_variance(depth) for depth in depths) if exact else variance
         elif recipe["order"] == "1d" and 1 < cells < places:
             continue  # a square block is no node of this tree
         else:
-            value = variance * _shrink(sum(depths)) if exact else variance
+            value = variance * node_variance(sum(depths)) if exact else variance
         rows.append({"cells": cells, "rmse": float(f"{math.sqrt(value):.4g}"), "exact": exact})
     return rows
-
-
-def _variance(recipe: Any) -> float:
-    """Of one noise value of the recipe."""
-    scale = float(Fraction(recipe["scale"]))
-    if recipe["noise"] == "float Laplace":
-        return 2 * scale * scale
-    return 1 / (2 * math.sinh(0.5 / scale) ** 2)  # 2a / (1-a)^2 with a = e^(-1/scale)
-
-
-def _shrink(depth: int) -> float:
-    """Var(node at `depth`) / V."""
-    share = 1.0
-    for _ in range(depth):
-        share = (share + 1) / 4
-    return share
 
 
 def _blocks(domain: Domain) -> list[tuple[int, tuple[int, ...], int]]:
