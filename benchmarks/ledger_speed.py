@@ -1,6 +1,6 @@
 """How long a charge and a full check take on a ledger of 10,000 entries.
 
-    python benchmarks/ledger_speed.py [--entries 10000]
+python benchmarks/ledger_speed.py [--entries 10000]
 """
 
 from __future__ import annotations
