@@ -167,6 +167,9 @@ def test_an_unsigned_release_finds_flips_too(tmp_path):
     for at in range(0, len(whole), 97):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert not ks.verify(tmp_path / "release")["ok"], at
+    for same_json in (whole.replace(b"  ", b" \t", 1), whole.replace(b"\n", b"\r", 1), whole + b" "):
+        path.write_bytes(same_json)
+        assert not ks.verify(tmp_path / "release")["ok"]
     path.write_bytes(whole)
     assert ks.verify(tmp_path / "release")["ok"]
 

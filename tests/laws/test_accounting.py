@@ -39,6 +39,15 @@ def test_price_covers_the_exact_law(losses, delta):
         assert exact_delta(losses, below) > target * (1 - Fraction(1, 10**5))
 
 
+@pytest.mark.parametrize("delta", ["1e-3", "1e-12"])
+@pytest.mark.parametrize(("epsilon", "count"), [("1", 3000), ("3", 900), ("0.01", 3000)])
+def test_long_series_keep_their_mass(epsilon, count, delta):
+    """Where only the middle of the law is kept, it is the right middle."""
+    losses, target = ((Fraction(epsilon), count),), Fraction(delta)
+    price = pld_epsilon(losses, target)
+    assert exact_delta(losses, price) <= target < exact_delta(losses, price * (1 - Fraction(1, 10**5)))
+
+
 @given(epsilons, st.integers(1, 2000), deltas)
 def test_never_above_the_pure_sum(epsilon, releases, delta):
     series = Series("any", "plan", epsilon, generic(epsilon), releases)
