@@ -367,7 +367,7 @@ def test_a_ledger_behind_its_journal_pays_nothing_until_repaired(path, monkeypat
         with pytest.raises(ks.FormatError, match=r"disagrees with its journal .2 entries against 3.*repair"):
             act()
     result = repair(path)
-    assert result["done"] == ["replayed 1 entries from the journal"]
+    assert result["done"] == ["replayed from the journal, entries: 1"]
     assert result["balance"]["spent"] == "0.3"  # spent is spent
     spend(Ledger.load(path), "0.7")
     assert repair(path)["done"] == []

@@ -174,6 +174,15 @@ def test_an_unsigned_release_finds_flips_too(tmp_path):
     assert ks.verify(tmp_path / "release")["ok"]
 
 
+@pytest.mark.parametrize("field", ["public_key", "signature"])
+def test_a_signature_has_one_spelling(copy, field):
+    path = copy / "release" / "signature.json"
+    statement = json.loads(path.read_text())
+    for spelling in (statement[field].upper(), " " + statement[field]):
+        path.write_bytes(text(statement | {field: spelling}))
+        assert any("signature.json" in fault for fault in ks.verify(copy / "release")["faults"])
+
+
 def test_missing_and_foreign_files(copy):
     (copy / "release" / "certificate.md").unlink()
     (copy / "release" / "notes.txt").write_text("hello")

@@ -214,6 +214,6 @@ def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
         if name != "set_aside" or balance[name] != "0":
             typer.echo(f"  {name.replace('_', ' '):<10} {balance['currency']} {balance[name]}")
     ends = ", ".join(f"{summary[name]} {name}" for name in ("committed", "abandoned", "reserved") if summary[name])
-    typer.echo(f"  {summary['entries']} entries" + (f": {ends}" if ends else ""))
+    typer.echo(f"  entries    {summary['entries']}" + (f" ({ends})" if ends else ""))
     if "series" in summary:
         typer.echo(f"  series: {summary['series']['released']} of {summary['series']['declared']} released")

@@ -48,7 +48,7 @@ def repair(path: str | Path) -> dict[str, Any]:
             done.append("cut off a broken end of the journal")
         if len(best) > len(journal):
             files.append(handle, best[len(journal) :], keep)
-            done.append(f"wrote {len(best) - len(journal)} entries to the journal")
+            done.append(f"written to the journal again, entries: {len(best) - len(journal)}")
         os.fsync(handle)
         if not stored_good:
             done.append("rebuilt the ledger from its journal")
@@ -62,7 +62,7 @@ def repair(path: str | Path) -> dict[str, Any]:
             finally:
                 connection.close()
         if stored_good and len(best) > len(stored):
-            done.append(f"replayed {len(best) - len(stored)} entries from the journal")
+            done.append(f"replayed from the journal, entries: {len(best) - len(stored)}")
         files.sync_folder(ledger.path.parent)
     fresh = Ledger.load(ledger.path)
     if done:

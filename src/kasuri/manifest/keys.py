@@ -83,8 +83,10 @@ def signed(statement: Any, manifest: bytes) -> bool:
     try:
         if set(statement) != {"algorithm", "public_key", "signature"} or statement["algorithm"] != "Ed25519":
             return False
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(statement["public_key"]))
-        key.verify(bytes.fromhex(statement["signature"]), _CONTEXT + manifest)
+        public, proof = bytes.fromhex(statement["public_key"]), bytes.fromhex(statement["signature"])
+        if (public.hex(), proof.hex()) != (statement["public_key"], statement["signature"]):
+            return False  # fromhex also takes capitals and blanks: the same key, but not the same file
+        Ed25519PublicKey.from_public_bytes(public).verify(proof, _CONTEXT + manifest)
     except (InvalidSignature, ValueError, TypeError, KeyError):
         return False
     return True

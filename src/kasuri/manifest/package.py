@@ -190,7 +190,7 @@ def privacy_block(release: Release) -> dict[str, Any]:
             "mechanisms": _mechanisms(release),
             "pre_processing_eda_hyperparameter_tuning": recipe.get(
                 "tuning",
-                {"source": "none: no parameter was chosen by looking at the data", "charged": "nothing to charge"},
+                {"source": "none: this recipe has no parameter tuned on data", "charged": "nothing to charge"},
             ),
             "sampler": "exact on the integers"
             if recipe["noise"] != "float Laplace"
