@@ -15,7 +15,7 @@ from pathlib import Path
 import kasuri as ks
 
 UNIT = ks.Unit(id="person", change="add-remove", max_cells=1)
-CELL = ks.Domain.of(ks.Ordered("cell", 2))
+CELL = ks.Domain.of(ks.Ordered("place", 2))
 
 
 def main(entries: int) -> None:

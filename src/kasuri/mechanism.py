@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -37,7 +38,23 @@ DENSE_CELLS = 1 << 26
 MEASURED_CELLS = 1 << 24
 """haar_topdown draws every node, and so publishes its measurements, up to this many leaves; above it jumps."""
 
+MAX_SCALE = 1 << 55
+"""Largest noise scale: a value beyond 2^61 then has probability below 2 e^-64."""
+
+KEYSTREAM = "the keystream (AES-256-CTR under BLAKE2b keys) is as good as ideal random bits"
 IDEALISED = "idealised numerics: floating-point noise, for reproducing papers only"
+
+
+_COMBINATIONS = {
+    ("identity", "float Laplace", "none"): ("none",),
+    ("identity", "discrete Laplace", "none"): ("none",),
+    ("haar_nd", "discrete Laplace", "inverse"): ("none",),
+    ("sum_difference", "discrete Laplace", "inverse"): ("none",),
+    ("sum_difference", "discrete Laplace", "topdown"): ("auto", "dense", "plain", "jump"),
+    ("haar", "float Laplace", "topdown"): ("dense",),
+    ("nominal", "discrete Laplace", "topdown"): ("plain",),
+}
+"""The parts that were proved together, with the descents each allows."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,11 @@ class Mechanism:
     order: str = "none"
     interleave: tuple[str, ...] = ()
     descent: Literal["none", "auto", "dense", "plain", "jump"] = "none"
+
+    def __post_init__(self) -> None:
+        parts = (self.transform, self.noise, self.refine)
+        if parts not in _COMBINATIONS or self.descent not in _COMBINATIONS[parts]:
+            raise PrivacyError("no proof covers this combination of parts; make a Mechanism by its recipe")
 
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
@@ -129,7 +151,7 @@ def geometric() -> Mechanism:
     Privacy
     -------
     Neighbours: tables that differ by one unit. Sensitivity: c (add-remove), 2c (replace), c = counts a unit adds.
-    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/geometric.md. Public: domain, mask. Assumes: nothing further.
+    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/geometric.md. Public: domain, mask. Assumes: a good keystream.
 
     Cost: O(n). References: [Ghosh2012].
     """
@@ -145,7 +167,7 @@ def privelet(order: Literal["1d", "2d", "morton"] = "morton") -> Mechanism:
     -------
     Neighbours: tables that differ by one unit. Sensitivity: c times the cost of the tree (1 + k add-remove, 2k
     replace for 2^k cells); "2d": c times the product over axes (add-remove).
-    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/privelet.md. Public: domain, mask. Assumes: nothing further.
+    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/privelet.md. Public: domain, mask. Assumes: a good keystream.
 
     Cost: O(n). References: [Xiao2011], [Terada2015, sec. 5.3].
     """
@@ -175,7 +197,7 @@ def haar_topdown(
     Neighbours: tables that differ by one unit. Sensitivity: c times the most measured coefficients on a possible
     cell's path, root included (1 + k for a full binary tree; replace: 2k for k >= 1, 1 for one cell).
     Guarantee: epsilon-DP, exactly ("haar": with idealised numerics). Proof: docs/proofs/haar_topdown.md.
-    Public: domain, mask, order. Assumes: nothing further; run time depends on the data (SECURITY.md).
+    Public: domain, mask, order. Assumes: a good keystream; run time depends on the data (SECURITY.md).
 
     Cost: O(m + outputs) with jumps, O(m + outputs * k) plain, O(n) dense; m records, n cells, k levels.
     References: [Terada2015, sec. 4.2; eq. 25, not 38-39], [JP6310345B2, eq. 33-36].
@@ -240,8 +262,10 @@ def release(
     guarantee = run.guarantee.assuming(*counts.assumes)
     plan = mechanism.plan(counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source
+    if type(source) is not Source:
+        raise PrivacyError("source must be secure() or, in a test, seeded(n)")
     threads = engine.threads_or_all(threads)
-    provenance = {
+    provenance: dict[str, Any] = {
         "release_id": secrets.token_hex(16),
         "software": f"kasuri {__version__}",
         "source": source.words(),
@@ -264,8 +288,8 @@ def release(
             with suppress(KasuriError):  # a note for the books; the first error is the one to tell
                 receipt.abandon()
         raise
-    recipe = _recipe_words(run)
-    return Release(counts.domain, cells, values, measurements, guarantee, recipe, provenance, receipt)
+    words = MappingProxyType(_recipe_words(run)), MappingProxyType(provenance)
+    return Release(counts.domain, cells, values, measurements, guarantee, *words, receipt)
 
 
 def _recipe_words(run: Run) -> dict[str, Any]:
@@ -305,9 +329,11 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         cost = trees[0].cost(unit.change)
     public = ("domain", "mask") if domain.mask else ("domain",)
     guarantee = Guarantee("central", loss, Fraction(0), unit, public, (), mechanism.basis)
-    if mechanism.noise == "float Laplace":
-        guarantee = guarantee.assuming(IDEALISED)
-    return Run(mechanism, domain, unit.most * cost / loss, guarantee, trees, descent)
+    guarantee = guarantee.assuming(IDEALISED if mechanism.noise == "float Laplace" else KEYSTREAM)
+    scale = unit.most * cost / loss
+    if scale > MAX_SCALE:
+        raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
+    return Run(mechanism, domain, scale, guarantee, trees, descent)
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
@@ -344,10 +370,12 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
     from kasuri._kernels.sort import sort_pairs
 
     tree = run.trees[0]
-    bits = (tree.leaves - 1).bit_length()
+    tail_cells, tail_leaves = tree.shared_tail
+    in_order = tail_cells == run.domain.size
     keys, values = tree.keys(counts.cells), counts.values
-    if not tree.sorted:
-        keys, values = sort_pairs(keys, values, bits)
+    if not in_order:
+        skip = tail_leaves.bit_length() - 1 if tree.binary else 0
+        keys, values = sort_pairs(keys, values.copy(), (tree.leaves - 1).bit_length(), skip)
     if run.mechanism.transform == "nominal":
         out_keys, out_values = engine.FanDescent(tree, run.scale).run(keys, values, streams)
         measurements = None
@@ -355,9 +383,11 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
         plain = run.descent == "plain"
         descent = engine.Descent(tree, run.scale, jumps=not plain)
         out_keys, out_values, measurements = descent.run(keys, values, streams, threads, record=plain)
+    del keys, values
     cells = tree.cells(out_keys)
-    if not tree.sorted:
-        cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length())
+    if not in_order:
+        skip = (tail_cells & -tail_cells).bit_length() - 1  # cells >> skip never mixes two tails
+        cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length(), skip)
     return cells, out_values, measurements
 
 

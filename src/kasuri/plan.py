@@ -14,7 +14,9 @@ from kasuri.transform import node_variance
 
 @dataclass(frozen=True)
 class BlockError:
-    """Root mean square error of the sum over one block of `cells` cells; `exact`, or an upper bound."""
+    """Root mean square error of the sum over one block of `cells` cells: of the release if `exact`, else of its noise
+    before refinement. Refinement lowers it on average over a map, most for small and empty cells, and raises it for
+    single large cells, which it pulls down: no bound for any one cell."""
 
     cells: int
     rmse: float
@@ -25,8 +27,8 @@ def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: obje
     """Error of block sums, one entry per height of the tree from one cell to the whole table.
 
     Trees of k levels: Var = v (4^(l-k) + sum_{i=l+1..k} 4^(l-i)) for a block of 2^l cells, v the variance of one
-    coefficient's noise; it is (2/3) lambda^2 (1 + 2/q^2) with q = 2^(k-l) [Terada2015, eq. 51]. Refinement only lowers
-    it (an upper bound). Cells by themselves: Var = 2^l v. Standard decomposition: the product of the axes' factors.
+    coefficient's noise; it is (2/3) lambda^2 (1 + 2/q^2) with q = 2^(k-l) [Terada2015, eq. 51]. Cells by themselves:
+    Var = 2^l v. Standard decomposition: the product of the axes' factors.
     """
     run = resolve(mechanism, domain, unit, epsilon)
     v = laplace_variance(run.scale, mechanism.noise)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.errors import DomainError
 from kasuri.ledger import Receipt
 from kasuri.privacy import Guarantee
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
@@ -100,15 +100,9 @@ class Release:
         A seeded release is refused, and one without a ledger unless `unmetered=True` says that this is meant. The
         ledger records `committed` before the folder appears under its name.
         """
-        if not self.provenance["secure"]:
-            raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
-        if NO_LEDGER in self.guarantee.assumes and not unmetered:
-            raise PrivacyError(
-                "this release was charged to no ledger; save(..., unmetered=True) publishes it all the same"
-            )
         from kasuri.store import save
 
-        save(self, folder, sign=sign)
+        save(self, folder, unmetered=unmetered, sign=sign)
 
 
 def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:

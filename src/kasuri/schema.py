@@ -24,6 +24,9 @@ MAX_CELLS = 1 << 62
 PROVIDER_BOUNDED = "the provider bounded each unit's contributions (the table came pre-aggregated)"
 """The caveat of a table that was counted elsewhere."""
 
+RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "value")
+"""Columns of every release, which no axis may be called."""
+
 WINDOWS: dict[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
     "japan": ("500m", (6912, 3328), (4096, 4096)),
     "kanto": ("500m", (8400, 6080), (512, 512)),
@@ -300,6 +303,10 @@ class Domain:
             faults.append("a domain needs at least one axis")
         names = [axis.name for axis in self.axes]
         faults += [f"axis name {name!r} is used twice" for name in {n for n in names if names.count(n) > 1}]
+        taken = [axis.name for axis in self.axes if not isinstance(axis, Mesh) and axis.name in RESERVED]
+        faults += [f"axis name {name!r} is a column of every release; choose another" for name in taken]
+        if len(self.shape) > 60:
+            faults.append(f"the domain has {len(self.shape)} dimensions; at most 60 can be handled")
         if math.prod(self.shape) > MAX_CELLS:
             faults.append(f"the domain has {math.prod(self.shape)} cells; at most 2^62 can be indexed")
         masked = [name for mask in self.mask for name in mask.axes]

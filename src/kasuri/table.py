@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,8 +29,19 @@ class Counts:
     values: NDArray[np.int64]
     unit: Unit
     data: str | None = None
-    assumes: tuple[str, ...] = ()
+    assumes: tuple[str, ...] = (PROVIDER_BOUNDED,)
     part: Part | None = None
+
+    def __post_init__(self) -> None:
+        """What always holds, whoever builds it; `from_coo` and `count` say what is wrong and where."""
+        cells, values = self.cells, self.values
+        good = isinstance(self.unit, Unit) and cells.ndim == 1 and cells.shape == values.shape
+        good = good and cells.dtype == np.int64 and values.dtype == np.int64
+        if good and cells.size:
+            good = cells[0] >= 0 and cells[-1] < self.domain.size and bool(np.all(cells[1:] > cells[:-1]))
+            good = good and bool(values.min() > 0) and bool(self.domain.possible(cells).all())
+        if not good or _total(values) > MAX_CELLS:
+            raise DomainError("Counts need rising possible cells and positive whole values; use Counts.from_coo")
 
     def __repr__(self) -> str:
         return f"Counts(confidential, data={self.data!r}, shape={self.domain.shape}, unit={self.unit})"
@@ -39,11 +49,13 @@ class Counts:
     @classmethod
     def from_dense(cls, array: ArrayLike, domain: Domain, unit: Unit, data: str | None = None) -> Counts:
         """Counts from an array of the domain's shape; every fault is named at once."""
+        if isinstance(array, np.ma.MaskedArray):
+            raise DomainError("a masked array hides entries; fill or drop them first")
         dense = np.asarray(array)
         if dense.shape != domain.shape:
             raise DomainError(f"the array has shape {dense.shape}; the domain has {domain.shape}")
         flat = dense.ravel()
-        if flat.dtype == np.bool_ or not np.issubdtype(flat.dtype, np.number):
+        if flat.dtype.kind not in "iuf":
             raise DomainError(f"counts must be whole numbers, not {flat.dtype}")
         cells = np.flatnonzero(flat)  # NaN counts as non-zero and is found below
         return cls.from_coo(cells, flat[cells], domain, unit, data)
@@ -110,14 +122,16 @@ def checked(
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
     if data is not None and (not isinstance(data, str) or not data.strip()):
         raise PrivacyError('data must be a declared name such as "census-2020"')
+    if isinstance(cells, np.ma.MaskedArray) or isinstance(values, np.ma.MaskedArray):
+        raise DomainError("a masked array hides entries; fill or drop them first")
     index, number = np.asarray(cells), np.asarray(values)
     if index.ndim != 1 or number.shape != index.shape:
         raise DomainError("cells and values must be two one-dimensional arrays of one length")
     if index.size == 0:
         index, number = index.astype(np.int64), number.astype(np.int64)
-    if not np.issubdtype(index.dtype, np.integer):
+    if index.dtype.kind not in "iu":
         raise DomainError(f"cells must be whole numbers, not {index.dtype}")
-    if not (np.issubdtype(number.dtype, np.integer) or np.issubdtype(number.dtype, np.floating)):
+    if number.dtype.kind not in "iuf":
         raise DomainError(f"counts must be whole numbers, not {number.dtype}")
 
     faults: list[str] = []
@@ -130,7 +144,7 @@ def checked(
             faults.append(f"{rule}: {', '.join(names)}{more}")
 
     with np.errstate(invalid="ignore"):
-        if np.issubdtype(number.dtype, np.floating):
+        if number.dtype.kind == "f":
             finite = np.isfinite(number)
             report(~finite, "a count is missing or not finite")
             report(finite & (number != np.floor(number)), "a count is not a whole number")
@@ -139,12 +153,13 @@ def checked(
         elif number.dtype == np.uint64:
             report(number > MAX_CELLS, "a count is larger than 2^62")
             number = np.minimum(number, MAX_CELLS)
-        number = number.astype(np.int64)
+        number = number.astype(np.int64, copy=False)
     report(number < 0, "a count is negative")
     outside = (index < 0) | (index >= domain.size)
     report(outside, f"a cell lies outside the domain of {domain.size} cells")
-    index = np.where(outside, 0, index).astype(np.int64)
-    report(~outside & ~domain.possible(index), "a cell is impossible by the mask")
+    index = (np.where(outside, 0, index) if outside.any() else index).astype(np.int64, copy=False)
+    if domain.mask:
+        report(~outside & ~domain.possible(index), "a cell is impossible by the mask")
     rising = bool(np.all(index[1:] > index[:-1]))
     if not rising:
         sorted_by = np.argsort(index, kind="stable")
@@ -152,10 +167,7 @@ def checked(
         repeated[sorted_by[1:]] = index[sorted_by[1:]] == index[sorted_by[:-1]]
         report(repeated & ~outside, "a cell appears more than once")
         index, number = index[sorted_by], number[sorted_by]
-    positive = np.maximum(number, 0)
-    if positive.size and (
-        float(positive.sum(dtype=np.float64)) > MAX_CELLS or sum(map(int, _halves(positive))) > MAX_CELLS
-    ):
+    if _total(number) > MAX_CELLS:
         faults.append("the total is larger than 2^62")
     raise_faults(DomainError, faults)
     keep = number != 0
@@ -164,11 +176,13 @@ def checked(
     return Counts(domain, _frozen(index), _frozen(number), unit, data, assumes)
 
 
-def _halves(values: NDArray[np.int64]) -> tuple[Any, Any]:
-    """Two int64 sums whose exact total is the sum of non-negative `values` (high and low 31 bits apart)."""
-    low = int((values & 0x7FFFFFFF).sum(dtype=np.int64))
-    high = int((values >> 31).sum(dtype=np.int64)) << 31
-    return low, high
+def _total(values: NDArray[np.int64]) -> int:
+    """The exact sum of the positive values: low and high 31 bits apart, a million at a time, so that nothing wraps."""
+    total = 0
+    for start in range(0, values.size, 1 << 20):
+        part = np.maximum(values[start : start + (1 << 20)], 0)
+        total += int((part & 0x7FFFFFFF).sum()) + (int((part >> 31).sum()) << 31)
+    return total
 
 
 def _frozen(array: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -182,7 +182,7 @@ def test_two_ledgers_for_one_output(path, tmp_path):
 @pytest.mark.usefixtures("no_draw")
 def test_a_wrong_release_is_refused_before_it_is_charged(path):
     ledger = opened(path)
-    large = ks.Domain.of(ks.Ordered("cell", 1 << 27))
+    large = ks.Domain.of(ks.Ordered("place", 1 << 27))
     with pytest.raises(ks.DomainError):
         spend(ledger, table=ks.Counts.from_coo([], [], large, UNIT, data="census-2020"))
     for epsilon in (0.1, "0", "-1", "nan", None):

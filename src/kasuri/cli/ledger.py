@@ -188,7 +188,7 @@ def _domain(cells: str) -> Any:
     if not all(size.isascii() and size.isdigit() for size in sizes) or len(sizes) > 2:
         raise typer.BadParameter("--cells is a number such as 262144, or rows x cols such as 512x512")
     if len(sizes) == 1:
-        return Domain.of(Ordered("cell", int(sizes[0])))
+        return Domain.of(Ordered("place", int(sizes[0])))
     return Domain.of(Mesh("grid", shape=(int(sizes[0]), int(sizes[1]))))
 
 

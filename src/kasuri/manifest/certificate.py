@@ -114,6 +114,7 @@ _PHRASES = {
     "by the provider of the table, on trust": "表の提供者の申告による（kasuri は検査していない）",
     "the provider bounded each": "提供者が単位ごとの寄与を制限している（表は集計済みで届いた）",
     "no ledger": "台帳なし：同じデータのほかの公表による消費は制限されない",
+    "the keystream": "鍵列（BLAKE2b 鍵による AES-256-CTR）は理想的な乱数と同等である",
     "idealised numerics": "理想的な数値計算：浮動小数点の雑音（論文の再現用）",
     "domain": "領域",
     "mask": "ありえないセルの一覧",
