@@ -28,13 +28,15 @@ RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "
 """Columns of every release, which no axis may be called."""
 
 WINDOWS: dict[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
-    "japan": ("500m", (6912, 3328), (4096, 4096)),
+    "japan": ("500m", (4864, 3584), (6144, 5376)),
+    "japan4096": ("500m", (6912, 3328), (4096, 4096)),
     "kanto": ("500m", (8400, 6080), (512, 512)),
     "kinki": ("500m", (8040, 5440), (512, 512)),
     "kyushu": ("500m", (7560, 4688), (512, 512)),
     "tohoku": ("500m", (9000, 6240), (512, 512)),
 }
-"""Public windows of the 500 m mesh: name -> (level, (row, col) of the south-west cell, (rows, cols))."""
+"""Public windows of the 500 m mesh: name -> (level, (row, col) of the south-west cell, (rows, cols)). "japan" holds the
+whole country; "japan4096" is the square of the papers, without Okinawa and Ogasawara."""
 
 
 @dataclass(frozen=True)

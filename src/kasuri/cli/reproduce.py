@@ -34,3 +34,26 @@ def terada2015(
         paper.figure(result, figures / "terada2015-figure6.png", limit=None)
         paper.figure(result, figures / "terada2015-figure7.png", limit=800)
     show.result(result, paper.text(result), as_json)
+
+
+@app.command()
+def horigome2020(
+    part: str = typer.Option(..., "--part", help="kanon: k-anonymity audited with epsilon (Table 4.1)."),
+    runs: int = typer.Option(10, "--runs", min=1, help="Runs per setting."),
+    figures: Path | None = typer.Option(None, "--figures", help="Folder for the figures as PNG."),
+    as_json: bool = show.JSON,
+) -> None:
+    """Table 4.1 of Horigome 2020: the realised loss of k-anonymised samples, beside what is guaranteed.
+
+    Example: kasuri reproduce horigome2020 --part kanon --figures figures
+    """
+    if part != "kanon":
+        raise typer.BadParameter("--part must be kanon")
+    from kasuri.reproduce import horigome2020_kanon as paper
+
+    with show.step(f"auditing Adult, {runs} runs per setting"):
+        result = paper.run(runs)
+    if figures is not None:
+        figures.mkdir(parents=True, exist_ok=True)
+        paper.figure(result, figures / "horigome2020-table4.1.png")
+    show.result(result, paper.text(result), as_json)
