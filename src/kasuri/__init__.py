@@ -15,6 +15,7 @@ _HOME = {
     "FormatError": "errors",
     "Guarantee": "privacy",
     "KasuriError": "errors",
+    "Ledger": "ledger",
     "Mechanism": "mechanism",
     "Mesh": "schema",
     "Nominal": "schema",
@@ -34,6 +35,7 @@ _HOME = {
     "release": "mechanism",
     "secure": "rng",
     "seeded": "rng",
+    "verify": "manifest",
 }
 
 _PACKAGES = ("kanon",)

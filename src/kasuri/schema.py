@@ -21,6 +21,9 @@ from kasuri.errors import DomainError, PrivacyError, raise_faults
 MAX_CELLS = 1 << 62
 """Largest cell index and largest total: both fit int64 with room for noise."""
 
+PROVIDER_BOUNDED = "the provider bounded each unit's contributions (the table came pre-aggregated)"
+"""The caveat of a table that was counted elsewhere."""
+
 RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "value")
 """Columns of every release, which no axis may be called."""
 
@@ -456,6 +459,14 @@ class Unit:
             "max_cells": self.max_cells,
             "max_weight": self.max_weight,
         }
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a public partition a table is: `split` is drawn once per `Counts.split`, `name` a public label."""
+
+    split: str
+    name: str
 
 
 def _pair(value: Any, what: str) -> tuple[int, int]:

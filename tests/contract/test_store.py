@@ -30,7 +30,8 @@ def test_saved_tables_hold_the_release(tmp_path):
     folder = tmp_path / "deep" / "release"
     out.save(str(folder), unmetered=True)
     assert sorted(p.name for p in folder.iterdir()) == [
-        "measurements.parquet", "release.duckdb", "release.parquet", "release_meta.parquet",
+        "certificate.ja.md", "certificate.md", "datapackage.json", "measurements.parquet", "release.duckdb",
+        "release.parquet", "release_meta.parquet",
     ]  # fmt: skip
     with duckdb.connect(str(folder / "release.duckdb"), read_only=True) as db:
         assert db.execute("SELECT sum(value) FROM release").fetchone()[0] == out.total()

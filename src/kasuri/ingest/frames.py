@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kasuri import meshcode
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.schema import Axis, Domain, Mesh, Nominal, Ordered, Unit
-from kasuri.table import PROVIDER_BOUNDED, Counts, checked
+from kasuri.schema import PROVIDER_BOUNDED, Axis, Domain, Mesh, Nominal, Ordered, Unit
+from kasuri.table import Counts, checked
 
 _SHOWN = 10
 

@@ -8,6 +8,7 @@ import shutil
 import warnings
 from pathlib import Path
 
+from kasuri import manifest
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.published import NO_LEDGER, Release
 from kasuri.store import duck, parquet
@@ -15,9 +16,12 @@ from kasuri.store import duck, parquet
 __all__ = ["save"]
 
 
-def save(release: Release, folder: str | Path, *, unmetered: bool = False) -> None:
+def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign: str | Path | None = None) -> None:
     """Write `release` to the new folder `folder`; an existing one is refused and left as it is, and so is a seeded
-    release, or one without a ledger unless `unmetered` says that this is meant."""
+    release, or one without a ledger unless `unmetered` says that this is meant.
+
+    The ledger hears of it when all is written and before it appears: no release is on disk that it does not know.
+    """
     if not release.provenance["secure"]:
         raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
     if NO_LEDGER in release.guarantee.assumes and not unmetered:
@@ -31,9 +35,12 @@ def save(release: Release, folder: str | Path, *, unmetered: bool = False) -> No
         aside.mkdir()
         parquet.write(release, aside)
         duck.write(release, aside)
+        manifest.write(release, aside, sign)  # last: it lists every other file
         for path in sorted(aside.iterdir()):
             _sync(path)
         _sync(aside)
+        if release.receipt is not None:
+            release.receipt.commit(release.provenance["release_id"])
         # rename(2) refuses a folder that is not empty, so a rival that was faster is not overwritten
         os.rename(aside, target)
     except OSError as error:
