@@ -32,6 +32,7 @@ _HOME = {
     "haar_topdown": "mechanism",
     "laplace": "mechanism",
     "privelet": "mechanism",
+    "refined_tree": "mechanism",
     "release": "mechanism",
     "secure": "rng",
     "seeded": "rng",

@@ -261,7 +261,8 @@ class Descent:
             return None
         level, prefix, value = (np.concatenate(column) for column in zip(*recorded, strict=True))
         ranked = np.lexsort((prefix, level))
-        return Measurements(level[ranked], prefix[ranked], value[ranked], self.scale)
+        scales = dict.fromkeys(range(-1, self.order.depth), self.scale)
+        return Measurements(level[ranked], prefix[ranked], value[ranked], scales)
 
 
 def _prefix_sums(values: Int) -> Int:

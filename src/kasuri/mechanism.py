@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -24,14 +24,15 @@ from kasuri import __version__, engine, order, transform
 from kasuri.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
 from kasuri.ledger import Ledger
-from kasuri.noise import discrete_laplace
+from kasuri.noise import discrete_laplace, laplace_variance
 from kasuri.order import Order
 from kasuri.privacy import Guarantee, decimal, exact
 from kasuri.published import NO_LEDGER, Measurements, Release
-from kasuri.refine import topdown, topdown_float
+from kasuri.refine import least_squares, topdown, topdown_float
 from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Domain, Ordered, Unit
 from kasuri.table import Counts
+from kasuri.visit import Visit
 
 DENSE_CELLS = 1 << 26
 """Most cells (padding included) a dense recipe takes."""
@@ -53,6 +54,7 @@ _COMBINATIONS = {
     ("sum_difference", "discrete Laplace", "topdown"): ("auto", "dense", "plain", "jump"),
     ("haar", "float Laplace", "topdown"): ("dense",),
     ("nominal", "discrete Laplace", "topdown"): ("plain",),
+    ("counts", "discrete Laplace", "least squares"): ("plain",),
 }
 """The parts that were proved together, with the descents each allows."""
 
@@ -62,17 +64,19 @@ class Mechanism:
     """A recipe: no data, no epsilon. Its guarantee is computed from domain, unit and epsilon alone.
 
     `transform`, `noise` and `refine` name the parts; `order` the tree over the cells; `descent` how the refinement
-    walks it; `basis` the proof.
+    walks it; `shares` the part of epsilon each measured height gets (count trees: a preset, or pairs of height and
+    exact decimal); `basis` the proof.
     """
 
     name: str
-    transform: Literal["identity", "sum_difference", "haar", "haar_nd", "nominal"]
+    transform: Literal["identity", "sum_difference", "haar", "haar_nd", "nominal", "counts"]
     noise: Literal["discrete Laplace", "float Laplace"]
-    refine: Literal["none", "inverse", "topdown"]
+    refine: Literal["none", "inverse", "topdown", "least squares"]
     basis: str
     order: str = "none"
     interleave: tuple[str, ...] = ()
     descent: Literal["none", "auto", "dense", "plain", "jump"] = "none"
+    shares: str | tuple[tuple[int, str], ...] = ()
 
     def __post_init__(self) -> None:
         parts = (self.transform, self.noise, self.refine)
@@ -92,9 +96,12 @@ class Mechanism:
 
         Where one unit adds a single count (add-remove) and every coefficient has the same exact noise, it moves at
         most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else, and every recipe that
-        does not stand here by name: the generic pair.
+        does not stand here by name: the generic pair. A count tree moves one count per measured level, each under
+        noise of that level's own share.
         """
         run = resolve(self, domain, unit, epsilon)
+        if self.name == "refined_tree" and unit.change == "add-remove" and unit.most == 1:
+            return tuple((share * run.guarantee.epsilon, 1) for _, share in run.cuts)
         known = self.name in ("geometric", "privelet", "haar_topdown")
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
         if not known or not equal or unit.change != "add-remove" or unit.most != 1:
@@ -121,7 +128,8 @@ class Mechanism:
 @dataclass(frozen=True, eq=False)
 class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
-    per axis (haar_nd), or none (identity); `descent` is what "auto" came to."""
+    per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
+    count tree with their shares of epsilon."""
 
     mechanism: Mechanism
     domain: Domain
@@ -129,6 +137,12 @@ class Run:
     guarantee: Guarantee
     trees: tuple[Order, ...]
     descent: str
+    cuts: tuple[tuple[int, Fraction], ...] = ()
+
+    def visit(self) -> Visit:
+        """What a count tree measures: the noise of a cut has the run's scale over its share."""
+        depths, scales = zip(*((depth, self.scale / share) for depth, share in self.cuts), strict=True)
+        return Visit(self.trees[0], depths, scales)
 
 
 def laplace() -> Mechanism:
@@ -228,11 +242,78 @@ def haar_topdown(
     )
 
 
+def refined_tree(
+    shares: str | Mapping[int, object] = "even16",
+    order: Literal["morton", "1d", "hierarchy"] = "morton",
+    *,
+    interleave: tuple[str, ...] = (),
+) -> Mechanism:
+    """Noisy counts of chosen levels of a tree, joined by least squares, refined to non-negative integers that add up.
+
+    shares: which heights of the tree are measured (0: cells, l: squares of 2^l x 2^l cells of a mesh), with what part
+    of epsilon. "u4": every height equally; "even16": every second height from the cells, equally; "tilt16": the same
+    heights, 0.40 on the cells and the rest equally; or {height: "exact decimal"}, height 0 among them, summing to 1.
+    order "hierarchy" splits nominal axes along their public tree. Only nodes that noise left positive are descended:
+    the cost follows them.
+
+    Privacy
+    -------
+    Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
+    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: level l alone is (share_l epsilon)-DP, and they add up.
+    Proof: docs/proofs/refined_tree.md. Public: domain, mask, order, shares. Assumes: a good keystream; run time depends
+    on the data (SECURITY.md).
+
+    Cost: O(m + drawn nodes) for m records. References: [Hay2010], [Terada2015].
+    """
+    faults = []
+    given: str | tuple[tuple[int, str], ...]
+    if isinstance(shares, Mapping):
+        if any(not isinstance(height, int) or isinstance(height, bool) or height < 0 for height in shares):
+            faults.append("refined_tree: heights are whole numbers from 0 (cells) up")
+        exacts = {height: exact(share, "a share") for height, share in shares.items()}
+        if sum(exacts.values()) != 1 or 0 not in exacts:
+            faults.append("refined_tree: shares must include height 0 and sum to exactly 1")
+        given = tuple(sorted((height, decimal(share)) for height, share in exacts.items()))
+    else:
+        given = shares
+        if shares not in PRESETS:
+            faults.append(f"refined_tree: shares {shares!r} are not known; use {', '.join(PRESETS)} or a mapping")
+    if order not in ("morton", "1d", "hierarchy"):
+        faults.append(f'refined_tree: order {order!r} is not known; use "morton", "1d" or "hierarchy"')
+    if interleave and order != "morton":
+        faults.append("refined_tree: interleave needs order='morton'")
+    raise_faults(PrivacyError, faults)
+    return Mechanism(
+        "refined_tree",
+        "counts",
+        "discrete Laplace",
+        "least squares",
+        "docs/proofs/refined_tree.md",
+        order=order,
+        interleave=tuple(interleave),
+        descent="plain",
+        shares=given,
+    )
+
+
+PRESETS: dict[str, Callable[[int], dict[int, Fraction]]] = {
+    "u4": lambda top: {height: Fraction(1, top + 1) for height in range(top + 1)},
+    "even16": lambda top: {height: Fraction(1, top // 2 + 1) for height in range(0, top + 1, 2)},
+    "tilt16": lambda top: (
+        {0: Fraction(1)}
+        if top < 2
+        else {0: Fraction(2, 5)} | {height: Fraction(3, 5 * (top // 2)) for height in range(2, top + 1, 2)}
+    ),
+}
+"""Named shares: height of the tree -> {measured height: share of epsilon}."""
+
+
 RECIPES: dict[str, Callable[..., Mechanism]] = {
     "geometric": geometric,
     "haar_topdown": haar_topdown,
     "laplace": laplace,
     "privelet": privelet,
+    "refined_tree": refined_tree,
 }
 """Every recipe by name; the contract tests run over all of them."""
 
@@ -303,7 +384,7 @@ def _recipe_words(run: Run) -> dict[str, Any]:
         "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
         "interleave": list(mechanism.interleave),
         "descent": run.descent,
-    }
+    } | ({"shares": {str(depth): decimal(share) for depth, share in run.cuts}} if run.cuts else {})
 
 
 def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> Run:
@@ -325,6 +406,8 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         cost = transform.identity_cost(domain.size, unit.change)
     elif mechanism.transform == "haar_nd":
         cost = transform.haar_nd_cost(trees, unit.change)
+    elif mechanism.transform == "counts":
+        cost = Fraction(1 if unit.change == "add-remove" else 2)
     else:
         cost = trees[0].cost(unit.change)
     public = ("domain", "mask") if domain.mask else ("domain",)
@@ -333,7 +416,25 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
     scale = unit.most * cost / loss
     if scale > MAX_SCALE:
         raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
-    return Run(mechanism, domain, scale, guarantee, trees, descent)
+    run = Run(mechanism, domain, scale, guarantee, trees, descent, _cuts(mechanism, trees))
+    if run.cuts and max(run.visit().scales) > MAX_SCALE:  # visit() also refuses a first level too wide to draw
+        raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
+    return run
+
+
+def _cuts(mechanism: Mechanism, trees: tuple[Order, ...]) -> tuple[tuple[int, Fraction], ...]:
+    """The measured depths of a count tree, from the top, with their shares."""
+    if mechanism.transform != "counts":
+        return ()
+    stages = trees[0].stages
+    top = len(stages) - 1
+    if isinstance(mechanism.shares, str):
+        shares = PRESETS[mechanism.shares](top)
+    else:
+        shares = {height: Fraction(share) for height, share in mechanism.shares}
+    if max(shares) > top:
+        raise DomainError(f"this tree has heights 0..{top}; shares name {max(shares)}")
+    return tuple(sorted((stages[top - height], share) for height, share in shares.items()))
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
@@ -341,7 +442,7 @@ def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
         return ()
     if mechanism.transform == "haar_nd":
         return tuple(order.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
-    if mechanism.transform == "nominal":
+    if mechanism.transform == "nominal" or mechanism.order == "hierarchy":
         return (order.hierarchy(domain),)
     return (order.row_major(domain) if mechanism.order == "1d" else order.morton(domain, mechanism.interleave),)
 
@@ -379,6 +480,8 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
     if run.mechanism.transform == "nominal":
         out_keys, out_values = engine.FanDescent(tree, run.scale).run(keys, values, streams)
         measurements = None
+    elif run.mechanism.transform == "counts":
+        out_keys, out_values, measurements = _refined(run, keys, values, streams, threads)
     else:
         plain = run.descent == "plain"
         descent = engine.Descent(tree, run.scale, jumps=not plain)
@@ -389,6 +492,21 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
         skip = (tail_cells & -tail_cells).bit_length() - 1  # cells >> skip never mixes two tails
         cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length(), skip)
     return cells, out_values, measurements
+
+
+def _refined(
+    run: Run, keys: NDArray[np.int64], values: NDArray[np.int64], streams: Streams, threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements]:
+    visited = run.visit().run(keys, values, streams, threads)
+    # below 1/64 there is no noise to speak of, and the variance would leave the range of floats
+    variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visited.scales]
+    leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
+    keep = leaves > 0
+    levels = visited.levels
+    depth = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
+    prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
+    scales = dict(zip(visited.cuts, visited.scales, strict=True))
+    return levels[-1].prefix[keep], leaves[keep], Measurements(depth, prefix, y, scales)
 
 
 def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:

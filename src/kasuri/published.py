@@ -25,13 +25,14 @@ class Measurements:
     """The noisy numbers a release was made of, a function of noisy values alone.
 
     Node `prefix` at `level` levels below the root was measured as `value`, with discrete Laplace noise of scale
-    `scale`; level -1 is the root sum, every other number a difference left minus right.
+    `scale[level]`. haar_topdown: level -1 is the root sum, every other number a difference left minus right.
+    refined_tree: every number is a count.
     """
 
     level: NDArray[np.int64]
     prefix: NDArray[np.int64]
     value: NDArray[np.int64]
-    scale: Fraction
+    scale: Mapping[int, Fraction]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

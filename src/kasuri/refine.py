@@ -111,8 +111,9 @@ def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> 
     for at in range(len(levels) - 1, -1, -1):
         y, first = levels[at]
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
-        below = (z[at + 1], v[at + 1]) if at + 1 < len(levels) else (np.zeros(0), np.zeros(0))
-        combine_up(y.astype(np.float64), variances[at], first, *below, z[at], v[at])
+        last = at + 1 == len(levels)
+        below_z, below_v = (np.zeros(0), np.zeros(0)) if last else (z[at + 1], v[at + 1])
+        combine_up(y.astype(np.float64), variances[at], first, below_z, below_v, z[at], v[at])
     totals = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
     first = np.array([0, z[0].size], dtype=np.int64)
     out = []

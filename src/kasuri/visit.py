@@ -87,7 +87,9 @@ class Visit:
             at = kept[i]
             part, part_sums = keys[low[i] : high[i]], sums[low[i] : high[i] + 1]
             root = roots[at : at + 1]
-            return self._block(part, part_sums, root, x[at : at + 1], split + 1, len(self.cuts) - 1, streams, int(root[0]))
+            return self._block(
+                part, part_sums, root, x[at : at + 1], split + 1, len(self.cuts) - 1, streams, int(root[0])
+            )
 
         blocks = spread(one, range(kept.size), threads)
         top[-1] = _with_children(top[-1], kept, [block[0].prefix.size for block in blocks])

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from reference.statistics import ALPHA, independent, laplace_cdf, uniform
 
 import kasuri as ks
 from kasuri import order
 from kasuri.schema import Domain, Mesh
-from reference.statistics import ALPHA, independent, laplace_cdf, uniform
 
 EPSILON = 2.0
 
@@ -44,7 +44,9 @@ def pit(noise, scale, rng):
 
 
 @pytest.mark.parametrize(("change", "max_cells"), [("add-remove", 1), ("replace", 1), ("add-remove", 3)])
-@pytest.mark.parametrize(("shares", "expected"), [("even16", None), ({0: "0.7", 2: "0.2", 4: "0.1"}, {14: 0.7, 10: 0.2, 6: 0.1})])
+@pytest.mark.parametrize(
+    ("shares", "expected"), [("even16", None), ({0: "0.7", 2: "0.2", 4: "0.1"}, {14: 0.7, 10: 0.2, 6: 0.1})]
+)
 def test_measured_counts_have_the_law_of_their_level(shares, expected, change, max_cells):
     factor = max_cells * (1 if change == "add-remove" else 2)
     pits = {}
@@ -89,6 +91,7 @@ def test_total_is_unbiased_on_a_table_that_is_nearly_empty():
     truth = np.where(rng.random((128, 128)) < 0.1, rng.poisson(8, (128, 128)), 0)
     counts = ks.Counts.from_dense(truth, Domain.of(Mesh("g", shape=(128, 128))), ks.Unit("p", "add-remove", 1))
     totals = [
-        ks.release(counts, ks.refined_tree(), epsilon="0.1", ledger=None, source=ks.seeded(seed)).total() for seed in range(60)
+        ks.release(counts, ks.refined_tree(), epsilon="0.1", ledger=None, source=ks.seeded(seed)).total()
+        for seed in range(60)
     ]
     assert abs(np.mean(totals) - truth.sum()) < 4 * np.std(totals) / np.sqrt(60) < 0.05 * truth.sum()

@@ -12,6 +12,7 @@ import pytest
 
 import kasuri as ks
 from kasuri import order, transform
+from kasuri.mechanism import resolve
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 
 
@@ -119,6 +120,28 @@ def test_identity(size, change):
     for c in (1, 2, 3):
         found = brute_force(made.forward, made.weights, size, np.ones(size, bool), change, c)
         assert found == c * made.cost(change)
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+@pytest.mark.parametrize("name", ["eight cells", "masked map", "map x age", "one cell"])
+def test_counts_of_cuts(name, change):
+    """Each measured level of a count tree changes by at most c (replace: 2c), and add-remove reaches it."""
+    domain = DOMAINS[name]
+    tree = order.morton(domain)
+    run = resolve(ks.refined_tree("u4"), domain, Unit("p", change, 1), "1")
+    for depth, _ in run.cuts:
+
+        def forward(leaves, depth=depth):
+            return leaves.reshape(-1, tree.leaves // max(1, _nodes(tree, depth))).sum(axis=1)
+
+        weights = np.ones(_nodes(tree, depth), dtype=np.int64)
+        found = brute_force(forward, weights, tree.leaves, tree.possible_leaves(), change, 1)
+        assert found <= run.scale * run.guarantee.epsilon
+        assert change == "replace" or found == 1
+
+
+def _nodes(tree, depth):
+    return int(np.prod([digit.radix for digit in tree.digits[:depth]], dtype=object)) if depth else 1
 
 
 def test_the_papers_numbers():

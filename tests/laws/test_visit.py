@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from reference import visit as slow
 
 from kasuri import order
 from kasuri._kernels.visit import combine_up, share_out
@@ -12,7 +13,6 @@ from kasuri.refine import least_squares
 from kasuri.rng import Streams, seeded
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 from kasuri.visit import Visit
-from reference import visit as slow
 
 MASK = np.zeros((5, 7), dtype=bool)
 MASK[:3, :2] = True
@@ -20,7 +20,9 @@ TREES = [
     order.morton(Domain.of(Mesh("g", shape=(8, 8)))),
     order.morton(Domain.of(Mesh("g", shape=(5, 7)), mask=MASK)),
     order.morton(Domain.of(Mesh("g", shape=(4, 3)), Ordered("age", 5))),
-    order.hierarchy(Domain.of(Nominal("w", tuple("abcdefg"), Tree.of({"p": ["a", "b", "c"], "q": ["d", "e"], "r": ["f", "g"]})))),
+    order.hierarchy(
+        Domain.of(Nominal("w", tuple("abcdefg"), Tree.of({"p": ["a", "b", "c"], "q": ["d", "e"], "r": ["f", "g"]})))
+    ),
     order.row_major(Domain.of(Ordered("x", 1))),
 ]
 
@@ -41,15 +43,14 @@ def run(tree, cuts, seed, mean, threads=1):
 @given(which=st.integers(0, len(TREES) - 1), seed=st.integers(0, 10**6), mean=st.sampled_from([0.0, 0.5, 20.0]),
        every=st.booleans())  # fmt: skip
 def test_the_visited_tree_is_what_dense_noise_would_give(which, seed, mean, every):
-    """Noise on undrawn nodes is never read: filled in at random, the dense twin visits the same nodes with the same x."""
+    """Noise on undrawn nodes is never read: filled in at random, the dense twin visits the same nodes."""
     tree = TREES[which]
     cuts = tree.stages[1:] if every or tree.depth == 0 else tree.stages[1:][-2:]
     cuts = cuts or (0,)
-    visit, out = run(tree, cuts, seed, mean)
+    _, out = run(tree, cuts, seed, mean)
     rng = np.random.default_rng(seed)
     possible = tree.possible_leaves()
-    widths = [tree.leaves // (int(np.prod([d.radix for d in tree.digits[cut:]], dtype=object)) if cut < tree.depth else 1)
-              for cut in cuts]  # fmt: skip
+    widths = [int(np.prod([digit.radix for digit in tree.digits[:cut]], dtype=object)) if cut else 1 for cut in cuts]
     good = [possible.reshape(width, -1).any(axis=1) for width in widths]
     y = [rng.normal(0, 50, width).tolist() for width in widths]
     for i, level in enumerate(out.levels):

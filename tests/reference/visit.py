@@ -14,7 +14,9 @@ def water(y, total):
 
 def visit(y, children, top):
     """y[level][node]; children(level, node) -> nodes of the next level; top: nodes of level 0 -> {(level, node): x}."""
-    x = {(0, n): v for n, v in zip(top, water([y[0][n] for n in top], max(sum(y[0][n] for n in top), 0.0)), strict=True)}
+    x = {
+        (0, n): v for n, v in zip(top, water([y[0][n] for n in top], max(sum(y[0][n] for n in top), 0.0)), strict=True)
+    }
     for level in range(len(y) - 1):
         for (at, node), value in list(x.items()):
             if at == level and value > 0:

@@ -6,7 +6,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def range_sums(keys, sums, nodes, stride, out):
-    """out[i] = true sum below node i (keys in [node * stride, (node + 1) * stride)); nodes rise, so the search gallops."""
+    """out[i] = true sum below node i, keys in [node * stride, (node + 1) * stride); the nodes rise, so it gallops."""
     at = np.int64(0)
     for i in range(nodes.size):
         for end in range(2):

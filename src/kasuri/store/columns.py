@@ -70,7 +70,8 @@ def measurements_table(release: Release) -> Any | None:
     measured = release.measurements
     if measured is None:
         return None
-    scale = pa.array([str(measured.scale)]).take(pa.array(np.zeros(measured.level.size, np.int32)))
+    levels, at = np.unique(measured.level, return_inverse=True)
+    scale = pa.array([str(measured.scale[level]) for level in levels.tolist()]).take(pa.array(at))
     return pa.table(
         {
             "level": pa.array(measured.level.astype(np.int32)),
