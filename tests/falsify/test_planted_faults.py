@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 KERNEL = "_kernels/topdown.py"
-LAW = "tests/distributions/test_release_law.py"
+TREE_LAW = "tests/distributions/test_tree_law.py"
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Fault:
     line: str
     changed: str
     caught_by: str
+    tests: str = "tests/distributions/test_release_law.py"
 
 
 FAULTS = [
@@ -42,6 +43,12 @@ FAULTS = [
     Fault("replace computed as add-remove", "order.py", 'if change == "add-remove":', "if True:", "test_split_law"),
     Fault("a mask cell receives mass", KERNEL, "measured = s_left > 0 and s_right > 0", "measured = True",
           "test_impossible_cells_are_exactly_zero"),
+    Fault("a level's share counted twice", "mechanism.py", "(depth, self.scale / share)",
+          "(depth, self.scale / share / 2)", "test_measured_counts_have_the_law_of_their_level", TREE_LAW),
+    Fault("replace counted once in a tree", "mechanism.py", 'Fraction(1 if unit.change == "add-remove" else 2)',
+          "Fraction(1)", "test_measured_counts_have_the_law_of_their_level", TREE_LAW),
+    Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", self.cuts[at], block)',
+          'streams.open("noise", self.cuts[at], 0)', "test_levels_and_blocks_do_not_share_noise", TREE_LAW),
 ]  # fmt: skip
 
 
@@ -75,7 +82,20 @@ def test_planted_fault_is_caught(fault: Fault, tmp_path: Path):
     where = [sys.executable, "-c", "import kasuri; print(kasuri.__file__)"]
     assert str(tmp_path) in subprocess.run(where, env=environment, capture_output=True, text=True, cwd=ROOT).stdout
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", LAW, "-k", fault.caught_by],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            "0",
+            fault.tests,
+            "-k",
+            fault.caught_by,
+        ],
         env=environment,
         capture_output=True,
         text=True,
@@ -87,5 +107,5 @@ def test_planted_fault_is_caught(fault: Fault, tmp_path: Path):
 
 
 def test_every_named_test_exists():
-    text = (ROOT / LAW).read_text(encoding="utf-8")
-    assert all(f"def {fault.caught_by}(" in text for fault in FAULTS)
+    for fault in FAULTS:
+        assert f"def {fault.caught_by}(" in (ROOT / fault.tests).read_text(encoding="utf-8")

@@ -26,7 +26,9 @@ def release(
     code: str | None = typer.Option(None, "--code", help="Column of mesh codes."),
     row: str | None = typer.Option(None, "--row", help="Column of grid rows (with --col, instead of --code)."),
     col: str | None = typer.Option(None, "--col", help="Column of grid columns."),
-    recipe: str = typer.Option("haar_topdown", "--recipe", help="geometric, haar_topdown, laplace or privelet."),
+    recipe: str = typer.Option(
+        "haar_topdown", "--recipe", help="geometric, haar_topdown, laplace, privelet or refined_tree."
+    ),
     order: str | None = typer.Option(None, "--order", help="morton, 1d or (privelet) 2d."),
     transform: str | None = typer.Option(None, "--transform", help="haar_topdown: sum_difference, haar or nominal."),
     data: str | None = typer.Option(None, "--data", help='Declared name of the data, e.g. "census-2020".'),
