@@ -24,7 +24,7 @@ TABLE: dict[str, set[str]] = {
     "mechanism": {"errors", "schema", "privacy", "rng", "table", "order", "transform", "noise", "refine", "published",
                   "engine", "_kernels", "<front>"},
     "plan": {"errors", "schema", "mechanism"},
-    "ingest": {"errors", "schema", "meshcode", "table", "ingest"},
+    "ingest": {"errors", "schema", "meshcode", "table", "ingest", "_kernels"},
     "store": {"errors", "schema", "meshcode", "privacy", "published", "store"},
     "report": {"errors", "schema", "published", "report"},
     "examples": {"schema"},

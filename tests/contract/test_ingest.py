@@ -51,9 +51,9 @@ def test_every_fault_at_once():
     assert len(caught.value.faults) == 3  # no column kode, no axis sex, no weight
 
 
-def test_a_frame_with_ids_or_without_weight_is_refused():
+def test_unbounded_weights_and_tables_without_counts_are_refused():
     frame = pd.DataFrame({"person": [1], "code": [533900001], "sex": ["f"], "people": [1]})
-    with pytest.raises(ks.DomainError, match="identifies units"):
+    with pytest.raises(ks.PrivacyError, match="max_weight"):
         ks.count(frame, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
     with pytest.raises(ks.DomainError, match="pre-aggregated"):
         ks.count(frame.drop(columns="person"), DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON)

@@ -19,7 +19,7 @@ def release(
     max_cells: int = typer.Option(..., "--max-cells", help="In how many cells one unit can be counted."),
     count: str = typer.Option(..., "--count", help="Column of the counts."),
     window: str | None = typer.Option(None, "--window", help="Public window: japan, kanto, ... or a mesh like 5339."),
-    level: str = typer.Option("500m", "--level", help="Mesh level: 80km, 10km, 5km, 1km, 500m, 250m, 125m."),
+    level: str = typer.Option("500m", "--level", help="Mesh level: 80km, 10km, 5km, 2km, 1km, 500m, 250m, 125m."),
     origin: str | None = typer.Option(None, "--origin", help="ROW,COL of the south-west cell, instead of --window."),
     shape: str | None = typer.Option(None, "--shape", help="ROWS,COLS, with --origin."),
     code: str | None = typer.Option(None, "--code", help="Column of mesh codes."),

@@ -2,5 +2,6 @@
 
 from kasuri.ingest.files import read_table
 from kasuri.ingest.frames import count
+from kasuri.ingest.sources import Query
 
-__all__ = ["count", "read_table"]
+__all__ = ["Query", "count", "read_table"]
