@@ -19,7 +19,7 @@ TABLE: dict[str, set[str]] = {
     "transform": {"order", "schema"},
     "noise": {"errors", "rng", "_kernels"},
     "refine": {"errors", "_kernels"},
-    "published": {"errors", "schema", "privacy", "store"},
+    "published": {"errors", "meshcode", "schema", "privacy", "store"},
     "engine": {"errors", "noise", "order", "published", "refine", "rng", "_kernels"},
     "mechanism": {"errors", "schema", "privacy", "rng", "table", "order", "transform", "noise", "refine", "published",
                   "engine", "_kernels", "<front>"},

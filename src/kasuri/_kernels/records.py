@@ -204,22 +204,20 @@ def bound(pairs, values, n, max_cells, state, kept, kept_values):
 
 @njit(cache=True, nogil=True)
 def sort_rows(rows, id_low, id_bits, cell_bits):
-    """Stable radix order of rows by (id, cell): ids lie in id_low .. id_low + 2^id_bits - 1, cells below 2^cell_bits."""
+    """Stable radix order of rows by (id, cell): id - id_low is below 2^id_bits, a cell below 2^cell_bits."""
     n = rows.shape[0]
     order, other = np.arange(n), np.empty(n, np.int64)
     place = np.empty(2048, np.int64)
     for column in range(1, -1, -1):
         bits = cell_bits if column == 1 else id_bits
-        base = np.int64(0) if column == 1 else id_low
+        base = np.int64(id_low * (1 - column))
         for shift in range(0, bits, 11):
             place[:] = 0
             for i in range(n):
                 place[np.int64((np.uint64(rows[i, column] - base) >> np.uint64(shift)) & np.uint64(2047))] += 1
             total = np.int64(0)
             for d in range(2048):
-                size = place[d]
-                place[d] = total
-                total += size
+                place[d], total = total, total + place[d]
             for j in range(n):
                 i = order[j]
                 d = np.int64((np.uint64(rows[i, column] - base) >> np.uint64(shift)) & np.uint64(2047))

@@ -35,8 +35,8 @@ def count(
     """Counts from a frame, a CSV or Parquet file (or several), or a `Query`.
 
     With the column `unit.id` the rows are records (people, visits, events): the tool bounds them, each unit counts in
-    at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`); rows outside
-    domain or mask are dropped. `key` is the sampling key that decides which cells of a crowded unit stay: 32 bytes,
+    at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`); rows
+    outside domain or mask are dropped. `key` is the sampling key that decides which cells of a crowded unit stay: 32 bytes,
     random unless given, never taken from data. `engine` "radix" counts whole-number ids, "duckdb" any; "auto" chooses;
     both give the same counts. `memory` limits DuckDB; `progress` is told the share of the source that was read.
 

@@ -262,7 +262,7 @@ def _bounded(kernel: Any, rows: Int, domain: Domain, unit: Unit, state: Any) -> 
 
 
 def _write(file: Any, rows: Int) -> None:
-    view = memoryview(rows).cast("B") if rows.size else memoryview(b"")
+    view = memoryview(rows.data).cast("B") if rows.size else memoryview(b"")
     while len(view):
         view = view[file.write(view) :]
 
@@ -271,7 +271,7 @@ def _read(file: Any, start: int, out: Int) -> None:
     if not out.size:
         return
     file.seek(start)
-    view = memoryview(out).cast("B")
+    view = memoryview(out.data).cast("B")
     while len(view):
         got = file.readinto(view)
         if not got:
