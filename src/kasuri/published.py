@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -109,15 +109,29 @@ class Release:
 
         A seeded release is refused, and one without a ledger unless `unmetered=True` says that this is meant.
         """
+        self._may_leave(unmetered)
+        from kasuri.store import save
+
+        save(self, folder)
+
+    def export(self, target: str, *, levels: Sequence[str] = (), unmetered: bool = False) -> None:
+        """Write the release for others to use: a .csv, .parquet (GeoParquet), .gpkg, .sqlite or .duckdb file, or a
+        postgresql:// database. `levels` adds the sums at coarser mesh levels. Refused as in `save`.
+
+        Databases may hold several releases; one whose release_id is there already is refused.
+        """
+        self._may_leave(unmetered)
+        from kasuri.store.export import export
+
+        export(self, target, levels)
+
+    def _may_leave(self, unmetered: bool) -> None:
         if not self.provenance["secure"]:
             raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
         if NO_LEDGER in self.guarantee.assumes and not unmetered:
             raise PrivacyError(
                 "this release was charged to no ledger; save(..., unmetered=True) publishes it all the same"
             )
-        from kasuri.store import save
-
-        save(self, folder)
 
 
 def _code_slices(code: str, domain: Domain) -> tuple[slice, slice]:
