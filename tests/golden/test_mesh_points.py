@@ -44,9 +44,7 @@ def test_two_kilometre_codes():
 
 
 def test_points_outside_the_grid():
-    row, col, good = meshcode.try_locate(
-        [35.0, np.nan, -1.0, 35.0, 35.0, np.inf], [139.0, 139, 139, 99.9, 200.0, 1], "1km"
-    )
+    _, _, good = meshcode.try_locate([35.0, np.nan, -1.0, 35.0, 35.0, np.inf], [139.0, 139, 139, 99.9, 200.0, 1], "1km")
     assert good.tolist() == [True, False, False, False, False, False]
     with pytest.raises(ks.DomainError, match="positions 1"):
         meshcode.locate([35, 80], [139, 139], "1km")

@@ -217,7 +217,9 @@ def sort_rows(rows, id_low, id_bits, cell_bits):
                 place[np.int64((np.uint64(rows[i, column] - base) >> np.uint64(shift)) & np.uint64(2047))] += 1
             total = np.int64(0)
             for d in range(2048):
-                place[d], total = total, total + place[d]
+                count = place[d]
+                place[d] = total
+                total += count
             for j in range(n):
                 i = order[j]
                 d = np.int64((np.uint64(rows[i, column] - base) >> np.uint64(shift)) & np.uint64(2047))

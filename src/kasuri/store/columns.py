@@ -79,9 +79,8 @@ def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any]]:
     if own % wanted:
         raise DomainError(f"level {level} is not made of whole {mesh.level} cells")
     side = own // wanted
-    start = tuple(at // side for at in mesh.origin)
-    stop = tuple(-(-(at + size) // side) for at, size in zip(mesh.origin, mesh.shape, strict=True))
-    rows, cols = (b - a for a, b in zip(start, stop, strict=True))
+    start = mesh.origin[0] // side, mesh.origin[1] // side
+    rows, cols = (-(-(at + size) // side) - at // side for at, size in zip(mesh.origin, mesh.shape, strict=True))
     coarse = replace(mesh, level=level, origin=start, shape=(rows, cols))
     domain = Domain(tuple(coarse if axis is mesh else axis for axis in release.domain.axes))
     index = list(release.domain.unravel(release.cells))
