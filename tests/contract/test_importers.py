@@ -73,10 +73,20 @@ def test_ten_faults_at_once(tmp_path):
                    columns={"m": "人口（総数）　男", "f": "人口"}, unit=PERSON, suppressed="merged")  # fmt: skip
     faults = caught.value.faults
     text = "\n".join(faults)
-    for words in ("given twice", "no such file", "no column '人口'", "7 fields are needed: rows 5",
-                  "not a 500m mesh code: rows 3, 4", "HTKSYORI: not 0, 1 or 2: rows 6", "though HTKSYORI is not 2: rows 7",
-                  "must name the cell that holds its people: rows 8", "not marked as taking others in (HTKSYORI 1): rows 9",
-                  "does not list it (GASSAN): rows 10", "not a whole number of people (0, 1, 2, ...): rows 12, 13"):  # fmt: skip
+    wanted = (
+        "given twice",
+        "no such file",
+        "no column '人口'",
+        "7 fields are needed: rows 5",
+        "not a 500m mesh code: rows 3, 4",
+        "HTKSYORI: not 0, 1 or 2: rows 6",
+        "though HTKSYORI is not 2: rows 7",
+        "must name the cell that holds its people: rows 8",
+        "not marked as taking others in (HTKSYORI 1): rows 9",
+        "does not list it (GASSAN): rows 10",
+        "not a whole number of people (0, 1, 2, ...): rows 12, 13",
+    )
+    for words in wanted:
         assert words in text, words
     assert len(faults) >= 10
     assert "-4" not in text and "1.5" not in text

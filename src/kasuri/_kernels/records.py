@@ -219,12 +219,12 @@ def sort_rows(rows, id_low, id_bits, cell_bits):
             for d in range(2048):
                 count = place[d]
                 place[d] = total
-                total += count
+                total = np.int64(total + count)
             for j in range(n):
                 i = order[j]
-                d = np.int64((np.uint64(rows[i, column] - base) >> np.uint64(shift)) & np.uint64(2047))
-                other[place[d]] = i
-                place[d] += 1
+                digit = np.int64((np.uint64(rows[i, column] - base) >> np.uint64(shift)) & np.uint64(2047))
+                other[place[digit]] = i
+                place[digit] += 1
             order, other = other, order
     return order
 

@@ -46,11 +46,13 @@ def read_estat(
 ) -> Counts:
     """Counts from e-Stat mesh files (the .zip as downloaded, or its .txt).
 
-    domain: a mesh of the files' level and, where `columns` maps labels to columns, one axis with those labels. columns: a
-    column by its label ("人口（総数）") or code ("T001141001"), or {label of the axis: column}. suppressed: "merged"
-    accepts withheld details ("*") as counted in the cell the provider names, and the guarantee then says so; "refuse"
-    takes no column with a withheld number. A cell on the border of several prefectures stands in several rows: they are
-    summed. Cells outside the domain's window are left out. Every fault of every file is named at once.
+    domain: a mesh of the files' level and, where `columns` maps labels to columns, one axis with those labels.
+    columns: a column by its label ("人口（総数）") or code ("T001141001"), or {label of the axis: column}.
+    suppressed: "merged" accepts withheld details ("*") as counted in the cell the provider names, and the guarantee
+    then says so; "refuse" takes no column with a withheld number.
+
+    A cell on the border of several prefectures stands in several rows: they are summed. Cells outside the domain's
+    window are left out. Every fault of every file is named at once.
     """
     mesh, other = _axes(domain, columns)
     wanted: dict[str, str] = {"": columns} if isinstance(columns, str) else dict(columns)

@@ -36,9 +36,9 @@ def count(
 
     With the column `unit.id` the rows are records (people, visits, events): the tool bounds them, each unit counts in
     at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`); rows
-    outside domain or mask are dropped. `key` is the sampling key that decides which cells of a crowded unit stay: 32 bytes,
-    random unless given, never taken from data. `engine` "radix" counts whole-number ids, "duckdb" any; "auto" chooses;
-    both give the same counts. `memory` limits DuckDB; `progress` is told the share of the source that was read.
+    outside domain or mask are dropped. `key` is the sampling key that decides which cells of a crowded unit stay: 32
+    bytes, random unless given, never taken from data. `engine` "radix" counts whole-number ids, "duckdb" any; "auto"
+    chooses; both give the same counts. `memory` limits DuckDB; `progress` is told the share that was read.
 
     Without that column the table is pre-aggregated: one row per cell, its count in column `weight`; every fault of
     every row is reported at once, by row and column, never by value.
@@ -102,9 +102,10 @@ def _numbers(column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     import pyarrow.compute as pc
 
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        good = pc.match_substring_regex(column, r"^-?[0-9]{1,18}([.]0*)?$")
-        text = pc.replace_substring_regex(column, r"[.]0*$", "")
-        column = pc.if_else(good, text, pa.scalar(None, column.type)).cast(pa.int64())
+        good = pc.match_substring_regex(column, r"^-?[0-9]{1,18}([.][0-9]*)?$")
+        fractions = bool(pc.any(pc.match_substring(column, ".")).as_py())
+        kind = pa.float64() if fractions else pa.int64()
+        column = pc.if_else(good, column, pa.scalar(None, column.type)).cast(kind)
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
