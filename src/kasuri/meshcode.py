@@ -149,6 +149,15 @@ def level_of(code: str) -> str:
     return fits[0]
 
 
+def sides(name: str) -> tuple[int, ...]:
+    """Into how many rows (and columns) each step from the 80 km mesh down to level `name` splits a cell.
+
+    >>> sides("500m")
+    (8, 10, 2)
+    """
+    return tuple(_steps(name)[0][::-1].tolist())
+
+
 @lru_cache(maxsize=16)
 def _steps(name: str) -> tuple[Int, Int]:
     """The steps from level `name` up to the 80 km mesh, as the kernels read them."""

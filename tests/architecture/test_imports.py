@@ -15,7 +15,7 @@ TABLE: dict[str, set[str]] = {
     "rng": {"errors"},
     "privacy": {"errors", "schema"},
     "table": {"errors", "schema"},
-    "order": {"errors", "schema", "_kernels"},
+    "order": {"errors", "meshcode", "schema", "_kernels"},
     "transform": {"order", "schema"},
     "noise": {"errors", "rng", "_kernels"},
     "refine": {"errors", "_kernels"},
