@@ -269,3 +269,35 @@ def test_first_write_killed_leaves_nothing_that_reads_as_a_release(tmp_path):
     if Path(target).exists():
         with sqlite3.connect(target) as base:
             assert base.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+
+
+def whole_japan() -> Path | None:
+    for base in Path(__file__).resolve().parents:
+        path = base / "shared" / "data" / "jp_mesh500_2020.parquet"
+        if path.exists():
+            return path
+    return None
+
+
+@pytest.mark.skipif(whole_japan() is None, reason="the 2020 mesh of all Japan is not at hand (../shared/data)")
+def test_the_whole_2020_mesh_to_postgis_and_geopackage_and_back(tmp_path, postgres):
+    """466,144 cells: out through the stores, back with plain SQL, equal cell by cell."""
+    import psycopg
+
+    domain = Domain.of(Mesh("grid", "500m", (30 * 160, 22 * 160), shape=(39 * 160, 33 * 160)))
+    counts = ks.count(whole_japan(), domain, columns={"grid": "mesh_code"}, unit=PERSON, weight="population")
+    assert counts.values.sum() == 126_146_090 and counts.cells.size == 466_144
+    out = ks.release(counts, ks.haar_topdown(), epsilon="10", ledger=None)
+    out.export(postgres, levels=("10km",), unmetered=True)
+    out.export(str(tmp_path / "japan.gpkg"), levels=("10km",), unmetered=True)
+    r, c = out.cells // domain.shape[1] + 30 * 160, out.cells % domain.shape[1] + 22 * 160
+    code = (r // 160 * 100 + c // 160) * 100000 + (r // 20 % 8 * 10 + c // 20 % 8) * 1000
+    code += (r // 2 % 10 * 10 + c // 2 % 10) * 10 + r % 2 * 2 + c % 2 + 1
+    wanted = np.stack((out.cells, code, out.values))
+    sql = "SELECT cell, mesh_code, value FROM release ORDER BY cell"
+    with psycopg.connect(postgres) as base:
+        assert np.array_equal(np.array(base.execute(sql).fetchall()).T, wanted)
+        assert base.execute("SELECT sum(value) FROM release_10km").fetchone()[0] == out.total()
+    with sqlite3.connect(tmp_path / "japan.gpkg") as base:
+        assert np.array_equal(np.array(base.execute(sql).fetchall()).T, wanted)
+        assert base.execute("SELECT sum(value) FROM release_10km").fetchone()[0] == out.total()
