@@ -59,7 +59,7 @@ def one(path: Path, engine: str, max_cells: int) -> None:
     cpu, clock = time.process_time(), time.perf_counter()
     counts = ks.count(
         str(path), domain, columns={"grid": ("row", "col")}, unit=unit, key=bytes(32), engine=engine,
-        memory="600MB", progress=progress,
+        memory="1GB", progress=progress,
     )  # fmt: skip
     result = {
         "engine": engine,

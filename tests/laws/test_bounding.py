@@ -172,3 +172,28 @@ def test_huge_domains_and_an_empty_file(engine):
     assert dict(zip(made.cells.tolist(), made.values.tolist(), strict=True)) == {3: 1, 2**60 + 5: 2, 2**61 - 1: 1}
     empty = ks.count(frame.slice(0, 0), domain, columns=PLACE, unit=Unit("person", "add-remove", 2), engine=engine)
     assert empty.cells.size == 0
+
+
+@settings(max_examples=15)
+@given(rows=records(texts), max_cells=st.sampled_from([1, 3]))
+def test_many_batches_and_parts_give_the_same(rows, max_cells):
+    from kasuri.ingest import micro, sources
+
+    kept = micro.PART_ROWS, sources.BATCH
+    try:
+        micro.PART_ROWS, sources.BATCH = 4, 3
+        assert count(rows, max_cells, "duckdb") == bounded(rows, max_cells, KEY)
+        numbered = [(hash(unit), cell, w) for unit, cell, w in rows]
+        assert count(numbered, max_cells, "radix") == bounded(numbered, max_cells, KEY)
+    finally:
+        micro.PART_ROWS, sources.BATCH = kept
+
+
+@pytest.mark.parametrize("ids", [["a", "b", "c", None], [1, 2, 3, None]])
+def test_a_missing_id_in_a_later_batch(ids, monkeypatch):
+    from kasuri.ingest import sources
+
+    monkeypatch.setattr(sources, "BATCH", 1)
+    frame = pa.table({"person": ids, "row": [0] * 4, "col": [1] * 4})
+    with pytest.raises(ks.DomainError, match="an id is missing"):
+        ks.count(frame, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))

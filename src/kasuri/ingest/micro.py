@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
 from kasuri.ingest import axes, scratch
 from kasuri.ingest.sources import Stream
 from kasuri.schema import MAX_CELLS, Domain, Unit
@@ -24,6 +24,10 @@ from kasuri.table import Counts, checked
 Int = NDArray[np.int64]
 Engine = Literal["auto", "duckdb", "radix"]
 Progress = Callable[[float], None]
+
+PART_ROWS = 1 << 22
+"""Records DuckDB bounds at a time."""
+_RANK = "sha256(concat(?, '|', id, '|', cell))"
 
 
 def count_records(
@@ -174,6 +178,7 @@ def _duckdb(
     import duckdb
     import pyarrow as pa
 
+    refused: list[KasuriError] = []  # DuckDB would report our own refusals as its own
     base = duckdb.connect(f"{folder}/records.duckdb")
     try:
         base.execute("SET memory_limit = ?", [memory])
@@ -185,32 +190,50 @@ def _duckdb(
         schema = pa.schema([("id", text), ("cell", pa.int64()), ("weight", pa.int64())])
 
         def batches() -> Iterator[Any]:
-            for _, ids, cells, good, values in records:
-                made = pa.RecordBatch.from_arrays([ids.cast(text), pa.array(cells), pa.array(values)], schema=schema)
-                yield made if good.all() else made.filter(pa.array(good))
+            try:
+                for _, ids, cells, good, values in records:
+                    columns = [ids.cast(text), pa.array(cells), pa.array(values)]
+                    made = pa.RecordBatch.from_arrays(columns, schema=schema)
+                    yield made if good.all() else made.filter(pa.array(good))
+            except KasuriError as error:
+                refused.append(error)
+                raise
 
         base.register("incoming", pa.RecordBatchReader.from_batches(schema, batches()))
-        base.execute("CREATE TABLE pairs AS SELECT id, cell, max(weight) AS weight FROM incoming GROUP BY id, cell")
+        base.execute("CREATE TABLE records AS SELECT * FROM incoming")
         base.unregister("incoming")
-        rank = "sha256(concat(?, '|', id, '|', cell))"
+        # a part holds all rows of its units and fits in memory, whatever DuckDB can spill
+        rows = base.execute("SELECT count(*) FROM records").fetchone()
+        parts = 1 + (rows[0] if rows else 0) // PART_ROWS
+        base.execute("CREATE TABLE kept (cell BIGINT, value BIGINT)")
         counted = "sum(weight)" if weighted else "count(*)"
-        found = base.execute(
-            f"""
-            WITH crowded AS (SELECT id FROM pairs GROUP BY id HAVING count(*) > ?),
-            kept AS (
-                SELECT cell, weight FROM pairs ANTI JOIN crowded USING (id)
-                UNION ALL
-                SELECT cell, weight FROM (
-                    SELECT cell, weight, row_number() OVER (PARTITION BY id ORDER BY {rank}, cell) AS turn
-                    FROM pairs SEMI JOIN crowded USING (id)
-                ) WHERE turn <= ?
+        for part in range(parts):
+            base.execute(
+                f"""
+                INSERT INTO kept
+                WITH pairs AS MATERIALIZED (
+                    SELECT id, cell, max(weight) AS weight FROM records WHERE hash(id) % ? = ? GROUP BY id, cell
+                ),
+                crowded AS (SELECT id FROM pairs GROUP BY id HAVING count(*) > ?),
+                bounded AS (
+                    SELECT cell, weight FROM pairs ANTI JOIN crowded USING (id)
+                    UNION ALL
+                    SELECT cell, weight FROM (
+                        SELECT cell, weight, row_number() OVER (PARTITION BY id ORDER BY {_RANK}, cell) AS turn
+                        FROM pairs SEMI JOIN crowded USING (id)
+                    ) WHERE turn <= ?
+                )
+                SELECT cell, {counted}::BIGINT FROM bounded GROUP BY cell
+                """,
+                [parts, part, unit.max_cells, key.hex(), unit.max_cells],
             )
-            SELECT cell, {counted}::BIGINT AS value FROM kept GROUP BY cell ORDER BY cell
-            """,
-            [unit.max_cells, key.hex(), unit.max_cells],
+        found = base.execute(
+            "SELECT cell, sum(value)::BIGINT AS value FROM kept GROUP BY cell ORDER BY cell"
         ).fetchnumpy()
         return np.asarray(found["cell"], np.int64), np.asarray(found["value"], np.int64)
     except duckdb.Error as error:
+        if refused:
+            raise refused[0] from None
         raise DomainError(
             f"the records could not be counted within {memory} of memory ({type(error).__name__}); "
             "give more (memory=) or more room for temporary files (TMPDIR)"
