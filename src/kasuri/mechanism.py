@@ -192,7 +192,7 @@ def privelet(order: Literal["1d", "2d", "morton"] = "morton") -> Mechanism:
 
 
 def haar_topdown(
-    order: Literal["morton", "1d"] = "morton",
+    order: Literal["morton", "1d", "jis"] = "morton",
     transform: Literal["sum_difference", "haar", "nominal"] = "sum_difference",
     *,
     interleave: tuple[str, ...] = (),
@@ -201,7 +201,9 @@ def haar_topdown(
     """Terada et al.: noisy sums and differences along a tree, refined from the top to non-negative numbers that add up.
 
     transform "sum_difference": exact integers. "haar": the paper's floating-point form, dense, for reproduction.
-    "nominal": a nominal axis is split along its public tree, any fan-outs. `interleave` mixes the bits of the named
+    "nominal": a nominal axis is split along its public tree, any fan-outs. order "jis" splits a mesh along the standard
+    grid (80 km, 10 km, 1 km, 500 m, ...) with the nominal transform, for users whose areas are the 10 km mesh.
+    `interleave` mixes the bits of the named
     axes. descent "plain" draws every node of positive refined sum and publishes its measurements; "jump" passes whole
     levels at once in empty parts (cost follows the output, not the tree's height) and publishes none; "dense" is T1,
     every coefficient; "auto" is plain up to 2^24 leaves, jump above.
@@ -217,8 +219,12 @@ def haar_topdown(
     References: [Terada2015, sec. 4.2; eq. 25, not 38-39], [JP6310345B2, eq. 33-36].
     """
     faults = []
-    if order not in ("morton", "1d"):
-        faults.append(f'haar_topdown: order {order!r} is not known; use "morton" or "1d"')
+    if order not in ("morton", "1d", "jis"):
+        faults.append(f'haar_topdown: order {order!r} is not known; use "morton", "1d" or "jis"')
+    if order == "jis":
+        if transform == "haar":
+            faults.append("haar_topdown: order='jis' has fan-outs above two; transform='haar' is binary")
+        transform = "nominal"
     if transform not in ("sum_difference", "haar", "nominal"):
         faults.append(f'haar_topdown: transform {transform!r} is not known; use "sum_difference", "haar" or "nominal"')
     if descent not in ("auto", "dense", "plain", "jump"):
@@ -443,7 +449,7 @@ def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
     if mechanism.transform == "haar_nd":
         return tuple(order.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
     if mechanism.transform == "nominal" or mechanism.order == "hierarchy":
-        return (order.hierarchy(domain),)
+        return (order.jis(domain) if mechanism.order == "jis" else order.hierarchy(domain),)
     return (order.row_major(domain) if mechanism.order == "1d" else order.morton(domain, mechanism.interleave),)
 
 

@@ -7,6 +7,8 @@ the equator and `col` eastward from 100 degrees E. The level is always declared:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,18 +26,28 @@ class Level:
     digits: int
     per_first: int
     parent: str | None
-    quadrant: bool  # True: one digit 1..4 (1 SW, 2 SE, 3 NW, 4 NE); False: two digits row, col
+    form: Literal["digits", "quadrant", "even"]
+    """How it is written below its parent: two digits row, col; one digit 1 SW, 2 SE, 3 NW, 4 NE; or (the 2 km mesh)
+    two even digits and a 5."""
 
 
 LEVELS: dict[str, Level] = {
-    "80km": Level("80km", 4, 1, None, False),
-    "10km": Level("10km", 6, 8, "80km", False),
-    "5km": Level("5km", 7, 16, "10km", True),
-    "1km": Level("1km", 8, 80, "10km", False),
-    "500m": Level("500m", 9, 160, "1km", True),
-    "250m": Level("250m", 10, 320, "500m", True),
-    "125m": Level("125m", 11, 640, "250m", True),
+    "80km": Level("80km", 4, 1, None, "digits"),
+    "10km": Level("10km", 6, 8, "80km", "digits"),
+    "5km": Level("5km", 7, 16, "10km", "quadrant"),
+    "2km": Level("2km", 9, 40, "10km", "even"),
+    "1km": Level("1km", 8, 80, "10km", "digits"),
+    "500m": Level("500m", 9, 160, "1km", "quadrant"),
+    "250m": Level("250m", 10, 320, "500m", "quadrant"),
+    "125m": Level("125m", 11, 640, "250m", "quadrant"),
 }
+
+
+GUARD = 1e-7
+"""In cells: how far below an edge a coordinate still counts as on it."""
+
+DATUMS = {"JGD2011": 6668, "JGD2000": 4612, "Tokyo": 4301}
+"""Reference systems of Japanese grids and their EPSG numbers; the grid's lines are the same, the ground is not."""
 
 
 def level(name: str) -> Level:
@@ -66,33 +78,13 @@ def decode(codes: ArrayLike, name: str) -> tuple[Int, Int]:
 
 def try_decode(codes: ArrayLike, name: str) -> tuple[Int, Int, NDArray[np.bool_]]:
     """Codes -> (row, col, good): `good` is False where the code is not of this level; row and col are then 0."""
-    code = np.asarray(codes, dtype=np.int64)
-    this = level(name)
-    good = (code >= 10 ** (this.digits - 1)) & (code < 10**this.digits)
-    rest = np.where(good, code, 0)
-    row = np.zeros_like(rest)
-    col = np.zeros_like(rest)
-    step = 1
-    while this.parent is not None:
-        if this.quadrant:
-            digit = rest % 10 - 1
-            rest = rest // 10
-            good &= (digit >= 0) & (digit < 4)
-            side, r, c = 2, digit // 2, digit % 2
-        else:
-            side = this.per_first // LEVELS[this.parent].per_first
-            r, c = rest // 10 % 10, rest % 10
-            rest = rest // 100
-            good &= (r < side) & (c < side)
-        row += r * step
-        col += c * step
-        step *= side
-        this = LEVELS[this.parent]
-    row += rest // 100 * step
-    col += rest % 100 * step
-    row[~good] = 0
-    col[~good] = 0
-    return row, col, good
+    from kasuri._kernels import mesh
+
+    code = np.ascontiguousarray(codes, dtype=np.int64)
+    sides, forms = _steps(name)
+    row, col, good = np.empty(code.size, np.int64), np.empty(code.size, np.int64), np.empty(code.size, np.bool_)
+    mesh.decode(code.ravel(), level(name).digits, sides, forms, row, col, good)
+    return row.reshape(code.shape), col.reshape(code.shape), good.reshape(code.shape)
 
 
 def encode(rows: ArrayLike, cols: ArrayLike, name: str) -> Int:
@@ -101,18 +93,81 @@ def encode(rows: ArrayLike, cols: ArrayLike, name: str) -> Int:
     >>> encode([8585], [6332], "500m").tolist()
     [533945263]
     """
-    row = np.asarray(rows, dtype=np.int64)
-    col = np.asarray(cols, dtype=np.int64)
-    this = level(name)
-    per = this.per_first
-    if np.any((row < 0) | (row >= 100 * per) | (col < 0) | (col >= 100 * per)):
-        raise DomainError(f"rows and columns of a {name} mesh lie in 0..{100 * per - 1}; some do not")
-    if this.parent is None:
-        return row * 100 + col
-    if this.quadrant:
-        return encode(row // 2, col // 2, this.parent) * 10 + (row % 2) * 2 + col % 2 + 1
-    side = per // LEVELS[this.parent].per_first
-    return encode(row // side, col // side, this.parent) * 100 + (row % side) * 10 + col % side
+    from kasuri._kernels import mesh
+
+    row = np.ascontiguousarray(rows, dtype=np.int64)
+    col = np.ascontiguousarray(cols, dtype=np.int64)
+    if row.shape != col.shape:
+        raise DomainError("rows and cols must have one shape")
+    side = 100 * level(name).per_first
+    if row.size and (min(row.min(), col.min()) < 0 or max(row.max(), col.max()) >= side):
+        raise DomainError(f"rows and columns of a {name} mesh lie in 0..{side - 1}; some do not")
+    sides, forms = _steps(name)
+    out = np.empty(row.size, np.int64)
+    mesh.encode(row.ravel(), col.ravel(), sides, forms, out)
+    return out.reshape(row.shape)
+
+
+def locate(lat: ArrayLike, lon: ArrayLike, name: str) -> Int:
+    """Latitude and longitude in degrees, in the grid's own reference system -> codes of level `name`.
+
+    A point on an edge belongs to the cell north or east of it. A double up to 1e-7 of a cell below an edge counts as on
+    it (1e-7 of a 500 m cell is 0.05 mm): the double nearest to a corner's decimal is often below the corner.
+
+    >>> locate([35.681236], [139.767125], "500m").tolist()
+    [533946113]
+    """
+    row, col, good = try_locate(lat, lon, name)
+    if not good.all():
+        at = ", ".join(str(i) for i in np.flatnonzero(~good)[:10])
+        raise DomainError(f"some coordinates lie outside the grid, 0-66.7 N, 100-200 E (positions {at})")
+    return encode(row, col, name)
+
+
+def try_locate(lat: ArrayLike, lon: ArrayLike, name: str) -> tuple[Int, Int, NDArray[np.bool_]]:
+    """Degrees -> (row, col, good): `good` is False where a point lies outside the grid or is no number."""
+    from kasuri._kernels import mesh
+
+    y, x = np.ascontiguousarray(lat, dtype=np.float64), np.ascontiguousarray(lon, dtype=np.float64)
+    if y.shape != x.shape:
+        raise DomainError("latitudes and longitudes must have one shape")
+    row, col, good = np.empty(y.size, np.int64), np.empty(y.size, np.int64), np.empty(y.size, np.bool_)
+    mesh.locate(y.ravel(), x.ravel(), level(name).per_first, GUARD, row, col, good)
+    return row.reshape(y.shape), col.reshape(y.shape), good.reshape(y.shape)
+
+
+def level_of(code: str) -> str:
+    """The level of one mesh code whose number of digits settles it; others must be declared.
+
+    >>> level_of("5339"), level_of("533946113")
+    ('80km', '500m')
+    """
+    found = [this.name for this in LEVELS.values() if this.digits == len(code) and code.isascii() and code.isdigit()]
+    fits = [name for name in found if try_decode([int(code)], name)[2][0]]
+    if len(fits) != 1 or len(code) >= 10:  # ten digits are 250 m here and 100 m elsewhere
+        raise DomainError(f"the level of mesh code {code!r} is not settled by its digits; give rows and cols instead")
+    return fits[0]
+
+
+def sides(name: str) -> tuple[int, ...]:
+    """Into how many rows (and columns) each step from the 80 km mesh down to level `name` splits a cell.
+
+    >>> sides("500m")
+    (8, 10, 2)
+    """
+    return tuple(_steps(name)[0][::-1].tolist())
+
+
+@lru_cache(maxsize=16)
+def _steps(name: str) -> tuple[Int, Int]:
+    """The steps from level `name` up to the 80 km mesh, as the kernels read them."""
+    sides, forms, this = [], [], level(name)
+    while this.parent is not None:
+        above = LEVELS[this.parent]
+        sides.append(this.per_first // above.per_first)
+        forms.append(("digits", "quadrant", "even").index(this.form))
+        this = above
+    return np.array(sides, dtype=np.int64), np.array(forms, dtype=np.int64)
 
 
 def morton(rows: ArrayLike, cols: ArrayLike) -> Int:

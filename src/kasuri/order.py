@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.schema import Change, Domain, Mesh, Nominal
 
@@ -81,7 +82,7 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """A tree over a domain; see the module text. Built by `morton`, `row_major` or `hierarchy`."""
+    """A tree over a domain; see the module text. Built by `morton`, `row_major`, `hierarchy` or `jis`."""
 
     name: str
     dims: tuple[Dim, ...]
@@ -344,6 +345,34 @@ def hierarchy(domain: Domain) -> Order:
         elif dims[digit.dim].places is None:
             digits.append(digit)
     return _order("hierarchy", domain, tuple(dims), tuple(digits))
+
+
+def jis(domain: Domain) -> Order:
+    """As `hierarchy`, but a mesh is split along the standard grid, whatever its window: 80 km cells, then 8 x 8 of
+    10 km, 10 x 10 of 1 km, 2 x 2 of 500 m, ..., each as rows and then columns, so that every cell of every standard
+    level is a node. An 80 km cell that the window cuts is padded."""
+    base = hierarchy(domain)
+    dims, replaced = list(base.dims), {}
+    order_of: list[Digit] = []
+    for axis in domain.axes:
+        if not isinstance(axis, Mesh):
+            continue
+        if axis.level is None:
+            raise DomainError(f"order='jis': mesh {axis.name!r} has no level, so it is on no standard grid")
+        whole = meshcode.level(axis.level).per_first
+        positions = domain.positions(axis.name)
+        for d, start, size in zip(positions, axis.origin, axis.shape, strict=True):
+            first = start // whole * whole
+            dims[d] = Dim(size, np.arange(start - first, start - first + size))
+            replaced[d] = -(-(start + size) // whole) - start // whole
+        weight = whole
+        order_of += [Digit(d, weight, replaced[d]) for d in positions]
+        for side in meshcode.sides(axis.level):
+            weight //= side
+            order_of += [Digit(d, weight, side) for d in positions]
+    kept = [digit for digit in base.digits if digit.dim not in replaced]
+    digits = tuple(digit for digit in (*order_of, *kept) if digit.radix > 1)
+    return _order("jis", domain, tuple(dims), digits)
 
 
 def _order(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.ledger import Receipt
 from kasuri.privacy import Guarantee
@@ -70,12 +71,25 @@ class Release:
         out[self.cells] = self.values
         return out.reshape(self.domain.shape)
 
-    def area(self, *, rows: slice | int | None = None, cols: slice | int | None = None, **axes: Any) -> int | float:
-        """Sum over an area: `rows` and `cols` of the mesh (indices of the window), other axes by index, slice or label.
+    def area(
+        self,
+        *,
+        rows: slice | int | None = None,
+        cols: slice | int | None = None,
+        code: str | None = None,
+        **axes: Any,
+    ) -> int | float:
+        """Sum over an area: `rows` and `cols` of the mesh (indices of the window), or a mesh `code` of the same or a
+        coarser level; other axes by index, slice or label.
 
         >>> out.area(rows=slice(0, 64), cols=slice(0, 64), sex="female")    # doctest: +SKIP
+        >>> out.area(code="5339")                                           # doctest: +SKIP
         """
         wanted: dict[str, Any] = {}
+        if code is not None:
+            if rows is not None or cols is not None:
+                raise DomainError("an area is a mesh code, or rows and cols, not both")
+            rows, cols = _code_slices(code, self.domain)
         if rows is not None or cols is not None:
             meshes = [axis for axis in self.domain.axes if isinstance(axis, Mesh)]
             if len(meshes) != 1:
@@ -104,6 +118,33 @@ class Release:
         from kasuri.store import save
 
         save(self, folder, unmetered=unmetered, sign=sign)
+
+    def export(self, target: str, *, levels: Sequence[str] = (), unmetered: bool = False) -> None:
+        """Write the release for others to use: a .csv, .parquet (GeoParquet), .gpkg, .sqlite or .duckdb file, or a
+        postgresql:// database. `levels` adds the sums at coarser mesh levels. Refused as in `save`.
+
+        Databases may hold several releases; one whose release_id is there already is refused.
+        """
+        from kasuri.store.export import export
+
+        export(self, target, levels, unmetered=unmetered)
+
+
+def _code_slices(code: str, domain: Domain) -> tuple[slice, slice]:
+    """Rows and columns of the window that lie in the mesh `code`; the code must lie wholly in the window."""
+    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    if len(meshes) != 1 or meshes[0].level is None:
+        raise DomainError("a mesh code names an area of one mesh with a level; this domain has none, or several")
+    mesh, level = meshes[0], meshcode.level_of(str(code))
+    per = Fraction(meshcode.level(mesh.level or "").per_first, meshcode.level(level).per_first)
+    if per.denominator != 1:
+        raise DomainError(f"mesh code {code} ({level}) is no whole number of {mesh.level} cells")
+    side = int(per)
+    row, col = (int(part[0]) * side for part in meshcode.decode([int(code)], level))
+    low = row - mesh.origin[0], col - mesh.origin[1]
+    if min(low) < 0 or low[0] + side > mesh.shape[0] or low[1] + side > mesh.shape[1]:
+        raise DomainError(f"mesh code {code} lies not wholly in the window; give rows and cols for a part of it")
+    return slice(low[0], low[0] + side), slice(low[1], low[1] + side)
 
 
 def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:

@@ -57,6 +57,8 @@ class Mesh:
         faults = _name_faults(self.name)
         if min(self.shape) < 1:
             faults.append(f"mesh {self.name!r}: shape {self.shape} must be at least one row and one column")
+        if self.crs not in meshcode.DATUMS:
+            faults.append(f"mesh {self.name!r}: crs {self.crs!r} is not known; use {', '.join(meshcode.DATUMS)}")
         if self.level is not None:
             side = 100 * meshcode.level(self.level).per_first
             ends = [start + size for start, size in zip(self.origin, self.shape, strict=True)]

@@ -51,9 +51,9 @@ def test_every_fault_at_once():
     assert len(caught.value.faults) == 3  # no column kode, no axis sex, no weight
 
 
-def test_a_frame_with_ids_or_without_weight_is_refused():
+def test_unbounded_weights_and_tables_without_counts_are_refused():
     frame = pd.DataFrame({"person": [1], "code": [533900001], "sex": ["f"], "people": [1]})
-    with pytest.raises(ks.DomainError, match="identifies units"):
+    with pytest.raises(ks.PrivacyError, match="max_weight"):
         ks.count(frame, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
     with pytest.raises(ks.DomainError, match="pre-aggregated"):
         ks.count(frame.drop(columns="person"), DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON)
@@ -79,11 +79,11 @@ def test_missing_labels_durations_and_double_names_are_refused():
     domain = Domain.of(Nominal("w", ("nan", "None", "a")))
     for bad in (None, float("nan"), True):
         frame = pd.DataFrame({"w": pd.Series([bad, "a"], dtype=object), "n": [1, 2]})
-        with pytest.raises(ks.DomainError, match="rows 1"):
+        with pytest.raises(ks.DomainError, match="rows 1|mixes types"):
             ks.count(frame, domain, columns={"w": "w"}, unit=PERSON, weight="n")
     line = Domain.of(Ordered("x", 3))
     frame = pd.DataFrame({"x": [0], "n": pd.to_timedelta([3], unit="s")})
-    with pytest.raises(ks.DomainError, match="whole numbers"):
+    with pytest.raises(ks.DomainError, match="whole number"):
         ks.count(frame, line, columns={"x": "x"}, unit=PERSON, weight="n")
     double = pa.Table.from_arrays([pa.array([0]), pa.array([1])], names=["x", "x"])
     with pytest.raises(ks.DomainError):

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, kanon, ledger, manifest, release, reproduce
+from kasuri.cli import demo, job, kanon, ledger, manifest, release, reproduce
 from kasuri.errors import BudgetError, KasuriError
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ app = typer.Typer(
     help="Publish population tables and mesh statistics with differential privacy.\n\nStart with:  kasuri demo",
 )
 app.command("demo")(demo.demo)
+app.command("init")(job.init)
+app.command("check")(job.check)
 app.command("release")(release.release)
 app.command("verify")(manifest.verify)
 app.command("keygen")(manifest.keygen)

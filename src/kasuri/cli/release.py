@@ -11,42 +11,61 @@ from kasuri.cli import show
 
 
 def release(
-    table: Path = typer.Argument(..., help="CSV or Parquet: one row per cell, with its count."),
-    out: Path = typer.Option(..., "--out", help="New folder for the release."),
-    epsilon: str = typer.Option(..., "--epsilon", help='Privacy loss, an exact decimal such as "0.1".'),
-    unit: str = typer.Option(..., "--unit", help="Who is protected, e.g. person."),
-    change: str = typer.Option(..., "--change", help="add-remove or replace."),
-    max_cells: int = typer.Option(..., "--max-cells", help="In how many cells one unit can be counted."),
-    count: str = typer.Option(..., "--count", help="Column of the counts."),
+    table: Path = typer.Argument(..., help="A job file (.toml), or CSV or Parquet: one row per cell, or records."),
+    out: Path | None = typer.Option(None, "--out", help="New folder for the release."),
+    epsilon: str | None = typer.Option(None, "--epsilon", help='Privacy loss, an exact decimal such as "0.1".'),
+    unit: str | None = typer.Option(None, "--unit", help="Who is protected, e.g. person: the id column of records."),
+    change: str | None = typer.Option(None, "--change", help="add-remove or replace."),
+    max_cells: int | None = typer.Option(None, "--max-cells", help="In how many cells one unit can be counted."),
+    max_weight: int | None = typer.Option(None, "--max-weight", help="Bound of the weights of records."),
+    count: str | None = typer.Option(None, "--count", help="Column of counts (or of weights, in records)."),
     window: str | None = typer.Option(None, "--window", help="Public window: japan, kanto, ... or a mesh like 5339."),
-    level: str = typer.Option("500m", "--level", help="Mesh level: 80km, 10km, 5km, 1km, 500m, 250m, 125m."),
+    level: str = typer.Option("500m", "--level", help="Mesh level: 80km, 10km, 5km, 2km, 1km, 500m, 250m, 125m."),
     origin: str | None = typer.Option(None, "--origin", help="ROW,COL of the south-west cell, instead of --window."),
     shape: str | None = typer.Option(None, "--shape", help="ROWS,COLS, with --origin."),
     mask: Path | None = typer.Option(None, "--mask", help="Public .npy array of the window, true where nobody can be."),
     code: str | None = typer.Option(None, "--code", help="Column of mesh codes."),
     row: str | None = typer.Option(None, "--row", help="Column of grid rows (with --col, instead of --code)."),
     col: str | None = typer.Option(None, "--col", help="Column of grid columns."),
+    lat: str | None = typer.Option(None, "--lat", help="Column of latitudes (with --lon, instead of --code)."),
+    lon: str | None = typer.Option(None, "--lon", help="Column of longitudes."),
     recipe: str = typer.Option(
         "haar_topdown", "--recipe", help="geometric, haar_topdown, laplace, privelet or refined_tree."
     ),
-    order: str | None = typer.Option(None, "--order", help="morton, 1d or (privelet) 2d."),
+    order: str | None = typer.Option(None, "--order", help="morton, jis, 1d or (privelet) 2d."),
     transform: str | None = typer.Option(None, "--transform", help="haar_topdown: sum_difference, haar or nominal."),
     data: str | None = typer.Option(None, "--data", help='Declared name of the data, e.g. "census-2020".'),
+    export: list[str] = typer.Option([], "--export", help="Also write x.csv, .parquet, .gpkg, .sqlite, postgresql://."),
+    levels: str = typer.Option("", "--levels", help="Coarser levels for the exports, e.g. 1km,10km."),
     ledger: list[Path] | None = typer.Option(None, "--ledger", help="The budget that pays (see kasuri ledger open)."),
     unmetered: bool = typer.Option(False, "--unmetered", help="Release without a ledger, and say so."),
     sign: Path | None = typer.Option(None, "--sign", help="Private key to sign with (see kasuri keygen)."),
     threads: int | None = typer.Option(None, "--threads", help="Threads; the result does not depend on it."),
     as_json: bool = show.JSON,
 ) -> None:
-    """Publish a table of counts on a mesh with differential privacy.
+    """Publish a table of counts on a mesh, or records, with differential privacy.
 
-    The window is always given, never taken from the file. Example:
+    The window is always given, never taken from the file. Examples:
+
+    kasuri release job.toml
 
     kasuri release census.csv --window kanto --code mesh_code --count population --unit person
     --change add-remove --max-cells 1 --epsilon 0.1 --data census-2020 --ledger census.ledger --out release
     """
+    if table.suffix.lower() == ".toml":
+        given = [out, epsilon, unit, change, max_cells, max_weight, count, window, origin, shape]
+        places = [code, row, col, lat, lon, order, data]
+        if any(value is not None for value in [*given, *places]) or export or levels or unmetered:
+            raise typer.BadParameter("a job file says everything itself; only --threads and --json go with it")
+        _job(table, threads, as_json)
+        return
+    needed = {"--out": out, "--epsilon": epsilon, "--unit": unit, "--change": change, "--max-cells": max_cells}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        raise typer.BadParameter(f"missing: {', '.join(missing)} (none has a default); or give a job file")
+    assert out is not None and unit is not None and max_cells is not None
     mesh = _mesh(window, level, origin, shape)
-    columns = _columns(code, row, col)
+    columns = _columns(code, row, col, lat, lon)
     if len(ledger or ()) > 1:
         raise typer.BadParameter("one release is paid by one ledger", param_hint="--ledger")
     if bool(ledger) == unmetered:
@@ -57,23 +76,35 @@ def release(
         raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
 
     import kasuri as ks
-    from kasuri.ingest import read_table
     from kasuri.manifest import keys
 
     mechanism = _recipe(recipe, {"order": order, "transform": transform})
     domain = ks.Domain.of(mesh, mask=None if mask is None else _mask(mask))
-    who = ks.Unit(id=unit, change=change, max_cells=max_cells)
+    who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
     mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
     book = ks.Ledger.load(ledger[0]) if ledger else None
     if sign is not None:
         keys.private(sign)  # readable, before anything is charged
-    with show.step(f"reading {table}"):
-        frame = read_table(table)
-        counts = ks.count(frame, domain, columns={"grid": columns}, unit=who, weight=count, data=data, file=str(table))
+    with show.step(f"reading {table}") as progress:
+        counts = ks.count(
+            str(table), domain, columns={"grid": columns}, unit=who, weight=count, data=data, progress=progress
+        )
     with show.step(f"releasing {domain.size:,} cells"):
         released = ks.release(counts, mechanism, epsilon=epsilon, ledger=book, threads=threads)
     with show.step(f"writing {out}"):
         released.save(str(out), unmetered=unmetered, sign=None if sign is None else str(sign))
+        for target in export:
+            released.export(target, levels=[part for part in levels.split(",") if part], unmetered=True)
+    show.result(summary(released, out), describe(released, out), as_json)
+
+
+def _job(path: Path, threads: int | None, as_json: bool) -> None:
+    from kasuri import job
+
+    work = job.load(path)
+    out = path.parent / work.output.folder
+    with show.step(f"running {path}") as progress:
+        released = job.run(work, path.parent, threads=threads, progress=progress)
     show.result(summary(released, out), describe(released, out), as_json)
 
 
@@ -136,12 +167,15 @@ def _pair(text: str, option: str) -> tuple[int, int]:
     return first, second
 
 
-def _columns(code: str | None, row: str | None, col: str | None) -> str | tuple[str, str]:
-    if code is not None and row is None and col is None:
+def _columns(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> Any:
+    given = [name is not None for name in (code, row, col, lat, lon)]
+    if given == [True, False, False, False, False]:
         return code
-    if code is None and row is not None and col is not None:
+    if given == [False, True, True, False, False]:
         return row, col
-    raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row COLUMN --col COLUMN")
+    if given == [False, False, False, True, True]:
+        return {"lat": lat, "lon": lon}
+    raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row and --col, or --lat and --lon")
 
 
 def _mask(path: Path) -> Any:

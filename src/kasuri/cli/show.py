@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,13 +19,21 @@ def result(data: dict[str, Any], text: str, as_json: bool) -> None:
 
 
 @contextmanager
-def step(words: str) -> Iterator[None]:
-    """A spinner on a terminal, one line elsewhere, while a step runs."""
+def step(words: str) -> Iterator[Callable[[float], None]]:
+    """A spinner on a terminal, one line elsewhere, while a step runs; the block may tell the share that is done."""
     if sys.stderr.isatty():
         from rich.console import Console
 
-        with Console(stderr=True).status(words):
-            yield
+        with Console(stderr=True).status(words) as status:
+            yield lambda share: status.update(f"{words}: {share:.0%}")
     else:
         typer.echo(f"{words} ...", err=True)
-        yield
+        shown = 0.0
+
+        def tell(share: float) -> None:
+            nonlocal shown
+            if share >= shown + 0.25 and share < 1:
+                shown = share
+                typer.echo(f"{words}: {share:.0%}", err=True)
+
+        yield tell

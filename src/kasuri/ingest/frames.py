@@ -1,4 +1,4 @@
-"""Data frames to Counts, through narwhals: pandas, polars, pyarrow, duckdb."""
+"""`count`: any table to Counts, records bounded by the tool or a table that came pre-aggregated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.schema import PROVIDER_BOUNDED, Axis, Domain, Mesh, Nominal, Ordered, Unit
+from kasuri.ingest.axes import Place, from_arrow, names, place_faults
+from kasuri.ingest.micro import Engine, Progress, count_records
+from kasuri.ingest.sources import Stream, open_stream
+from kasuri.schema import PROVIDER_BOUNDED, Domain, Unit
 from kasuri.table import Counts, checked
 
 _SHOWN = 10
@@ -20,52 +22,101 @@ def count(
     frame: Any,
     domain: Domain,
     *,
-    columns: Mapping[str, str | Sequence[str]],
+    columns: Mapping[str, Place],
     unit: Unit,
     weight: str | None = None,
     data: str | None = None,
-    file: str = "frame",
+    file: str | None = None,
+    key: bytes | None = None,
+    engine: Engine = "auto",
+    memory: str = "1GB",
+    progress: Progress | None = None,
 ) -> Counts:
-    """Counts from a pre-aggregated frame: one row per cell, its count in column `weight`.
+    """Counts from a frame, a CSV or Parquet file (or several), or a `Query`.
 
-    `columns` says where each axis stands: a mesh in one column of mesh codes, or in two of row and column numbers of
-    the level's grid (not of the window); any other axis in one column of labels or indices. `file` names the frame in
-    messages. Every fault of every row is reported at once, by row and column, never by value.
+    With the column `unit.id` the rows are records (people, visits, events): the tool bounds them, each unit counts in
+    at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`); rows
+    outside domain or mask are dropped. `key` is the sampling key that decides which cells of a crowded unit stay: 32
+    bytes, random unless given, never taken from data. `engine` "radix" counts whole-number ids, "duckdb" any; "auto"
+    chooses; both give the same counts. `memory` limits DuckDB; `progress` is told the share that was read.
+
+    Without that column the table is pre-aggregated: one row per cell, its count in column `weight`; every fault of
+    every row is reported at once, by row and column, never by value.
+
+    `columns` says where each axis stands: a mesh in one column of mesh codes, in two of row and column numbers of the
+    level's grid (not of the window), or in {"lat": column, "lon": column}; any other axis in one column of labels,
+    indices or (a time axis) local times. `file` names the source in messages.
     """
-    import narwhals as nw
-
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
-    try:
-        table = nw.from_native(frame, pass_through=False)
-        table = table.collect() if isinstance(table, nw.LazyFrame) else table
-    except (nw.exceptions.NarwhalsError, TypeError):
-        raise DomainError(f"{file}: not a data frame with one name per column") from None
-    faults = _column_faults(table.columns, domain, columns, unit, weight, file)
+    stream = open_stream(frame, file)
+    alike = [name for name in stream.names if name != unit.id and name.casefold() == unit.id.casefold()]
+    if alike:
+        raise PrivacyError(
+            f"{stream.label}: is column {alike[0]!r} the id column {unit.id!r}? Names must agree exactly"
+        )
+    if unit.id in stream.names:
+        return count_records(
+            stream, domain, columns, unit, weight, data, key=key, engine=engine, memory=memory, progress=progress
+        )
+    faults = place_faults(stream.names, domain, columns, stream.label)
+    if weight is None:
+        faults.append(
+            f"{stream.label}: a table without the id column {unit.id!r} is pre-aggregated: "
+            "name its count column (weight=)"
+        )
+    elif weight not in stream.names:
+        faults.append(f"{stream.label}: no column {weight!r}; is there a header line?")
     raise_faults(DomainError, faults)
     assert weight is not None
-    rows = len(table)
-    if rows == 0:
+    return _aggregated(stream, domain, columns, unit, weight, data)
+
+
+def _aggregated(
+    stream: Stream, domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: str, data: str | None
+) -> Counts:
+    import pyarrow as pa
+
+    wanted = list(dict.fromkeys([*(n for place in columns.values() for n in names(place)), weight]))
+    batches = [batch for batch, _ in stream.start(wanted)]
+    if not batches:
         return checked([], [], domain, unit, data, assumes=(PROVIDER_BOUNDED,))
-
-    def column(name: str) -> NDArray[Any]:
-        return table[name].to_numpy()
-
+    table = pa.Table.from_batches(batches).combine_chunks()
+    faults: list[str] = []
     index: list[NDArray[np.int64]] = []
-    bad = np.zeros(rows, dtype=bool)
     for axis in domain.axes:
-        names = columns[axis.name]
-        names = (names,) if isinstance(names, str) else tuple(names)
-        parts, wrong, rule = _indices(axis, [column(name) for name in names])
-        _report(faults, wrong, file, "/".join(names), rule)
-        bad |= wrong
+        place = columns[axis.name]
+        parts, wrong, rule = from_arrow(axis, place, [_one(table, name) for name in names(place)])
+        _report(faults, wrong, stream.label, "/".join(names(place)), rule)
         index += parts
-    values = column(weight)
-    if values.dtype == object:
-        _report(faults, np.ones(rows, dtype=bool), file, weight, "not a whole number; the column must be numeric")
+    values, wrong = _numbers(_one(table, weight))
+    _report(faults, wrong, stream.label, weight, "not a whole number")
     raise_faults(DomainError, faults)
-    where = _Rows(file)
+    where = _Rows(stream.label)
     return checked(domain.ravel(index), values, domain, unit, data, assumes=(PROVIDER_BOUNDED,), where=where)
+
+
+def _one(table: Any, name: str) -> Any:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _numbers(column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Counts as numbers, and which rows hold none; `checked` judges the numbers themselves."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        good = pc.match_substring_regex(column, r"^-?[0-9]{1,18}([.][0-9]*)?$")
+        fractions = bool(pc.any(pc.match_substring(column, ".")).as_py())
+        kind = pa.float64() if fractions else pa.int64()
+        column = pc.if_else(good, column, pa.scalar(None, column.type)).cast(kind)
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return np.zeros(len(column), np.int64), np.ones(len(column), dtype=bool)
+    wrong = pc.is_null(column).to_numpy(zero_copy_only=False)
+    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), wrong
 
 
 class _Rows(Sequence[str]):
@@ -79,91 +130,6 @@ class _Rows(Sequence[str]):
 
     def __getitem__(self, i: Any) -> Any:
         return f"{self._file} row {int(i) + 1}"
-
-
-def _column_faults(
-    present: Sequence[str],
-    domain: Domain,
-    columns: Mapping[str, str | Sequence[str]],
-    unit: Unit,
-    weight: str | None,
-    file: str,
-) -> list[str]:
-    faults = []
-    for axis in domain.axes:
-        if axis.name not in columns:
-            faults.append(f"{file}: columns must say where axis {axis.name!r} stands")
-            continue
-        names = columns[axis.name]
-        names = [names] if isinstance(names, str) else list(names)
-        allowed = (1, 2) if isinstance(axis, Mesh) else (1,)
-        if len(names) not in allowed:
-            faults.append(f"{file}: axis {axis.name!r} stands in {' or '.join(map(str, allowed))} columns")
-        if isinstance(axis, Mesh) and axis.level is None and len(names) == 1:
-            faults.append(f"{file}: axis {axis.name!r} has no level, so it needs two columns (row, col)")
-        # only the missing name: without a header line the others would be data
-        faults += [f"{file}: no column {name!r}; is there a header line?" for name in names if name not in present]
-    faults += [
-        f"{file}: no axis {name!r} in the domain" for name in columns if name not in {a.name for a in domain.axes}
-    ]
-    if unit.id.casefold() in {name.casefold() for name in present}:
-        faults.append(f"{file}: column {unit.id!r} identifies units; this version counts pre-aggregated tables only")
-    if weight is None:
-        faults.append(
-            f"{file}: a table without the id column {unit.id!r} is pre-aggregated: name its count column (weight=)"
-        )
-    elif weight not in present:
-        faults.append(f"{file}: no column {weight!r}; is there a header line?")
-    return faults
-
-
-def _indices(axis: Axis, parts: list[NDArray[Any]]) -> tuple[list[NDArray[np.int64]], NDArray[np.bool_], str]:
-    """Index arrays of one axis, which rows are wrong, and the rule they break."""
-    if isinstance(axis, Mesh):
-        if len(parts) == 1:
-            numbers, good = _whole(parts[0])
-            row, col, decoded = meshcode.try_decode(numbers, axis.level or "")
-            rule = f"not a {axis.level} mesh code inside the window"
-            good &= decoded
-        else:
-            (row, a), (col, b) = _whole(parts[0]), _whole(parts[1])
-            good = a & b
-            rule = "row or column outside the window"
-        row, col = row - axis.origin[0], col - axis.origin[1]
-        good &= (row >= 0) & (row < axis.shape[0]) & (col >= 0) & (col < axis.shape[1])
-        return [np.where(good, row, 0), np.where(good, col, 0)], ~good, rule
-    values = parts[0]
-    labels = axis.labels if isinstance(axis, (Nominal, Ordered)) else None
-    if labels is not None:
-        # the axis alone decides: reading numbers as indices where a column happens to be numeric would let one row
-        # (a text among numbers) move every other row
-        place = {label: i for i, label in enumerate(labels)}
-        index = np.array([place.get(_text(value) or "", -1) for value in values.tolist()], dtype=np.int64)
-        return [np.maximum(index, 0)], index < 0, f"not a label of axis {axis.name!r}"
-    number, good = _whole(values)
-    good &= (number >= 0) & (number < axis.sizes[0])
-    return [np.where(good, number, 0)], ~good, f"not an index of axis {axis.name!r} (0..{axis.sizes[0] - 1})"
-
-
-def _text(value: Any) -> str | None:
-    """A label as text; whole numbers as their digits (a column with a gap arrives as floats); None if there is none."""
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else None
-    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
-
-
-def _whole(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Whole numbers from an integer, float or text column, and which entries are."""
-    if values.dtype.kind in "iu":
-        good = np.abs(values.astype(np.float64)) < 2.0**62
-        return np.where(good, values, 0).astype(np.int64), good
-    if values.dtype.kind == "f":
-        with np.errstate(invalid="ignore"):
-            good = np.isfinite(values) & (values == np.floor(values)) & (np.abs(values) < 2.0**53)
-        return np.where(good, values, 0).astype(np.int64), good
-    text = [str(value) for value in values.tolist()]
-    good = np.array([item.isascii() and item.isdigit() and len(item) < 19 for item in text], dtype=bool)
-    return np.array([int(item) if ok else 0 for item, ok in zip(text, good, strict=True)], dtype=np.int64), good
 
 
 def _report(faults: list[str], wrong: NDArray[np.bool_], file: str, column: str, rule: str) -> None:

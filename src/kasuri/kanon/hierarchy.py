@@ -322,7 +322,7 @@ def mesh(name: str, window: Mesh, levels: Sequence[str], *, missing: str | None 
         raise DomainError(f"hierarchy {name!r}: the mesh needs a JIS level")
     chain, divide = [window.level], [1]
     while (parent := meshcode.level(chain[-1]).parent) is not None:
-        divide.append(divide[-1] * (10 if meshcode.level(chain[-1]).quadrant else 100))
+        divide.append(divide[-1] * (10 if meshcode.level(chain[-1]).form == "quadrant" else 100))
         chain.append(parent)
     unknown = [level for level in levels if level not in chain[1:]]
     faults = [f"hierarchy {name!r}: level {x!r} does not stand above {chain[0]}; use {chain[1:]}" for x in unknown]

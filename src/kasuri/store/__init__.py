@@ -9,9 +9,10 @@ import warnings
 from pathlib import Path
 
 from kasuri import manifest
-from kasuri.errors import DomainError, PrivacyError
-from kasuri.published import NO_LEDGER, Release
+from kasuri.errors import DomainError
+from kasuri.published import Release
 from kasuri.store import duck, parquet
+from kasuri.store.columns import may_leave
 
 __all__ = ["save"]
 
@@ -22,10 +23,7 @@ def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign:
 
     The ledger hears of it when all is written and before it appears: no release is on disk that it does not know.
     """
-    if not release.provenance["secure"]:
-        raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
-    if NO_LEDGER in release.guarantee.assumes and not unmetered:
-        raise PrivacyError("this release was charged to no ledger; save(..., unmetered=True) publishes it all the same")
+    may_leave(release, unmetered)
     target = Path(folder)
     if target.exists() or target.is_symlink():
         raise DomainError(f"{target} exists; a release is never written over another. Choose a new folder")

@@ -1,29 +1,47 @@
-"""One schema everywhere: release(release_id, cell, mesh_code, row, col, other axes, value) and release_meta."""
+"""One schema everywhere: release(release_id, cell, mesh_code, row, col, other axes, value, lower, upper) and
+release_meta; release_<level> holds sums at a coarser level."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kasuri import meshcode
-from kasuri.published import Release
-from kasuri.schema import Mesh, Nominal, Ordered
+from kasuri.errors import DomainError, PrivacyError
+from kasuri.published import NO_LEDGER, Release
+from kasuri.schema import Domain, Mesh, Nominal, Ordered
+
+Int = NDArray[np.int64]
 
 
-def release_table(release: Release) -> Any:
-    """The released cells as an Arrow table, sorted by cell. `row` and `col` count from the window's corner."""
+def may_leave(release: Release, unmetered: bool) -> None:
+    """Refuse to write a seeded release, or one without a ledger unless `unmetered` says that this is meant."""
+    if not release.provenance["secure"]:
+        raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
+    if NO_LEDGER in release.guarantee.assumes and not unmetered:
+        raise PrivacyError("this release was charged to no ledger; save(..., unmetered=True) publishes it all the same")
+
+
+def release_table(release: Release, *, geometry: bool = False) -> Any:
+    """The released cells as an Arrow table, sorted by cell. `row` and `col` count from the window's corner; `lower` and
+    `upper` are null where no interval was computed; `geometry` adds the cell's outline as WKB."""
+    return cell_table(release.domain, release.cells, release.values, release.provenance["release_id"], geometry)
+
+
+def cell_table(domain: Domain, cells: Int, values: NDArray[Any], release_id: str, geometry: bool) -> Any:
+    """`release_table` of any cells of any domain."""
     import pyarrow as pa
 
-    domain = release.domain
     columns: dict[str, Any] = {
-        "release_id": pa.array([release.provenance["release_id"]] * 1).take(
-            pa.array(np.zeros(release.cells.size, np.int32))
-        ),
-        "cell": pa.array(release.cells),
+        "release_id": pa.array([release_id]).take(pa.array(np.zeros(cells.size, np.int32))),
+        "cell": pa.array(cells),
     }
-    index = dict(zip(domain.dims, domain.unravel(release.cells), strict=True))
+    index = dict(zip(domain.dims, domain.unravel(cells), strict=True))
     several = sum(isinstance(axis, Mesh) for axis in domain.axes) > 1
     for axis in domain.axes:
         if isinstance(axis, Mesh):
@@ -38,8 +56,61 @@ def release_table(release: Release) -> Any:
             columns[axis.name] = pa.array(axis.labels).take(pa.array(index[axis.name]))
         else:
             columns[axis.name] = pa.array(index[axis.name])
-    columns["value"] = pa.array(release.values)
+    columns["value"] = pa.array(values)
+    columns["lower"] = columns["upper"] = pa.nulls(cells.size, pa.float64())
+    if geometry:
+        from kasuri.store.outline import wkb
+
+        mesh = the_mesh(domain)
+        columns["geom"] = wkb(mesh, index["row"], index["col"])
     return pa.table(columns)
+
+
+def the_mesh(domain: Domain) -> Mesh:
+    """The one mesh with a level, whose cells have a place on the map."""
+    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    if len(meshes) != 1 or meshes[0].level is None:
+        raise DomainError("a map format needs one mesh with a level; this domain has none, or several")
+    return meshes[0]
+
+
+def has_outline(domain: Domain) -> bool:
+    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    return len(meshes) == 1 and meshes[0].level is not None
+
+
+def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any]]:
+    """The release summed to a coarser level: domain, cells, values. A coarse cell that the window cuts holds the part
+    inside the window, so that every level has the same total."""
+    mesh = the_mesh(release.domain)
+    own, wanted = meshcode.level(mesh.level or "").per_first, meshcode.level(level).per_first
+    if own % wanted:
+        raise DomainError(f"level {level} is not made of whole {mesh.level} cells")
+    side = own // wanted
+    start = mesh.origin[0] // side, mesh.origin[1] // side
+    rows, cols = (-(-(at + size) // side) - at // side for at, size in zip(mesh.origin, mesh.shape, strict=True))
+    coarse = replace(mesh, level=level, origin=start, shape=(rows, cols))
+    domain = Domain(tuple(coarse if axis is mesh else axis for axis in release.domain.axes))
+    index = list(release.domain.unravel(release.cells))
+    for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, start, strict=True):
+        index[d] = (index[d] + at) // side - first
+    cells, place = np.unique(domain.ravel(index), return_inverse=True)
+    values = np.zeros(cells.size, dtype=release.values.dtype)
+    np.add.at(values, place, release.values)
+    keep = values != 0
+    return domain, cells[keep], values[keep]
+
+
+def all_tables(release: Release, levels: Sequence[str] = (), *, geometry: bool = False) -> dict[str, Any]:
+    """Tables by name: release, release_<level> for every coarser level asked for, release_meta."""
+    release_id = release.provenance["release_id"]
+    tables = {"release": release_table(release, geometry=geometry)}
+    for level in dict.fromkeys(levels):
+        if level != the_mesh(release.domain).level:
+            domain, cells, values = coarser(release, level)
+            tables[f"release_{level}"] = cell_table(domain, cells, values, release_id, geometry)
+    tables["release_meta"] = meta_table(release)
+    return tables
 
 
 def meta_table(release: Release) -> Any:

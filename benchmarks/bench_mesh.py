@@ -1,0 +1,33 @@
+"""Coordinates to 500 m mesh codes: kasuri against jismesh, CPU time in one run.
+
+python benchmarks/bench_mesh.py [--points 10000000]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from clock import best
+
+
+def main() -> None:
+    import jismesh.utils as jismesh
+
+    from kasuri import meshcode
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=10_000_000)
+    points = parser.parse_args().points
+    rng = np.random.default_rng(1)
+    lat, lon = rng.uniform(24, 46, points), rng.uniform(122, 154, points)
+    meshcode.locate(lat[:10], lon[:10], "500m")
+    ours = best(lambda: meshcode.locate(lat, lon, "500m"), 3)
+    theirs = best(lambda: jismesh.to_meshcode(lat, lon, 4), 2)
+    same = np.array_equal(meshcode.locate(lat, lon, "500m"), jismesh.to_meshcode(lat, lon, 4))
+    print(f"{points:,} points to 500 m codes: kasuri {ours:.2f} s, jismesh {theirs:.2f} s, {theirs / ours:.1f}x")
+    print(f"equal: {same}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Records to bounded counts: the radix count against DuckDB, CPU and memory in one run.
+
+python benchmarks/bench_records.py [--rows 100000000] [--folder FOLDER]
+
+Writes synthetic microdata (a Parquet file of visits: person, row, col), then counts it with both engines, each in a
+process of its own; prints CPU seconds, the ratio and the peak memory of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SIDE = 4096
+
+
+def write(path: Path, rows: int) -> None:
+    """`rows` visits of rows/20 people around a home cell each, a million at a time."""
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    people = max(1, rows // 20)
+    rng = np.random.default_rng(1)
+    schema = pa.schema([("person", pa.int64()), ("row", pa.int32()), ("col", pa.int32())])
+    with parquet.ParquetWriter(path, schema, compression="snappy") as file:
+        for start in range(0, rows, 1 << 20):
+            n = min(1 << 20, rows - start)
+            person = rng.integers(0, people, n)
+            home = person * 0x9E3779B1 % (SIDE * SIDE)
+            away = rng.geometric(0.3, (2, n)) * rng.choice([-1, 1], (2, n)) - 1
+            row, col = (home // SIDE + away[0]) % SIDE, (home % SIDE + away[1]) % SIDE
+            columns = [pa.array(person), pa.array(row.astype(np.int32)), pa.array(col.astype(np.int32))]
+            file.write_table(pa.table(columns, schema=schema))
+
+
+def one(path: Path, engine: str, max_cells: int) -> None:
+    import kasuri as ks
+    from kasuri._kernels import records
+
+    records.warm_up()
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(SIDE, SIDE)))
+    unit = ks.Unit("person", "add-remove", max_cells)
+    shown = -1
+
+    def progress(share: float) -> None:
+        nonlocal shown
+        if int(share * 10) > shown:
+            shown = int(share * 10)
+            print(f"  {engine}: {share:.0%} read", file=sys.stderr)
+
+    cpu, clock = time.process_time(), time.perf_counter()
+    counts = ks.count(
+        str(path), domain, columns={"grid": ("row", "col")}, unit=unit, key=bytes(32), engine=engine,
+        memory="1GB", progress=progress,
+    )  # fmt: skip
+    result = {
+        "engine": engine,
+        "cpu_s": round(time.process_time() - cpu, 1),
+        "wall_s": round(time.perf_counter() - clock, 1),
+        "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
+        "digest": hash((counts.cells.tobytes(), counts.values.tobytes())),
+    }
+    print(json.dumps(result))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--max-cells", type=int, default=3)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--engine", help=argparse.SUPPRESS)
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.engine:
+        one(words.file, words.engine, words.max_cells)
+        return
+    with tempfile.TemporaryDirectory(dir=words.folder) as folder:
+        path = Path(folder) / "visits.parquet"
+        write(path, words.rows)
+        results = []
+        for engine in ("radix", "duckdb"):
+            command = [sys.executable, __file__, "--engine", engine, "--file", str(path)]
+            command += ["--max-cells", str(words.max_cells)]
+            run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True,
+                                 env=dict(os.environ, PYTHONHASHSEED="0"))  # fmt: skip
+            results.append(json.loads(run.stdout))
+            print(results[-1])
+        assert results[0]["digest"] == results[1]["digest"], "the engines disagree"
+        print(f"radix / DuckDB CPU: {results[0]['cpu_s'] / results[1]['cpu_s']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,344 @@
+"""Records to bounded counts: at most `max_cells` distinct cells per unit, each counted once, whatever the file holds.
+
+Of a unit's cells those of least SHA-256(hex key | id | cell) are kept: "hex key" is the sampling key in 64 hexadecimal
+digits, id its exact text (whole numbers in decimal), cell the cell number in decimal, joined by "|". The choice depends
+on that unit's rows alone and is the same wherever it is computed. Two engines, one answer: DuckDB (any id, within a
+memory limit) and a radix count (ids that are whole numbers).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
+from kasuri.ingest import axes, scratch
+from kasuri.ingest.sources import Stream
+from kasuri.schema import MAX_CELLS, Domain, Unit
+from kasuri.table import Counts, checked
+
+Int = NDArray[np.int64]
+Engine = Literal["auto", "duckdb", "radix"]
+Progress = Callable[[float], None]
+
+PART_ROWS = 1 << 22
+"""Records DuckDB bounds at a time."""
+_RANK = "sha256(concat(?, '|', id, '|', cell))"
+
+
+def count_records(
+    stream: Stream,
+    domain: Domain,
+    columns: Mapping[str, axes.Place],
+    unit: Unit,
+    weight: str | None,
+    data: str | None,
+    *,
+    key: bytes | None,
+    engine: Engine,
+    memory: str,
+    progress: Progress | None,
+) -> Counts:
+    """Counts of records with the id column `unit.id`; see `ingest.count`.
+
+    Privacy
+    -------
+    Neighbours: files that differ by all rows of one id (add-remove), or by other rows for one id (replace).
+    Sensitivity: at most max_cells cells change, each by at most max_weight (1 without weights): L1 at most
+    max_cells * max_weight, twice that under replace. Guarantee: none by itself, it is the bound releases rest on.
+    Proof: docs/proofs/bounding.md. Public: domain, unit. Assumes: one person has one id; the sampling key was not
+    chosen by looking at the data.
+    """
+    faults = axes.place_faults(stream.names, domain, columns, stream.label)
+    if weight is not None and weight not in stream.names:
+        faults.append(f"{stream.label}: no column {weight!r}; is there a header line?")
+    raise_faults(DomainError, faults)
+    if weight is not None and unit.max_weight is None:
+        raise PrivacyError(
+            f"column {weight!r} says how many one record counts for: Unit(..., max_weight=...) must bound it"
+        )
+    if key is not None and (not isinstance(key, bytes) or len(key) != 32):
+        raise PrivacyError("the sampling key is 32 random bytes, e.g. secrets.token_bytes(32)")
+    if engine not in ("auto", "duckdb", "radix"):
+        raise DomainError('engine must be "auto", "duckdb" or "radix"')
+    key = secrets.token_bytes(32) if key is None else key
+    records = _records(stream, domain, columns, unit, weight, progress)
+    kind, first = _first(records)
+    if engine == "radix" and kind == "text":
+        raise DomainError(f"{stream.label}: the radix count takes ids that are whole numbers; use engine='duckdb'")
+    with scratch.folder() as folder:
+        if engine == "duckdb" or kind == "text":
+            cells, values = _duckdb(first, unit, weight is not None, key, memory, str(folder))
+        else:
+            cells, values = _radix(first, domain, unit, weight is not None, key, folder)
+    return checked(cells, values, domain, unit, data, assumes=())
+
+
+Record = tuple[str, Any, Int, NDArray[np.bool_], Int]
+"""(kind of id, ids as Arrow, cells, which rows count, weights)."""
+
+
+def _first(records: Iterator[Record]) -> tuple[str, Iterator[Record]]:
+    """The kind of the ids, and the records from the first one on."""
+    try:
+        head = next(records)
+    except StopIteration:
+        return "number", iter(())
+
+    def again() -> Iterator[Record]:
+        yield head
+        yield from records
+
+    return head[0], again()
+
+
+def _records(
+    stream: Stream,
+    domain: Domain,
+    columns: Mapping[str, axes.Place],
+    unit: Unit,
+    weight: str | None,
+    progress: Progress | None,
+) -> Iterator[Record]:
+    """Batches as records. Rows outside domain or mask are dropped without a word: a refusal would be an oracle."""
+    wanted = list(dict.fromkeys([unit.id, *(n for p in columns.values() for n in axes.names(p))]))
+    if weight is not None and weight not in wanted:
+        wanted.append(weight)
+    kind = None
+    for batch, share in stream.start(wanted):
+        ids = batch.column(unit.id)
+        kind, ids = _ids(ids, kind, stream.label, unit.id)
+        index: list[Int] = []
+        good = np.ones(batch.num_rows, dtype=bool)
+        for axis in domain.axes:
+            place = columns[axis.name]
+            parts, wrong, _ = axes.from_arrow(axis, place, [batch.column(n) for n in axes.names(place)])
+            index += parts
+            good &= ~wrong
+        cells = domain.ravel(index)
+        if domain.mask:
+            good &= domain.possible(cells)
+        values = np.ones(batch.num_rows, dtype=np.int64)
+        if weight is not None:
+            values = _weights(batch.column(weight), stream.label, weight)
+            good &= values > 0
+            values = np.minimum(values, unit.max_weight or 1)
+        yield kind, ids, cells, good, values
+        if progress is not None and share is not None:
+            progress(share)
+
+
+def _ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
+    """Ids as they are: whole numbers, or text by its exact bytes; one kind in all batches."""
+    import pyarrow as pa
+
+    own = ids.type
+    if pa.types.is_dictionary(own):
+        ids, own = ids.cast(own.value_type), own.value_type
+    if ids.null_count:
+        raise DomainError(f"{file}: column {column}: an id is missing; every row must say whose it is")
+    if pa.types.is_uint64(own):
+        raise DomainError(f"{file}: column {column}: unsigned 64-bit ids; cast the column to text")
+    if pa.types.is_integer(own):
+        found = "number"
+    elif pa.types.is_string(own) or pa.types.is_large_string(own):
+        found = "text"
+    else:
+        raise DomainError(
+            f"{file}: column {column}: ids are whole numbers or text, not {own}; "
+            "a float is no id (a missing value may have made the column float): convert it where it is made"
+        )
+    if kind is not None and found != kind:
+        raise DomainError(f"{file}: column {column}: ids are whole numbers in one part and text in another; use one")
+    return found, ids
+
+
+def _weights(column: Any, file: str, name: str) -> Int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_string(column.type):
+        good = pc.match_substring_regex(column, r"^[0-9]{1,18}$")
+        column = pc.if_else(good, column, pa.scalar(None, pa.string())).cast(pa.int64())
+    if not pa.types.is_integer(column.type):
+        raise DomainError(f"{file}: column {name}: weights are whole numbers, not {column.type}")
+    if pa.types.is_uint64(column.type):
+        column = pc.min_element_wise(column, pa.scalar(MAX_CELLS, pa.uint64()))
+    return pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+
+
+def _duckdb(
+    records: Iterator[Record], unit: Unit, weighted: bool, key: bytes, memory: str, folder: str
+) -> tuple[Int, Int]:
+    """Distinct pairs, bound, counts in DuckDB, in a file of the private folder and within `memory`."""
+    import duckdb
+    import pyarrow as pa
+
+    refused: list[KasuriError] = []  # DuckDB would report our own refusals as its own
+    base = duckdb.connect(f"{folder}/records.duckdb")
+    try:
+        base.execute("SET memory_limit = ?", [memory])
+        base.execute("SET temp_directory = ?", [f"{folder}/spill"])
+        base.execute("SET preserve_insertion_order = false")
+        base.execute("SET default_collation = ''")
+        kind, records = _first(records)
+        text = pa.large_string() if kind == "text" else pa.int64()
+        schema = pa.schema([("id", text), ("cell", pa.int64()), ("weight", pa.int64())])
+
+        def batches() -> Iterator[Any]:
+            try:
+                for _, ids, cells, good, values in records:
+                    columns = [ids.cast(text), pa.array(cells), pa.array(values)]
+                    made = pa.RecordBatch.from_arrays(columns, schema=schema)
+                    yield made if good.all() else made.filter(pa.array(good))
+            except KasuriError as error:
+                refused.append(error)
+                raise
+
+        base.register("incoming", pa.RecordBatchReader.from_batches(schema, batches()))
+        base.execute("CREATE TABLE records AS SELECT * FROM incoming")
+        base.unregister("incoming")
+        # a part holds all rows of its units and fits in memory, whatever DuckDB can spill
+        rows = base.execute("SELECT count(*) FROM records").fetchone()
+        parts = 1 + (rows[0] if rows else 0) // PART_ROWS
+        base.execute("CREATE TABLE kept (cell BIGINT, value BIGINT)")
+        counted = "sum(weight)" if weighted else "count(*)"
+        for part in range(parts):
+            base.execute(
+                f"""
+                INSERT INTO kept
+                WITH pairs AS MATERIALIZED (
+                    SELECT id, cell, max(weight) AS weight FROM records WHERE hash(id) % ? = ? GROUP BY id, cell
+                ),
+                crowded AS (SELECT id FROM pairs GROUP BY id HAVING count(*) > ?),
+                bounded AS (
+                    SELECT cell, weight FROM pairs ANTI JOIN crowded USING (id)
+                    UNION ALL
+                    SELECT cell, weight FROM (
+                        SELECT cell, weight, row_number() OVER (PARTITION BY id ORDER BY {_RANK}, cell) AS turn
+                        FROM pairs SEMI JOIN crowded USING (id)
+                    ) WHERE turn <= ?
+                )
+                SELECT cell, {counted}::BIGINT FROM bounded GROUP BY cell
+                """,
+                [parts, part, unit.max_cells, key.hex(), unit.max_cells],
+            )
+        found = base.execute(
+            "SELECT cell, sum(value)::BIGINT AS value FROM kept GROUP BY cell ORDER BY cell"
+        ).fetchnumpy()
+        return np.asarray(found["cell"], np.int64), np.asarray(found["value"], np.int64)
+    except duckdb.Error as error:
+        if refused:
+            raise refused[0] from None
+        raise DomainError(
+            f"the records could not be counted within {memory} of memory ({type(error).__name__}); "
+            "give more (memory=) or more room for temporary files (TMPDIR)"
+        ) from None
+    finally:
+        base.close()
+
+
+def _radix(
+    records: Iterator[Record], domain: Domain, unit: Unit, weighted: bool, key: bytes, folder: Any
+) -> tuple[Int, Int]:
+    """Partition by a hash of the id, then part by part: sort, one record per pair, bound, add up."""
+    from kasuri._kernels import records as kernel
+
+    bits, width = 8, 3 if weighted else 2
+    ends_of: list[tuple[int, Int]] = []
+    state = kernel.key_state(np.frombuffer(key.hex().encode(), np.uint8))
+    with (folder / "parts").open("w+b", buffering=0) as file:
+        at = 0
+        for _, ids, cells, good, values in records:
+            numbers = ids.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+            rows = np.empty((int(good.sum()), width), np.int64)
+            ends = kernel.partition(numbers, np.ascontiguousarray(cells), values, good, bits, rows)
+            _write(file, rows)
+            ends_of.append((at, ends))
+            at += rows.nbytes
+        total = _Total(domain)
+        for part in range(1 << bits):
+            pieces = [(start + 8 * width * int(e[part]), int(e[part + 1] - e[part])) for start, e in ends_of]
+            rows = np.empty((sum(n for _, n in pieces), width), np.int64)
+            done = 0
+            for start, n in pieces:
+                _read(file, start, rows[done : done + n])
+                done += n
+            if done:
+                total.add(*_bounded(kernel, rows, domain, unit, state))
+    return total.result()
+
+
+def _bounded(kernel: Any, rows: Int, domain: Domain, unit: Unit, state: Any) -> tuple[Int, Int]:
+    """The kept cells and their weights of one part, which holds all rows of its units."""
+    low, high = int(rows[:, 0].min()), int(rows[:, 0].max())
+    ordered = kernel.sort_rows(rows, np.int64(low), (high - low).bit_length(), (domain.size - 1).bit_length())
+    pairs, values = np.empty((len(rows), 2), np.int64), np.empty(len(rows), np.int64)
+    n = kernel.compact_cells(rows, ordered, pairs, values)
+    kept, weights = np.empty(n, np.int64), np.empty(n, np.int64)
+    size = kernel.bound(pairs, values, n, min(unit.max_cells, len(rows)), state, kept, weights)
+    return kept[:size], weights[:size]
+
+
+def _write(file: Any, rows: Int) -> None:
+    view = memoryview(rows.data).cast("B") if rows.size else memoryview(b"")
+    while len(view):
+        view = view[file.write(view) :]
+
+
+def _read(file: Any, start: int, out: Int) -> None:
+    if not out.size:
+        return
+    file.seek(start)
+    view = memoryview(out.data).cast("B")
+    while len(view):
+        got = file.readinto(view)
+        if not got:
+            raise DomainError("a temporary file of the count was cut short; is the disk full?")
+        view = view[got:]
+
+
+class _Total:
+    """Counts by cell: an array where the domain is small, else sorted pairs that are merged as they grow."""
+
+    _DENSE = 1 << 24
+    _MERGE = 1 << 23
+
+    def __init__(self, domain: Domain) -> None:
+        self._bits = max(1, (domain.size - 1).bit_length())
+        self._dense = np.zeros(domain.size, np.int64) if domain.size <= self._DENSE else None
+        self._pairs: list[tuple[Int, Int]] = []
+        self._limit = self._MERGE
+
+    def add(self, cells: Int, values: Int) -> None:
+        if self._dense is not None:
+            np.add.at(self._dense, cells, values)
+            return
+        self._pairs.append(self._merged(cells.copy(), values.copy()))
+        if sum(part.size for part, _ in self._pairs) > self._limit:
+            self._join()
+            self._limit = self._MERGE + 2 * self._pairs[0][0].size
+
+    def _merged(self, cells: Int, values: Int) -> tuple[Int, Int]:
+        from kasuri._kernels.records import add_runs
+        from kasuri._kernels.sort import sort_pairs
+
+        cells, values = sort_pairs(cells, values, self._bits, 0)
+        n = add_runs(cells, values)
+        return cells[:n].copy(), values[:n].copy()
+
+    def _join(self) -> None:
+        cells = np.concatenate([np.zeros(0, np.int64), *(part for part, _ in self._pairs)])
+        values = np.concatenate([np.zeros(0, np.int64), *(part for _, part in self._pairs)])
+        self._pairs = [self._merged(cells, values)]
+
+    def result(self) -> tuple[Int, Int]:
+        if self._dense is not None:
+            cells = np.flatnonzero(self._dense)
+            return cells, self._dense[cells]
+        self._join()
+        return self._pairs[0]

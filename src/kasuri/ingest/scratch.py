@@ -1,0 +1,57 @@
+"""Private working folders: outside every output, readable by their owner only, removed at exit, swept at next start.
+
+A folder holds true records while a count runs. Its lock is held by the process that made it and freed by the system
+when that process ends in any way, so a folder whose lock is free was left by a crash and is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PREFIX = "kasuri-work-"
+_LOCK = "lock"
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A new private folder, gone when the block is left."""
+    sweep()
+    path = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
+    lock = _lock(path)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def sweep() -> None:
+    """Remove the working folders of this user that no living process holds."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.getuid():
+                continue
+            lock = _lock(path)
+        except OSError:  # held, or gone already
+            continue
+        shutil.rmtree(path, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(path: Path) -> int | None:
+    import fcntl
+
+    handle = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle

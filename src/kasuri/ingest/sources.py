@@ -1,0 +1,278 @@
+"""Any table as a stream of Arrow batches: files, queries and data frames, never whole in memory where that is possible.
+
+CSV is read as text, so that an id "0012" stays four characters. No message quotes a value of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kasuri.errors import DomainError, FormatError, raise_faults
+
+BATCH = 1 << 20
+"""Rows per batch."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The rows of an SQL query: `database` is a .duckdb or SQLite file, or a postgresql:// address."""
+
+    database: str
+    sql: str
+
+    def __repr__(self) -> str:
+        return "Query(...)"  # an address can hold a password
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Column names, and a function that starts reading the wanted ones: (batch, share of the source read so far)."""
+
+    names: tuple[str, ...]
+    start: Callable[[Sequence[str]], Iterator[tuple[Any, float | None]]]
+    label: str
+
+
+def open_stream(source: Any, file: str | None = None) -> Stream:
+    """The stream of a path, several paths, a Query, or any data frame narwhals knows."""
+    if isinstance(source, (str, Path)):
+        return _files([Path(source)], file)
+    if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
+        return _files([Path(item) for item in source], file)
+    if isinstance(source, Query):
+        return _query(source, file)
+    return _frame(source, file or "frame")
+
+
+def _files(paths: list[Path], file: str | None) -> Stream:
+    faults = [f"{path}: no such file" for path in paths if not path.exists()]
+    faults += [
+        f"{path}: a .csv or .parquet file is needed"
+        for path in paths
+        if path.suffix.lower() not in (".csv", ".parquet")
+    ]
+    raise_faults(DomainError, faults)
+    first = _file_names(paths[0])
+    for path in paths[1:]:
+        missing = [name for name in first if name not in _file_names(path)]
+        faults += [f"{path}: no column {name!r}, which {paths[0]} has" for name in missing]
+    raise_faults(DomainError, faults)
+
+    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+        for i, path in enumerate(paths):
+            for batch, share in _file_batches(path, wanted):
+                yield batch, (i + share) / len(paths)
+
+    label = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    return Stream(first, start, file or label)
+
+
+def _file_names(path: Path) -> tuple[str, ...]:
+    import pyarrow as pa
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            with parquet.ParquetFile(path) as file:
+                return tuple(file.schema_arrow.names)
+        with _csv(path, None) as reader:
+            return tuple(reader.schema.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _damaged(path, error) from None
+
+
+def _file_batches(path: Path, wanted: Sequence[str]) -> Iterator[tuple[Any, float]]:
+    import pyarrow as pa
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            with parquet.ParquetFile(path) as file:
+                rows, done = max(1, file.metadata.num_rows), 0
+                for batch in file.iter_batches(BATCH, columns=list(wanted), use_threads=False):
+                    done += batch.num_rows
+                    yield batch, done / rows
+        else:
+            size, done = max(1, path.stat().st_size), 0
+            with _csv(path, wanted) as reader:
+                for batch in reader:
+                    done = min(size, done + _CSV_BLOCK)
+                    yield batch, done / size
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _damaged(path, error) from None
+
+
+_CSV_BLOCK = 1 << 24
+
+
+def _csv(path: Path, wanted: Sequence[str] | None) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    with path.open("rb") as file:
+        header = file.readline(1 << 20)
+    names = next(_csv_rows(header.decode("utf-8-sig")), [])
+    return csv.open_csv(
+        path,
+        read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=None if wanted is None else list(wanted),
+            strings_can_be_null=True,
+            null_values=[""],
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _csv_rows(line: str) -> Iterator[list[str]]:
+    import csv as plain
+
+    return iter(plain.reader([line]))
+
+
+def _damaged(path: Path | str, error: Exception) -> FormatError:
+    # the library's message can quote a line of the file: only its kind is passed on
+    return FormatError(f"{path}: cannot be read ({type(error).__name__}); is it damaged, or not UTF-8?")
+
+
+def _query(query: Query, file: str | None) -> Stream:
+    database = query.database
+    if database.startswith(("postgresql://", "postgres://")):
+        return _postgres(query, file or "query")
+    path = Path(database)
+    if not path.exists():
+        raise DomainError(f"{path}: no such database file")
+    with path.open("rb") as handle:
+        magic = handle.read(16)
+    if magic.startswith(b"SQLite format 3"):
+        return _sqlite(query, file or str(path))
+    if magic[8:12] == b"DUCK":
+        return _duckdb(query, file or str(path))
+    raise DomainError(f"{path}: neither a DuckDB nor a SQLite file")
+
+
+def _sqlite(query: Query, label: str) -> Stream:
+    import sqlite3
+
+    import pyarrow as pa
+
+    def connect() -> Any:
+        return sqlite3.connect(f"{Path(query.database).absolute().as_uri()}?mode=ro", uri=True)
+
+    try:
+        with connect() as base:
+            names = tuple(column[0] for column in base.execute(query.sql).description)
+        base.close()
+    except sqlite3.Error as error:
+        raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
+
+    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+        keep = [names.index(name) for name in wanted]
+        base = connect()
+        try:
+            cursor = base.execute(query.sql)
+            while rows := cursor.fetchmany(1 << 16):
+                try:
+                    arrays = [pa.array([row[i] for row in rows]) for i in keep]
+                except (pa.ArrowException, OverflowError):
+                    raise DomainError(f"{label}: a column mixes types; cast it to one type in the query") from None
+                yield pa.RecordBatch.from_arrays(arrays, list(wanted)), None
+        except sqlite3.Error as error:
+            raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
+        finally:
+            base.close()
+
+    return Stream(names, start, label)
+
+
+def _duckdb(query: Query, label: str) -> Stream:
+    import duckdb
+
+    def run(sql: str) -> Any:
+        base = duckdb.connect(query.database, read_only=True)
+        try:
+            return base, base.sql(sql).to_arrow_reader(BATCH)
+        except duckdb.Error as error:
+            base.close()
+            raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
+
+    base, reader = run(query.sql)
+    names = tuple(reader.schema.names)
+    reader.close()
+    base.close()
+
+    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+        base, reader = run(query.sql)
+        try:
+            for batch in reader:
+                yield batch.select(list(wanted)), None
+        finally:
+            base.close()
+
+    return Stream(names, start, label)
+
+
+def _postgres(query: Query, label: str) -> Stream:
+    try:
+        from adbc_driver_manager import Error
+        from adbc_driver_postgresql import dbapi
+    except ImportError:
+        raise DomainError("PostgreSQL needs the extra: pip install 'kasuri[postgres]'") from None
+
+    def read() -> Iterator[Any]:
+        try:
+            with dbapi.connect(query.database) as base, base.cursor() as cursor:
+                cursor.execute(query.sql)
+                reader = cursor.fetch_record_batch()
+                yield reader.schema
+                yield from reader
+        except Error as error:
+            raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
+
+    first = read()
+    names = tuple(next(first).names)
+    first.close()  # type: ignore[attr-defined]
+
+    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+        batches = read()
+        next(batches)
+        for batch in batches:
+            yield batch.select(list(wanted)), None
+
+    return Stream(names, start, label)
+
+
+def _frame(frame: Any, label: str) -> Stream:
+    import narwhals as nw
+
+    table = nw.from_native(frame, pass_through=False)
+    names = tuple(table.collect_schema().names())
+
+    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+        import pyarrow as pa
+
+        chosen = table.select(list(wanted))
+        if isinstance(chosen, nw.LazyFrame):
+            if chosen.implementation.is_duckdb():
+                for batch in chosen.to_native().to_arrow_reader(BATCH):
+                    yield batch, None
+                return
+            chosen = chosen.collect()
+        try:
+            arrow = chosen.to_arrow()
+        except (pa.ArrowException, TypeError, OverflowError):
+            raise DomainError(
+                f"{label}: a column mixes types, so that ids or codes are unclear; use one type"
+            ) from None
+        done = 0
+        for batch in arrow.to_batches(BATCH):
+            done += batch.num_rows
+            yield batch, done / max(1, arrow.num_rows)
+
+    return Stream(names, start, label)

@@ -1,0 +1,408 @@
+"""One TOML file for one release: data, domain, unit, recipe, budget, outputs. Unknown keys are refused.
+
+Nothing public is derived from the data: what the file does not say is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
+from kasuri.ingest import Query, axes, count, read_estat
+from kasuri.ingest.micro import Progress
+from kasuri.ingest.sources import open_stream
+from kasuri.ledger import Ledger
+from kasuri.mechanism import RECIPES, Mechanism
+from kasuri.mechanism import release as make_release
+from kasuri.published import Release
+from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
+from kasuri.table import Counts
+
+_SHOWN = 10
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LatLon(_Part):
+    """Coordinates in degrees, in the mesh's reference system."""
+
+    lat: str
+    lon: str
+
+
+class Data(_Part):
+    """Where the rows are. One of `files` and `database` (with `query`)."""
+
+    name: str = Field(description='Declared name of the data, e.g. "census-2020".')
+    kind: Literal["table", "estat"] = Field("table", description="table: CSV, Parquet or a query. estat: e-Stat files.")
+    files: list[str] = Field(default_factory=list, description="Files, relative to this job file.")
+    database: str | None = Field(None, description="A .duckdb or SQLite file, or postgresql://...")
+    query: str | None = Field(None, description="SQL whose rows are counted.")
+    columns: dict[str, str | list[str] | LatLon] = Field(
+        description="Axis -> column of codes or labels, [row, col] or {lat, lon}. estat: label -> column."
+    )
+    weight: str | None = Field(None, description="Column of counts, or (with ids) of weights.")
+    suppressed: Literal["refuse", "merged"] = Field("refuse", description='estat: what withheld numbers ("*") mean.')
+    sampling_key: str | None = Field(
+        None, pattern="^[0-9a-f]{64}$", description="64 hexadecimal digits; fresh at random unless given."
+    )
+    memory: str = Field("1GB", description="Memory limit of the count in DuckDB.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Data:
+        if bool(self.files) == bool(self.database) or (self.database is None) != (self.query is None):
+            raise ValueError("give files, or database and query")
+        return self
+
+
+class MeshAxis(_Part):
+    kind: Literal["mesh"]
+    name: str
+    level: str | None = Field(None, description="80km, 10km, 5km, 2km, 1km, 500m, 250m, 125m")
+    window: str | None = Field(None, description="A public window by name, or a first-order mesh such as 5339.")
+    origin: tuple[int, int] | None = Field(None, description="(row, col) of the south-west cell, with shape.")
+    shape: tuple[int, int] | None = None
+    crs: str = "JGD2011"
+
+
+class OrderedAxis(_Part):
+    kind: Literal["ordered"]
+    name: str
+    size: int
+    labels: list[str] | None = None
+
+
+class NominalAxis(_Part):
+    kind: Literal["nominal"]
+    name: str
+    labels: list[str]
+
+
+class TimeAxis(_Part):
+    kind: Literal["time"]
+    name: str
+    start: str
+    seconds: int
+    size: int
+
+
+AnyAxis = Annotated[MeshAxis | OrderedAxis | NominalAxis | TimeAxis, Field(discriminator="kind")]
+
+
+class UnitPart(_Part):
+    id: str = Field(description="The id column: who is protected.")
+    change: Literal["add-remove", "replace"]
+    max_cells: int
+    max_weight: int | None = None
+
+
+class Recipe(_Part):
+    name: str = "haar_topdown"
+    order: str | None = None
+
+
+class Budget(_Part):
+    epsilon: str = Field(description='An exact decimal in quotes, e.g. "0.1".')
+    ledger: str | None = Field(default=None, description="The ledger that pays (see kasuri ledger open).")
+    unmetered: Literal[True] | None = Field(default=None, description="Charged to no ledger, and the release says so.")
+
+    @model_validator(mode="after")
+    def _one_payer(self) -> Budget:
+        if (self.ledger is None) == (self.unmetered is None):
+            raise ValueError("say who pays: ledger = FILE, or unmetered = true for a release charged to no ledger")
+        return self
+
+
+class Output(_Part):
+    folder: str = Field(description="New folder for the release.")
+    exports: list[str] = Field(default_factory=list, description=".csv .parquet .gpkg .sqlite .duckdb, postgresql://")
+    levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
+
+
+class Job(_Part):
+    """A job file, read and checked for form; `domain`, `unit` and `mechanism` check its facts."""
+
+    data: Data
+    axes: list[AnyAxis] = Field(min_length=1)
+    unit: UnitPart
+    recipe: Recipe = Recipe()
+    budget: Budget
+    output: Output
+
+
+def load(path: str | Path) -> Job:
+    """Read a job file; every fault of its form is named at once, by key."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: not TOML ({error})") from None
+    try:
+        return Job.model_validate(content)
+    except ValidationError as error:
+        raise FormatError(*(f"{path}: {_words(fault)}" for fault in error.errors())) from None
+
+
+def _words(fault: Any) -> str:
+    where = ".".join(str(part) for part in fault["loc"]) or "the file"
+    if fault["type"] == "extra_forbidden":
+        return f"{where}: unknown key; is it misspelt?"
+    if fault["type"] == "missing":
+        return f"{where}: missing; it has no default"
+    return f"{where}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a job file, for editors."""
+    return Job.model_json_schema()
+
+
+def domain(job: Job) -> Domain:
+    """The public domain the job declares."""
+    faults: list[str] = []
+    made: list[Any] = []
+    for axis in job.axes:
+        try:
+            made.append(_axis(axis))
+        except KasuriError as error:
+            faults += error.faults
+    raise_faults(DomainError, faults)
+    return Domain.of(*made)
+
+
+def _axis(axis: AnyAxis) -> Any:
+    if isinstance(axis, OrderedAxis):
+        return Ordered(axis.name, axis.size, None if axis.labels is None else tuple(axis.labels))
+    if isinstance(axis, NominalAxis):
+        return Nominal(axis.name, tuple(axis.labels))
+    if isinstance(axis, TimeAxis):
+        return Time(axis.name, axis.start, axis.seconds, axis.size)
+    if axis.window is not None:
+        if axis.origin is not None or axis.shape is not None:
+            raise DomainError(f"axis {axis.name!r}: give window, or origin and shape, not both")
+        return Mesh.window(axis.name, axis.window, level=axis.level or "500m")
+    if axis.shape is None:
+        raise DomainError(f"axis {axis.name!r}: the public window is missing: window, or origin and shape")
+    return Mesh(axis.name, axis.level, axis.origin or (0, 0), shape=axis.shape, crs=axis.crs)
+
+
+def unit(job: Job) -> Unit:
+    return Unit(job.unit.id, job.unit.change, job.unit.max_cells, job.unit.max_weight)
+
+
+def mechanism(job: Job) -> Mechanism:
+    if job.recipe.name not in RECIPES:
+        raise DomainError(f"recipe {job.recipe.name!r} is not known; use {', '.join(sorted(RECIPES))}")
+    options = {} if job.recipe.order is None else {"order": job.recipe.order}
+    try:
+        return RECIPES[job.recipe.name](**options)
+    except TypeError:
+        raise DomainError(f"recipe {job.recipe.name!r} has no order") from None
+
+
+def _sources(job: Job, base: Path) -> list[Any]:
+    if job.data.database is not None:
+        address = job.data.database
+        where = address if "://" in address else str(base / address)
+        return [Query(where, job.data.query or "")]
+    return [base / file for file in job.data.files]
+
+
+def _columns(job: Job) -> dict[str, Any]:
+    return {
+        name: {"lat": place.lat, "lon": place.lon} if isinstance(place, LatLon) else place
+        for name, place in job.data.columns.items()
+    }
+
+
+def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
+    """Count the job's data; paths are relative to `base`."""
+    table, who, sources = domain(job), unit(job), _sources(job, base)
+    if job.data.kind == "estat":
+        places: Any = _columns(job)
+        meshes = [axis.name for axis in table.axes if isinstance(axis, Mesh)]
+        picked = places[meshes[0]] if list(places) == meshes[:1] else places
+        return read_estat(sources, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
+    key = None if job.data.sampling_key is None else bytes.fromhex(job.data.sampling_key)
+    source = sources[0] if isinstance(sources[0], Query) or len(sources) == 1 else sources
+    return count(
+        source,
+        table,
+        columns=_columns(job),
+        unit=who,
+        weight=job.data.weight,
+        data=job.data.name,
+        key=key,
+        memory=job.data.memory,
+        progress=progress,
+    )
+
+
+def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Release:
+    """Count, release, save and export. Everything that can be refused without the data is refused before it is read."""
+    table, who, recipe = domain(job), unit(job), mechanism(job)
+    recipe.guarantee(table, who, job.budget.epsilon)
+    target = base / job.output.folder
+    if target.exists():
+        raise DomainError(f"{target} exists; a release is never written over another")
+    book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
+    released = make_release(
+        counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads
+    )
+    released.save(str(target), unmetered=book is None)
+    for export in job.output.exports:
+        where = export if "://" in export else str(base / export)
+        released.export(where, levels=job.output.levels, unmetered=book is None)
+    return released
+
+
+def check(path: str | Path, *, outside: bool = False) -> list[str]:
+    """Every fault of a job file and of its data, in one go: file, row, column, rule. The answer is confidential.
+
+    outside=True lets records fall outside the domain, as `run` does.
+    """
+    path = Path(path)
+    try:
+        job = load(path)
+    except FormatError as error:
+        return list(error.faults)
+    faults: list[str] = []
+    parts: dict[str, Any] = {}
+    for name, make in (("domain", domain), ("unit", unit), ("mechanism", mechanism)):
+        try:
+            parts[name] = make(job)
+        except KasuriError as error:
+            faults += [f"{path}: {fault}" for fault in error.faults]
+    if len(parts) == 3:
+        try:
+            parts["mechanism"].guarantee(parts["domain"], parts["unit"], job.budget.epsilon)
+        except KasuriError as error:
+            faults += [f"{path}: {fault}" for fault in error.faults]
+    if (path.parent / job.output.folder).exists():
+        faults.append(f"{path}: output.folder exists; a release is never written over another")
+    if "domain" in parts and "unit" in parts:
+        faults += _data_faults(job, path.parent, parts["domain"], parts["unit"], outside)
+    return faults
+
+
+def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) -> Iterator[str] | list[str]:
+    faults: list[str] = []
+    records = []
+    if job.data.kind == "table":
+        for source in _sources(job, base):
+            try:
+                stream = open_stream(source)
+            except KasuriError as error:
+                faults += error.faults
+                continue
+            if who.id in stream.names:
+                records.append(stream)
+    if not records:
+        if not faults:
+            try:
+                counts(job, base)
+            except KasuriError as error:
+                faults += error.faults
+        return faults
+    for stream in records:
+        try:
+            faults += _record_faults(stream, job, table, who, outside)
+        except KasuriError as error:
+            faults += error.faults
+    return faults
+
+
+def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: bool) -> list[str]:
+    """The faults of records, by row, which a release passes over in silence."""
+    import numpy as np
+    import pyarrow as pa
+
+    columns = _columns(job)
+    found = axes.place_faults(stream.names, table, columns, stream.label)
+    if job.data.weight is not None and job.data.weight not in stream.names:
+        found.append(f"{stream.label}: no column {job.data.weight!r}; the columns are {list(stream.names)}")
+    if job.data.weight is not None and who.max_weight is None:
+        found.append(f"{stream.label}: unit.max_weight must bound the weights of records")
+    if found:
+        return found
+    rows: dict[tuple[str, str], list[int]] = {}
+    many: dict[tuple[str, str], int] = {}
+
+    def report(wrong: Any, column: str, rule: str, start: int) -> None:
+        at = np.flatnonzero(wrong)
+        if at.size:
+            first = rows.setdefault((column, rule), [])
+            first += (at[: max(0, _SHOWN - len(first))] + start + 1).tolist()
+            many[column, rule] = many.get((column, rule), 0) + int(at.size)
+
+    done = 0
+    wanted = list(dict.fromkeys([who.id, *(n for place in columns.values() for n in axes.names(place))]))
+    for batch, _ in stream.start(wanted):
+        ids = batch.column(who.id)
+        report(ids.is_null().to_numpy(zero_copy_only=False), who.id, "the id is missing", done)
+        if not (pa.types.is_integer(ids.type) or pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
+            report(np.ones(1, bool), who.id, f"ids are whole numbers or text, not {ids.type}", -1)
+        if not outside:
+            for axis in table.axes:
+                place = columns[axis.name]
+                names = axes.names(place)
+                _, wrong, rule = axes.from_arrow(axis, place, [batch.column(name) for name in names])
+                report(wrong, "/".join(names), rule, done)
+        done += batch.num_rows
+    return [
+        f"{stream.label}: column {column}: {rule}: rows {', '.join(map(str, at))}"
+        + (f" and {many[column, rule] - len(at)} more" if many[column, rule] > len(at) else "")
+        for (column, rule), at in rows.items()
+    ]
+
+
+TEMPLATE = """\
+# A kasuri job: one table, one release. Run:  kasuri check job.toml  then  kasuri release job.toml
+# Nothing here is ever taken from the data; paths are relative to this file.
+
+[data]
+name = "census-2020"              # a declared name, used in the ledger and the certificate
+files = ["census.csv"]            # CSV (UTF-8) or Parquet; or: database = "x.duckdb" and query = "SELECT ..."
+columns = { grid = "mesh_code" }  # axis -> column; a mesh also ["row", "col"] or { lat = "y", lon = "x" }
+weight = "population"             # counts of a table that is one row per cell; leave out for records with ids
+# sampling_key = "64 hexadecimal digits"   which cells of a crowded unit stay; fresh at random unless given
+
+[[axes]]                          # the public domain
+kind = "mesh"
+name = "grid"
+level = "500m"                    # 80km 10km 5km 2km 1km 500m 250m 125m
+window = "kanto"                  # japan kanto kinki kyushu tohoku, a first-order mesh such as "5339",
+                                  # or: origin = [8400, 6080] and shape = [512, 512]
+# [[axes]]
+# kind = "nominal"                # also "ordered" (size, labels) and "time" (start, seconds, size)
+# name = "sex"
+# labels = ["female", "male"]
+
+[unit]                            # who is protected: no defaults
+id = "person"                     # the id column; with it in the file, kasuri bounds contributions itself
+change = "add-remove"             # or "replace"
+max_cells = 1
+# max_weight = 10                 # needed where records carry weights
+
+[recipe]
+name = "haar_topdown"
+
+[budget]
+epsilon = "0.1"                   # exact, in quotes
+unmetered = true                  # charged to no ledger, and the release says so
+# ledger = "census.ledger"        # or instead: the budget that pays (kasuri ledger open)
+
+[output]
+folder = "release"                # a new folder
+exports = []                      # "release.gpkg", "release.csv", "release.sqlite", "postgresql://..."
+levels = []                       # "1km", "10km": the sums at coarser levels, in the exports
+"""

@@ -1,0 +1,97 @@
+"""One release to one file or database, by the target's name. Each writer opens a fresh connection that never saw
+Counts, and writes in one transaction (databases) or aside and renamed (files)."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kasuri.errors import DomainError
+from kasuri.published import Release
+from kasuri.store import duck, postgres, sqlite
+from kasuri.store.columns import all_tables, may_leave, the_mesh
+
+KINDS = (".csv", ".parquet", ".gpkg", ".sqlite", ".duckdb")
+
+
+def export(release: Release, target: str | Path, levels: Sequence[str] = (), *, unmetered: bool = False) -> None:
+    """Write `release` (and its sums at `levels`) to `target`: a file by its ending, or a postgresql:// address."""
+    may_leave(release, unmetered)
+    if str(target).startswith(("postgresql://", "postgres://")):
+        postgres.write(release, str(target), levels)
+        return
+    path = Path(target)
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise DomainError(f"{path}: a file ending in {', '.join(KINDS)} or a postgresql:// address is needed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if kind == ".csv":
+            _files(path, all_tables(release, levels), _csv)
+        elif kind == ".parquet":
+            mesh = the_mesh(release.domain)
+            tables = all_tables(release, levels, geometry=True)
+            _files(path, {name: _geo(table, mesh.crs) for name, table in tables.items()}, _parquet)
+        elif kind == ".duckdb":
+            duck.append(release, path, levels)
+        else:
+            sqlite.write(release, path, levels, map_format=kind == ".gpkg")
+    except OSError as error:
+        raise DomainError(
+            f"{path}: not written ({error.strerror or error or type(error).__name__}); nothing was kept"
+        ) from None
+
+
+def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None]) -> None:
+    """One file per table beside each other: x.csv, x_1km.csv, x_meta.csv; an existing one is refused."""
+    targets = {name: path.with_name(f"{path.stem}{name.removeprefix('release')}{path.suffix}") for name in tables}
+    taken = [str(target) for target in targets.values() if target.exists()]
+    if taken:
+        raise DomainError(f"{', '.join(taken)} exists; a release is never written over another")
+    mark = secrets.token_hex(8)
+    parts = {name: target.with_name(f".{target.name}.{mark}.part") for name, target in targets.items()}
+    placed: list[Path] = []
+    try:
+        for name, table in tables.items():
+            write(table, parts[name])
+            with parts[name].open("rb") as file:
+                os.fsync(file.fileno())
+        for name in reversed(list(tables)):  # the table of values last: where it stands, all the others do
+            os.link(parts[name], targets[name])  # refuses to replace what appeared meanwhile
+            placed.append(targets[name])
+    except BaseException:
+        for target in placed:
+            target.unlink(missing_ok=True)
+        raise
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+
+
+def _csv(table: Any, path: Path) -> None:
+    from pyarrow import csv
+
+    with path.open("xb") as file:
+        file.write(b"\xef\xbb\xbf")  # spreadsheets read UTF-8 only with a mark
+        csv.write_csv(table, file)
+
+
+def _parquet(table: Any, path: Path) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, path, compression="zstd", row_group_size=1 << 20)
+
+
+def _geo(table: Any, crs: str) -> Any:
+    """GeoParquet 1.1: the key `geo` of the file's metadata describes the outline column."""
+    if "geom" not in table.column_names:
+        return table
+    from kasuri.store.outline import projjson
+
+    column = {"encoding": "WKB", "geometry_types": ["Polygon"], "crs": projjson(crs), "orientation": "counterclockwise"}
+    about = {"version": "1.1.0", "primary_column": "geom", "columns": {"geom": column}}
+    return table.replace_schema_metadata({"geo": json.dumps(about)})

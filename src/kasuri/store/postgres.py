@@ -1,0 +1,75 @@
+"""PostgreSQL through ADBC's COPY, with outlines where PostGIS is present; one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kasuri import meshcode
+from kasuri.errors import DomainError, FormatError
+from kasuri.published import Release
+from kasuri.store.columns import all_tables, has_outline, the_mesh
+
+_LOCK = 0x6B6173757269  # "kasuri": two writers of one database take turns
+
+
+def write(release: Release, address: str, levels: Sequence[str]) -> None:
+    """Add the release to the database at `address`, in the first schema of its search path."""
+    try:
+        from adbc_driver_manager import Error
+        from adbc_driver_postgresql import dbapi
+    except ImportError:
+        raise DomainError("PostgreSQL needs the extra: pip install 'kasuri[postgres]'") from None
+
+    try:
+        with dbapi.connect(address) as base, base.cursor() as cursor:
+            cursor.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+            cursor.fetchall()
+            cursor.execute("SELECT count(*) FROM pg_extension WHERE extname = 'postgis'")
+            outlines = has_outline(release.domain) and cursor.fetchone() != (0,)
+            for name, table in all_tables(release, levels, geometry=outlines).items():
+                _add(cursor, name, table, release)
+            base.commit()
+    except Error as error:
+        # the server's message can quote a row; it is a released one, but the address holds a password
+        raise FormatError(
+            f"PostgreSQL did not take the release ({type(error).__name__}, state {error.sqlstate or 'none'}); "
+            "nothing was kept"
+        ) from None
+
+
+def _add(cursor: Any, name: str, table: Any, release: Release) -> None:
+    key = "release_id" if name == "release_meta" else "release_id, cell"
+    columns = [f'"{field.name}" {_kind(field, release)}' for field in table.schema]
+    cursor.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({", ".join(columns)}, PRIMARY KEY ({key}))')
+    cursor.execute(
+        "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped "
+        "ORDER BY attnum",
+        (f'"{name}"',),
+    )
+    there = [row[0] for row in cursor.fetchall()]
+    if there != table.column_names:
+        raise DomainError(f"the table {name} in this database has other columns than this release; use another schema")
+    cursor.execute(f'SELECT count(*) FROM "{name}" WHERE release_id = $1', (release.provenance["release_id"],))
+    if cursor.fetchone() != (0,):
+        raise DomainError("this release is in the database already; a release is never written over another")
+    cursor.adbc_ingest(f"incoming_{name}", table, mode="create", temporary=True)
+    names = ", ".join(f'"{column}"' for column in table.column_names)
+    number = meshcode.DATUMS[the_mesh(release.domain).crs] if "geom" in table.column_names else 0
+    picked = names.replace('"geom"', f'ST_GeomFromWKB("geom", {number})')
+    cursor.execute(f'INSERT INTO "{name}" ({names}) SELECT {picked} FROM pg_temp."incoming_{name}"')
+    cursor.execute(f'DROP TABLE pg_temp."incoming_{name}"')
+
+
+def _kind(field: Any, release: Release) -> str:
+    import pyarrow as pa
+
+    if field.name == "geom":
+        return f"geometry(Polygon, {meshcode.DATUMS[the_mesh(release.domain).crs]})"
+    if pa.types.is_int32(field.type):
+        return "integer NOT NULL"
+    if pa.types.is_integer(field.type):
+        return "bigint NOT NULL"
+    if pa.types.is_floating(field.type):
+        return "double precision"
+    return "text NOT NULL"

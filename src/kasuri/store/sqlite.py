@@ -1,0 +1,143 @@
+"""SQLite and GeoPackage, written with the standard library: one transaction, a foreign file never touched."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kasuri import meshcode
+from kasuri.errors import DomainError
+from kasuri.published import Release
+from kasuri.store import outline
+from kasuri.store.columns import all_tables, coarser, the_mesh
+
+_GPKG_ID = 0x47504B47  # "GPKG"
+_GPKG_VERSION = 10300
+
+_GPKG_TABLES = """
+CREATE TABLE IF NOT EXISTS gpkg_spatial_ref_sys (
+    srs_name TEXT NOT NULL, srs_id INTEGER PRIMARY KEY, organization TEXT NOT NULL,
+    organization_coordsys_id INTEGER NOT NULL, definition TEXT NOT NULL, description TEXT);
+CREATE TABLE IF NOT EXISTS gpkg_contents (
+    table_name TEXT NOT NULL PRIMARY KEY, data_type TEXT NOT NULL, identifier TEXT UNIQUE, description TEXT DEFAULT '',
+    last_change DATETIME NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ','now')),
+    min_x DOUBLE, min_y DOUBLE, max_x DOUBLE, max_y DOUBLE, srs_id INTEGER,
+    CONSTRAINT fk_gc_r_srs_id FOREIGN KEY (srs_id) REFERENCES gpkg_spatial_ref_sys(srs_id));
+CREATE TABLE IF NOT EXISTS gpkg_geometry_columns (
+    table_name TEXT NOT NULL, column_name TEXT NOT NULL, geometry_type_name TEXT NOT NULL, srs_id INTEGER NOT NULL,
+    z TINYINT NOT NULL, m TINYINT NOT NULL, CONSTRAINT pk_geom_cols PRIMARY KEY (table_name, column_name),
+    CONSTRAINT uk_gc_table_name UNIQUE (table_name),
+    CONSTRAINT fk_gc_tn FOREIGN KEY (table_name) REFERENCES gpkg_contents(table_name),
+    CONSTRAINT fk_gc_srs FOREIGN KEY (srs_id) REFERENCES gpkg_spatial_ref_sys (srs_id));
+"""
+
+
+def write(release: Release, path: Path, levels: Sequence[str], *, map_format: bool) -> None:
+    """Add the release to an SQLite file or (map_format) a GeoPackage; made where there is none."""
+    fresh = not path.exists()
+    base = sqlite3.connect(path, isolation_level=None)
+    try:
+        base.execute("PRAGMA synchronous = FULL")
+        base.execute("PRAGMA foreign_keys = ON")
+        base.execute("BEGIN IMMEDIATE")
+        if map_format:
+            if not fresh and base.execute("PRAGMA application_id").fetchone()[0] != _GPKG_ID:
+                raise DomainError(f"{path}: not a GeoPackage; use a new file")
+            _register_systems(base, the_mesh(release.domain).crs)
+        for name, table in all_tables(release, levels, geometry=map_format).items():
+            _add(base, path, name, table, release, map_format)
+        base.execute("COMMIT")
+    except sqlite3.IntegrityError:
+        raise DomainError(f"{path}: this release is there already; a release is never written over another") from None
+    except sqlite3.Error as error:
+        raise OSError(f"SQLite could not write the release ({type(error).__name__})") from None
+    finally:
+        base.close()  # rolls back what was not committed
+        if fresh and path.exists() and path.stat().st_size == 0:
+            path.unlink()
+
+
+def _add(base: Any, path: Path, name: str, table: Any, release: Release, map_format: bool) -> None:
+    key = "release_id" if name == "release_meta" else "release_id, cell"
+    shape = "geom" in table.column_names
+    columns = [f'"{field.name}" {_kind(field)}' for field in table.schema]
+    if map_format and shape:
+        columns = ["fid INTEGER PRIMARY KEY AUTOINCREMENT", *columns, f"UNIQUE ({key})"]
+    else:
+        columns.append(f"PRIMARY KEY ({key})")
+    there = [row[1] for row in base.execute(f'PRAGMA table_info("{name}")')]
+    if not there:
+        base.execute(f'CREATE TABLE "{name}" ({", ".join(columns)})')
+    elif [column for column in there if column != "fid"] != table.column_names:
+        raise DomainError(f"{path}: its table {name} has other columns than this release; use a new file")
+    fields = ", ".join(f'"{column}"' for column in table.column_names)
+    marks = ", ".join("?" * table.num_columns)
+    mesh = the_mesh(release.domain) if map_format else None
+    base.executemany(f'INSERT INTO "{name}" ({fields}) VALUES ({marks})', _rows(table, mesh))
+    if mesh is not None:
+        _register(base, name, mesh if name in ("release", "release_meta") else _mesh_of(release, name), shape)
+
+
+def _mesh_of(release: Release, name: str) -> Any:
+    return the_mesh(coarser(release, name.removeprefix("release_"))[0])
+
+
+def _rows(table: Any, mesh: Any) -> Iterator[tuple[Any, ...]]:
+    for batch in table.to_batches(1 << 16):
+        columns = [
+            outline.gpkg_blobs(mesh, batch.column(i)) if name == "geom" and mesh else batch.column(i).to_pylist()
+            for i, name in enumerate(table.column_names)
+        ]
+        yield from zip(*columns, strict=True)
+
+
+def _kind(field: Any) -> str:
+    import pyarrow as pa
+
+    if field.name == "geom":
+        return "POLYGON"
+    if pa.types.is_integer(field.type):
+        return "INTEGER" + (" NOT NULL" if field.name in ("cell", "value") else "")
+    if pa.types.is_floating(field.type):
+        return "REAL"
+    return "TEXT NOT NULL"
+
+
+def _register_systems(base: Any, crs: str) -> None:
+    base.execute(f"PRAGMA application_id = {_GPKG_ID}")
+    base.execute(f"PRAGMA user_version = {_GPKG_VERSION}")
+    for statement in _GPKG_TABLES.split(";\n"):
+        base.execute(statement)
+    number = meshcode.DATUMS[crs]
+    wgs84 = (
+        'GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0],'
+        'UNIT["degree",0.0174532925199433],AUTHORITY["EPSG","4326"]]'
+    )
+    for row in (
+        ("Undefined Cartesian", -1, "NONE", -1, "undefined"),
+        ("Undefined geographic", 0, "NONE", 0, "undefined"),
+        ("WGS 84", 4326, "EPSG", 4326, wgs84),
+        (crs, number, "EPSG", number, outline.wkt(crs)),
+    ):
+        base.execute("INSERT OR IGNORE INTO gpkg_spatial_ref_sys VALUES (?, ?, ?, ?, ?, NULL)", row)
+
+
+def _register(base: Any, name: str, mesh: Any, shape: bool) -> None:
+    """The table in the GeoPackage's contents; its extent is that of the public window, never of the cells."""
+    import numpy as np
+
+    number = meshcode.DATUMS[mesh.crs]
+    ends = outline.edges(mesh, np.array([0, mesh.shape[0] - 1]), np.array([0, mesh.shape[1] - 1]))
+    extent = [float(ends[0][0]), float(ends[1][0]), float(ends[2][1]), float(ends[3][1])]
+    kind, place = ("features", [*extent, number]) if shape else ("attributes", [None] * 4 + [None])
+    base.execute(
+        "INSERT OR IGNORE INTO gpkg_contents (table_name, data_type, identifier, min_x, min_y, max_x, max_y, srs_id) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [name, kind, name, *place],
+    )
+    if shape:
+        base.execute(
+            "INSERT OR IGNORE INTO gpkg_geometry_columns VALUES (?, 'geom', 'POLYGON', ?, 0, 0)", [name, number]
+        )

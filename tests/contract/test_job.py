@@ -1,0 +1,203 @@
+"""Job files: the template runs, unknown keys are refused, check finds every fault at once, nothing is left behind."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import kasuri as ks
+from kasuri import job
+from kasuri.cli import app
+from kasuri.examples import KANTO
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, list(map(str, words)))
+    if code is not None:
+        assert result.exit_code == code, result.output
+    return result
+
+
+def template(tmp_path, **changes):
+    run("init", tmp_path / "job.toml")
+    text = (tmp_path / "job.toml").read_text()
+    for old, new in changes.values():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "job.toml").write_text(text)
+    return tmp_path / "job.toml"
+
+
+def test_the_template_runs_as_it_stands(tmp_path):
+    from pyarrow import csv
+
+    path = template(
+        tmp_path, exports=("exports = []", 'exports = ["r.sqlite"]'), levels=("levels = []", 'levels = ["1km"]')
+    )
+    csv.write_csv(pq.read_table(KANTO), tmp_path / "census.csv")
+    assert "no fault" in run("check", path).output
+    out = json.loads(run("release", path, "--json").stdout)
+    with sqlite3.connect(tmp_path / "r.sqlite") as base:
+        assert base.execute("SELECT sum(value) FROM release").fetchone()[0] == out["total"]
+        assert base.execute("SELECT sum(value) FROM release_1km").fetchone()[0] == out["total"]
+    assert (tmp_path / "release" / "release.duckdb").exists()
+    run("init", path, code=2)
+    assert "exists" in run("check", path, code=1).output
+
+
+def test_the_shipped_schema_is_the_model(tmp_path):
+    assert json.loads((ROOT / "src/kasuri/job.schema.json").read_text()) == job.schema()
+    run("init", tmp_path / "s.json", "--schema")
+    assert json.loads((tmp_path / "s.json").read_text())["additionalProperties"] is False
+
+
+def test_every_fault_of_form_at_once(tmp_path):
+    path = template(
+        tmp_path,
+        a=('epsilon = "0.1" ', "epsilon = 0.1 "),
+        b=("max_cells = 1", 'max_cell = 1\nmax_weight = "x"'),
+        c=('kind = "mesh"', 'kind = "mush"'),
+        d=('folder = "release"', ""),
+    )
+    faults = job.check(path)
+    text = "\n".join(faults)
+    for words in ("budget.epsilon", "unit.max_cells: missing", "unit.max_cell: unknown key", "unit.max_weight",
+                  "axes.0", "output.folder: missing"):  # fmt: skip
+        assert words in text
+    assert run("release", path, code=None).exit_code != 0
+
+
+def test_check_names_rows_and_release_stays_silent(tmp_path):
+    """Records outside the window: faults for the operator, dropped without a word in a release."""
+    path = template(tmp_path, weight=('weight = "population" ', "# "), file=("census.csv", "v.parquet"))
+    visits = pa.table({"person": ["a", "b", "c"], "mesh_code": [523900001, 533945263, 1]})
+    pq.write_table(visits, tmp_path / "v.parquet")
+    found = run("check", path, code=1).output
+    assert "CONFIDENTIAL" in found and "column mesh_code" in found and "rows 1, 3" in found
+    run("check", path, "--allow-outside")
+    result = run("release", path)
+    assert "1, 3" not in result.output and "dropped" not in result.output
+    assert "provider bounded" not in result.output  # the tool bounded them
+
+
+def test_a_job_says_everything_itself(tmp_path):
+    path = template(tmp_path)
+    assert "job file says everything" in run("release", path, "--epsilon", "1", code=2).output
+    assert "missing: --out" in run("release", "census.csv", code=2).output
+
+
+def test_sampling_key_of_a_job(tmp_path):
+    key = "ab" * 32
+    path = template(
+        tmp_path, weight=('weight = "population" ', f'sampling_key = "{key}" # '), file=("census.csv", "v.parquet")
+    )
+    rows = np.arange(200)
+    codes = ks.Mesh.window("grid", "kanto")
+    from kasuri.meshcode import encode
+
+    table = {"person": ["a"] * 200, "mesh_code": encode(rows + codes.origin[0], rows + codes.origin[1], "500m")}
+    pq.write_table(pa.table(table), tmp_path / "v.parquet")
+    first, second = (job.counts(job.load(path), tmp_path) for _ in range(2))
+    assert first.cells.tolist() == second.cells.tolist() and first.values.sum() == 1
+
+
+CHILD = """
+import os, signal, sys
+import pyarrow as pa
+import kasuri as ks
+from kasuri.ingest import micro, scratch
+
+kind = sys.argv[1]
+name = {"radix": "_bounded", "duckdb": "_first"}[kind]
+rows = 300_000
+ids = [7_310_579_624_301] * rows if kind == "radix" else [f"PLANTED-ID-{i % 97}" for i in range(rows)]
+frame = pa.table({"person": ids, "row": [i % 50 for i in range(rows)], "col": [i % 50 for i in range(rows)]})
+original = getattr(micro, name)
+calls = []
+
+def dying(*words):
+    calls.append(1)
+    if kind == "radix":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if len(calls) == 2:  # inside the DuckDB count: die while its table is being filled
+        kind_of, records = original(*words)
+        def poisoned():
+            for record in records:
+                yield record
+            os.kill(os.getpid(), signal.SIGKILL)
+        return kind_of, poisoned()
+    return original(*words)
+
+setattr(micro, name, dying)
+domain = ks.Domain.of(ks.Mesh("grid", shape=(50, 50)))
+unit = ks.Unit("person", "add-remove", 1)
+ks.count(frame, domain, columns={"grid": ("row", "col")}, unit=unit, engine=kind)
+"""
+
+
+def holders(folder: Path, needle: bytes) -> list[str]:
+    return [str(p) for p in folder.rglob("*") if p.is_file() and needle in p.read_bytes()]
+
+
+@pytest.mark.parametrize("kind", ["radix", "duckdb"])
+def test_kill_9_leaves_no_record_in_the_output_or_working_folder(tmp_path, kind):
+    work, temporary = tmp_path / "work", tmp_path / "tmp"
+    work.mkdir()
+    temporary.mkdir()
+    needle = b"PLANTED-ID" if kind == "duckdb" else (7_310_579_624_301).to_bytes(8, "little")
+    environment = dict(os.environ, TMPDIR=str(temporary))
+    child = subprocess.run([sys.executable, "-c", CHILD, kind], cwd=work, env=environment, capture_output=True)
+    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    assert list(work.iterdir()) == []
+    left = list(temporary.glob("kasuri-work-*"))
+    assert all(p.stat().st_mode & 0o077 == 0 for p in left)
+    if kind == "radix":
+        assert left and holders(temporary, needle)  # the crash did leave true records, in the private folder
+    done = subprocess.run(  # the next count sweeps them
+        [sys.executable, "-c", "from kasuri.ingest import scratch\nwith scratch.folder() as f: pass"],
+        env=environment, cwd=work,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert holders(temporary, needle) == [] and not list(temporary.glob("kasuri-work-*"))
+
+
+def test_a_living_folder_is_not_swept(tmp_path, monkeypatch):
+    from kasuri.ingest import scratch
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch.folder() as first:
+        code = "import tempfile,sys; tempfile.tempdir=sys.argv[1]; from kasuri.ingest import scratch; scratch.sweep()"
+        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+        assert first.exists()
+        (first / "x").write_text("record")
+    assert not first.exists()
+
+
+def test_release_files_hold_no_true_row(tmp_path):
+    """Every file of a release is written by a connection that never saw a record: a planted id occurs nowhere."""
+    ids = [f"PLANTED-{i:06d}" for i in range(3000)]
+    rng = np.random.default_rng(2)
+    frame = pa.table({"person": ids, "row": rng.integers(0, 40, 3000), "col": rng.integers(0, 40, 3000)})
+    domain = ks.Domain.of(ks.Mesh("grid", "500m", (8400, 6080), shape=(40, 40)))
+    shifted = frame.set_column(1, "row", pa.array(frame["row"].to_numpy() + 8400)).set_column(
+        2, "col", pa.array(frame["col"].to_numpy() + 6080)
+    )
+    unit = ks.Unit("person", "add-remove", 1)
+    counts = ks.count(shifted, domain, columns={"grid": ("row", "col")}, unit=unit)
+    out = ks.release(counts, ks.geometric(), epsilon="1", ledger=None)
+    out.save(str(tmp_path / "r"), unmetered=True)
+    for name in ("x.csv", "x.parquet", "x.gpkg", "x.sqlite", "x.duckdb"):
+        out.export(str(tmp_path / name), unmetered=True)
+    assert holders(tmp_path, b"PLANTED") == []

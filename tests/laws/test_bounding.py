@@ -1,0 +1,199 @@
+"""The bound on contributions: true whatever the file holds, the same in every engine, silent about what it dropped."""
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.bounding import bounded
+
+import kasuri as ks
+from kasuri._kernels import records as kernel
+from kasuri.schema import Domain, Mesh, Unit
+
+KEY = bytes(range(32))
+DOMAIN = Domain.of(Mesh("grid", shape=(7, 9)))
+PLACE = {"grid": ("row", "col")}
+
+
+def count(rows, max_cells, engine="auto", max_weight=None, key=KEY):
+    frame = pa.table(
+        {
+            "person": pa.array([r[0] for r in rows], None if rows else pa.int64()),
+            "row": pa.array([-1 if r[1] is None else r[1] // 9 for r in rows], pa.int64()),
+            "col": pa.array([0 if r[1] is None else r[1] % 9 for r in rows], pa.int64()),
+            "w": pa.array([r[2] for r in rows], pa.int64()),
+        }
+    )
+    unit = Unit("person", "add-remove", max_cells, max_weight)
+    weight = None if max_weight is None else "w"
+    made = ks.count(frame, DOMAIN, columns=PLACE, unit=unit, weight=weight, key=key, engine=engine)
+    assert made.assumes == ()
+    return dict(zip(made.cells.tolist(), made.values.tolist(), strict=True))
+
+
+numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3)
+texts = st.text(max_size=5) | st.sampled_from(["1", "01", " 1", "1 ", "é", "é", "A", "a", "A", "", "\0", "a|1"])
+
+
+def records(ids):
+    return st.lists(st.tuples(ids, st.none() | st.integers(0, 62), st.integers(-2, 9)), max_size=40)
+
+
+@settings(max_examples=40)
+@given(rows=records(numbers), max_cells=st.sampled_from([1, 2, 5, 10**6]), max_weight=st.sampled_from([None, 1, 4]))
+def test_both_engines_are_the_twin(rows, max_cells, max_weight):
+    wanted = bounded(rows, max_cells, KEY, max_weight)
+    assert count(rows, max_cells, "radix", max_weight) == wanted
+    assert count(rows, max_cells, "duckdb", max_weight) == wanted
+
+
+@settings(max_examples=40)
+@given(rows=records(texts), max_cells=st.sampled_from([1, 3]), max_weight=st.sampled_from([None, 4]))
+def test_text_ids_are_exact_bytes(rows, max_cells, max_weight):
+    assert count(rows, max_cells, "duckdb", max_weight) == bounded(rows, max_cells, KEY, max_weight)
+
+
+@settings(max_examples=40)
+@given(
+    data=st.data(),
+    ids=st.sampled_from(["number", "text"]),
+    max_cells=st.integers(1, 4),
+    max_weight=st.sampled_from([None, 3]),
+)
+def test_one_unit_changes_at_most_the_declared_sensitivity(data, ids, max_cells, max_weight):
+    """Add-remove: any rows of one new unit, mixed in anywhere. Replace: any other rows for that unit."""
+    kind = numbers if ids == "number" else texts
+    rest = data.draw(records(kind.filter(lambda unit: unit not in (77, "77"))))
+    me = 77 if ids == "number" else "77"
+    mine = [[(me, cell, w) for _, cell, w in data.draw(records(kind))] for _ in range(2)]
+    shuffled = [data.draw(st.permutations(rest + own)) for own in mine]
+    tables = [count(rows, max_cells, max_weight=max_weight) for rows in (rest, *shuffled)]
+    most = Unit("person", "add-remove", max_cells, max_weight).most
+
+    def distance(a, b):
+        return sum(abs(a.get(cell, 0) - b.get(cell, 0)) for cell in {*a, *b})
+
+    assert distance(tables[0], tables[1]) <= most
+    assert distance(tables[0], tables[2]) <= most
+    assert distance(tables[1], tables[2]) <= 2 * most
+    assert sum(tables[0].get(c, 0) != tables[1].get(c, 0) for c in range(63)) <= max_cells
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_one_person_everywhere_and_a_million_times(text):
+    domain = Domain.of(Mesh("grid", shape=(200, 100)))
+    rng = np.random.default_rng(3)
+    everywhere = rng.permutation(20_000)[:10_000]
+    cells = np.concatenate((everywhere, np.full(1_000_000, 5), rng.integers(0, 20_000, 50)))
+    ids = np.concatenate((np.zeros(10_000, np.int64), np.ones(1_000_000, np.int64), np.full(50, 2)))
+    mixed = rng.permutation(ids.size)
+    cells, ids = cells[mixed], ids[mixed]
+    person = pa.array(ids).cast(pa.string()) if text else pa.array(ids)
+    frame = pa.table({"person": person, "row": cells // 100, "col": cells % 100})
+    made = ks.count(frame, domain, columns=PLACE, unit=Unit("person", "add-remove", 7), key=KEY)
+    assert made.values.sum() == 15
+    ranked = sorted(everywhere.tolist(), key=lambda c: hashlib.sha256(f"{KEY.hex()}|0|{c}".encode()).digest())
+    assert set(ranked[:7]) <= set(made.cells.tolist())
+
+
+def test_the_key_decides_and_is_fresh_unless_given():
+    rows = [(1, cell, 1) for cell in range(63)]
+    assert count(rows, 3) == count(rows, 3) != count(rows, 3, key=bytes(32))
+    assert len({tuple(count(rows, 3, key=None)) for _ in range(5)}) > 1
+    for wrong in (b"short", "x" * 32, bytes(31)):
+        with pytest.raises(ks.PrivacyError, match="32 random bytes"):
+            count(rows, 3, key=wrong)
+
+
+@given(unit=numbers, cell=st.integers(0, 2**62 - 1), key=st.binary(min_size=32, max_size=32))
+def test_kernel_hash_is_sha256(unit, cell, key):
+    state = kernel.key_state(np.frombuffer(key.hex().encode(), np.uint8))
+    out = np.zeros((1, 8), np.uint32)
+    kernel.ranks(state, np.int64(unit), np.array([cell]), 0, 1, out)
+    assert out.astype(">u4").tobytes() == hashlib.sha256(f"{key.hex()}|{unit}|{cell}".encode()).digest()
+
+
+def test_bad_ids_are_refused_without_a_value():
+    base = {"row": [0, 0], "col": [0, 1]}
+    frames = {
+        "float": pd.DataFrame(base | {"person": [1.5, 2.5]}),
+        "missing": pl.DataFrame(base | {"person": ["secret-a", None]}),
+        "mixed": pd.DataFrame(base | {"person": pd.Series(["secret-a", 7], dtype=object)}),
+        "bool": pl.DataFrame(base | {"person": [True, False]}),
+        "float made by a missing value": pd.DataFrame(base | {"person": [1, None]}),
+    }
+    for name, frame in frames.items():
+        with pytest.raises(ks.DomainError) as caught:
+            ks.count(frame, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))
+        assert "secret" not in str(caught.value), name
+        assert caught.value.__cause__ is None
+
+
+def test_ids_of_two_kinds_in_two_files(tmp_path):
+    import pyarrow.parquet as pq
+
+    for name, ids in (("a", [1, 2]), ("b", ["1", "2"])):
+        pq.write_table(pa.table({"person": ids, "row": [0, 0], "col": [0, 1]}), tmp_path / f"{name}.parquet")
+    unit = Unit("person", "add-remove", 1)
+    with pytest.raises(ks.DomainError, match="one part and text in another"):
+        ks.count([tmp_path / "a.parquet", tmp_path / "b.parquet"], DOMAIN, columns=PLACE, unit=unit)
+    twice = ks.count([tmp_path / "a.parquet"] * 2, DOMAIN, columns=PLACE, unit=unit)
+    assert twice.values.tolist() == [1, 1]  # the same rows again count once
+
+
+def test_csv_ids_keep_their_zeros(tmp_path):
+    (tmp_path / "v.csv").write_text('person,row,col\n0012,0,0\n12,0,0\n"12 ",0,0\n12,0,0\n12,9,9\n12,,\n')
+    made = ks.count(str(tmp_path / "v.csv"), DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 2))
+    assert made.cells.tolist() == [0] and made.values.tolist() == [3]
+
+
+@pytest.mark.parametrize("engine", ["radix", "duckdb"])
+def test_rows_outside_domain_or_mask_are_dropped_without_a_word(engine, capfd):
+    mask = np.zeros((7, 9), bool)
+    mask[0, 0] = True
+    domain = Domain.of(Mesh("grid", shape=(7, 9)), mask={"grid": mask})
+    frame = pa.table({"person": [1, 1, 1, 2], "row": [0, 99, 3, -1], "col": [0, 0, 3, 2]})
+    made = ks.count(frame, domain, columns=PLACE, unit=Unit("person", "add-remove", 1), engine=engine)
+    assert made.cells.tolist() == [30] and made.values.tolist() == [1]  # dropped before bounding, not after
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("engine", ["radix", "duckdb"])
+def test_huge_domains_and_an_empty_file(engine):
+    domain = Domain.of(Mesh("grid", shape=(2**31, 2**30)))
+    cells = np.array([2**60 + 5, 3, 2**60 + 5, 2**61 - 1])
+    frame = pa.table({"person": [1, 1, 2, 2], "row": cells // 2**30, "col": cells % 2**30})
+    made = ks.count(frame, domain, columns=PLACE, unit=Unit("person", "add-remove", 2), engine=engine)
+    assert dict(zip(made.cells.tolist(), made.values.tolist(), strict=True)) == {3: 1, 2**60 + 5: 2, 2**61 - 1: 1}
+    empty = ks.count(frame.slice(0, 0), domain, columns=PLACE, unit=Unit("person", "add-remove", 2), engine=engine)
+    assert empty.cells.size == 0
+
+
+@settings(max_examples=15)
+@given(rows=records(texts), max_cells=st.sampled_from([1, 3]))
+def test_many_batches_and_parts_give_the_same(rows, max_cells):
+    from kasuri.ingest import micro, sources
+
+    kept = micro.PART_ROWS, sources.BATCH
+    try:
+        micro.PART_ROWS, sources.BATCH = 4, 3
+        assert count(rows, max_cells, "duckdb") == bounded(rows, max_cells, KEY)
+        numbered = [(hash(unit), cell, w) for unit, cell, w in rows]
+        assert count(numbered, max_cells, "radix") == bounded(numbered, max_cells, KEY)
+    finally:
+        micro.PART_ROWS, sources.BATCH = kept
+
+
+@pytest.mark.parametrize("ids", [["a", "b", "c", None], [1, 2, 3, None]])
+def test_a_missing_id_in_a_later_batch(ids, monkeypatch):
+    from kasuri.ingest import sources
+
+    monkeypatch.setattr(sources, "BATCH", 1)
+    frame = pa.table({"person": ids, "row": [0] * 4, "col": [1] * 4})
+    with pytest.raises(ks.DomainError, match="an id is missing"):
+        ks.count(frame, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))
