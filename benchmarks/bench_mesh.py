@@ -18,7 +18,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=10_000_000)
-    points = parser.parse_args().points
+    points = parser.parse_known_args()[0].points
     rng = np.random.default_rng(1)
     lat, lon = rng.uniform(24, 46, points), rng.uniform(122, 154, points)
     meshcode.locate(lat[:10], lon[:10], "500m")
