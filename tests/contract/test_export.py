@@ -29,12 +29,12 @@ def make(shape=(45, 30), origin=(8400, 6080), crs="JGD2011"):
     return ks.release(counts, ks.haar_topdown(), epsilon="1", ledger=None)
 
 
-def rows_of(out):
+def rows_of(out, origin=(8400, 6080)):
     """cell, mesh_code, row, col, sex, value by the published formula of the codes, without the store's code."""
     found = []
     for cell, value in zip(out.cells.tolist(), out.values.tolist(), strict=True):
         row, col, sex = cell // 60, cell // 2 % 30, cell % 2
-        r, c = row + 8400, col + 6080
+        r, c = row + origin[0], col + origin[1]
         code = (r // 160 * 100 + c // 160) * 100000 + (r // 20 % 8 * 10 + c // 20 % 8) * 1000
         code += (r // 2 % 10 * 10 + c // 2 % 10) * 10 + r % 2 * 2 + c % 2 + 1
         found.append((cell, code, row, col, "f男"[sex], value))
@@ -73,12 +73,13 @@ def test_sqlite_duckdb_and_csv(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_coarse_cells_are_the_sums_of_their_parts(tmp_path):
-    """Also where the window cuts a 10 km cell: 8400 = 20 * 420, but 45 rows are two cells and a quarter."""
-    out = make()
+@pytest.mark.parametrize("origin", [(8400, 6080), (8407, 6093)])
+def test_coarse_cells_are_the_sums_of_their_parts(tmp_path, origin):
+    """Also where the window cuts 10 km cells, at its far side (45 rows of 20) and at its corner."""
+    out = make(origin=origin)
     out.export(str(tmp_path / "r.sqlite"), levels=("10km", "5km", "2km", "80km"), unmetered=True)
     sums: dict = {}
-    for _, code, *_, sex, value in rows_of(out):
+    for _, code, *_, sex, value in rows_of(out, origin):
         sums[code // 1000, sex] = sums.get((code // 1000, sex), 0) + value
     with sqlite3.connect(tmp_path / "r.sqlite") as base:
         found = base.execute("SELECT mesh_code, sex, value FROM release_10km").fetchall()
@@ -162,6 +163,15 @@ def test_what_may_not_leave(tmp_path):
     with pytest.raises(ks.DomainError, match="exists"):
         out.export(str(tmp_path / "r.csv"), unmetered=True)
     assert [p.name for p in tmp_path.iterdir()] == ["r.csv"] and (tmp_path / "r.csv").read_text() == "mine"
+
+
+def test_an_axis_cannot_hide_a_column(tmp_path):
+    domain = Domain.of(Mesh("grid", "500m", (8400, 6080), shape=(2, 2)), Nominal("Value", ("a", "b")))
+    counts = ks.Counts.from_dense(np.ones(domain.shape, int), domain, PERSON)
+    out = ks.release(counts, ks.geometric(), epsilon="1", ledger=None)
+    with pytest.raises(ks.DomainError, match="Value"):
+        out.export(str(tmp_path / "r.sqlite"), unmetered=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def kanto():

@@ -173,6 +173,14 @@ def test_queries(tmp_path):
         query = Query(str(tmp_path / name), "SELECT person, code FROM visit")
         counts = ks.count(query, domain, columns={"grid": "code"}, unit=Unit("person", "add-remove", 2))
         assert counts.values.tolist() == [3, 1]
+    from concurrent.futures import ThreadPoolExecutor
+
+    from kasuri.ingest.sources import open_stream
+
+    rows_read = open_stream(Query(str(tmp_path / "v.db"), "SELECT person, code FROM visit")).start(["person"])
+    next(rows_read)
+    with ThreadPoolExecutor(1) as pool:  # DuckDB goes on reading in a thread of its own
+        assert pool.submit(lambda: list(rows_read)).result() == []
     with pytest.raises(ks.KasuriError, match="cannot be run"):
         ks.count(Query(str(tmp_path / "v.db"), "SELECT nothing"), domain, columns={"grid": "code"}, unit=PERSON)
     frame = duckdb.sql("SELECT 'x' AS person, 53390000 AS code")

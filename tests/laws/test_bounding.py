@@ -197,3 +197,14 @@ def test_a_missing_id_in_a_later_batch(ids, monkeypatch):
     frame = pa.table({"person": ids, "row": [0] * 4, "col": [1] * 4})
     with pytest.raises(ks.DomainError, match="an id is missing"):
         ks.count(frame, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))
+
+
+@pytest.mark.parametrize("shape", [(7, 9), (2**13, 2**13)])
+def test_a_total_never_wraps(shape):
+    """Sums above 2^62 are refused: a wrapped sum would break the bound."""
+    from kasuri.ingest.micro import _Total
+
+    total = _Total(Domain.of(Mesh("grid", shape=shape)))
+    total.add(np.array([5, 5, 6]), np.full(3, 2**60))
+    with pytest.raises(ks.NumericsError, match="max_weight"):
+        total.add(np.array([5, 5]), np.full(2, 2**60))

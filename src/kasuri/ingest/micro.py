@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, KasuriError, NumericsError, PrivacyError, raise_faults
 from kasuri.ingest import axes, scratch
 from kasuri.ingest.sources import Stream
 from kasuri.schema import MAX_CELLS, Domain, Unit
@@ -313,8 +313,12 @@ class _Total:
         self._dense = np.zeros(domain.size, np.int64) if domain.size <= self._DENSE else None
         self._pairs: list[tuple[Int, Int]] = []
         self._limit = self._MERGE
+        self._all = 0
 
     def add(self, cells: Int, values: Int) -> None:
+        self._all += int(values.astype(object).sum()) if values.max(initial=0) > 1 << 30 else int(values.sum())
+        if self._all > MAX_CELLS:
+            raise NumericsError("the total is larger than 2^62; use a smaller max_weight")
         if self._dense is not None:
             np.add.at(self._dense, cells, values)
             return

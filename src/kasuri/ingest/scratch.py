@@ -21,14 +21,24 @@ _LOCK = "lock"
 def folder() -> Iterator[Path]:
     """A new private folder, gone when the block is left."""
     sweep()
-    path = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
-    lock = _lock(path)
+    path, lock = _new()
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        os.close(lock)
+
+
+def _new() -> tuple[Path, int]:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
+        try:
+            lock = _lock(path)
+        except OSError:  # a sweep came between the folder and its lock, and removes it
+            continue
+        if (path / _LOCK).exists():
+            return path, lock
+        os.close(lock)
 
 
 def sweep() -> None:
@@ -41,11 +51,10 @@ def sweep() -> None:
         except OSError:  # held, or gone already
             continue
         shutil.rmtree(path, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        os.close(lock)
 
 
-def _lock(path: Path) -> int | None:
+def _lock(path: Path) -> int:
     import fcntl
 
     handle = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)

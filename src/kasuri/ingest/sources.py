@@ -163,7 +163,9 @@ def _sqlite(query: Query, label: str) -> Stream:
     import pyarrow as pa
 
     def connect() -> Any:
-        return sqlite3.connect(f"{Path(query.database).absolute().as_uri()}?mode=ro", uri=True)
+        # DuckDB may pull the rows from a thread of its own, one batch after the other
+        address = f"{Path(query.database).absolute().as_uri()}?mode=ro"
+        return sqlite3.connect(address, uri=True, check_same_thread=False)
 
     try:
         with connect() as base:
