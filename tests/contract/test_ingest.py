@@ -79,7 +79,7 @@ def test_missing_labels_durations_and_double_names_are_refused():
     domain = Domain.of(Nominal("w", ("nan", "None", "a")))
     for bad in (None, float("nan"), True):
         frame = pd.DataFrame({"w": pd.Series([bad, "a"], dtype=object), "n": [1, 2]})
-        with pytest.raises(ks.DomainError, match="rows 1|mixes types"):
+        with pytest.raises(ks.DomainError, match=r"rows 1|mixes types"):
             ks.count(frame, domain, columns={"w": "w"}, unit=PERSON, weight="n")
     line = Domain.of(Ordered("x", 3))
     frame = pd.DataFrame({"x": [0], "n": pd.to_timedelta([3], unit="s")})

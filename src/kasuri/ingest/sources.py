@@ -253,8 +253,13 @@ def _postgres(query: Query, label: str) -> Stream:
 def _frame(frame: Any, label: str) -> Stream:
     import narwhals as nw
 
-    table = nw.from_native(frame, pass_through=False)
-    names = tuple(table.collect_schema().names())
+    try:
+        table = nw.from_native(frame, pass_through=False)
+        names = tuple(table.collect_schema().names())
+    except (nw.exceptions.NarwhalsError, TypeError):
+        raise DomainError(f"{label}: not a data frame with one name per column") from None
+    if len(set(names)) != len(names):
+        raise DomainError(f"{label}: a column name stands twice; rename one")
 
     def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
         import pyarrow as pa
