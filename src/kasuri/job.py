@@ -6,7 +6,6 @@ Nothing public is derived from the data: what the file does not say is an error,
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -294,7 +293,7 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
     return faults
 
 
-def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) -> Iterator[str] | list[str]:
+def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) -> list[str]:
     faults: list[str] = []
     records = []
     if job.data.kind == "table":

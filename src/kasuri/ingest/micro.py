@@ -25,7 +25,7 @@ Int = NDArray[np.int64]
 Engine = Literal["auto", "duckdb", "radix"]
 Progress = Callable[[float], None]
 
-PART_ROWS = 1 << 22
+PART_ROWS = 1 << 24
 """Records DuckDB bounds at a time."""
 _RANK = "sha256(concat(?, '|', id, '|', cell))"
 
