@@ -36,14 +36,19 @@ _HOME = {
     "seeded": "rng",
 }
 
+_PACKAGES = ("local",)
+"""Subpackages that `ks.<name>` imports at first use."""
+
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"kasuri.{_HOME[name]}"), name)
+    if name in _PACKAGES:
+        return import_module(f"kasuri.{name}")
     raise AttributeError(f"module 'kasuri' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_HOME, *_PACKAGES])

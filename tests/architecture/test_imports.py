@@ -26,9 +26,11 @@ TABLE: dict[str, set[str]] = {
     "ingest": {"errors", "schema", "meshcode", "table", "ingest"},
     "store": {"errors", "schema", "meshcode", "privacy", "published", "store"},
     "report": {"errors", "schema", "published", "report"},
+    "local": {"errors", "schema", "privacy", "rng", "noise", "refine", "local", "_kernels"},
     "examples": {"schema"},
-    "reproduce": {"<front>", "errors", "schema", "examples", "report", "reproduce", "order"},
-    "cli": {"<front>", "cli", "errors", "schema", "ingest", "mechanism", "report", "reproduce", "examples"},
+    "reproduce": {"<front>", "errors", "schema", "examples", "report", "reproduce", "order", "local"},
+    "cli": {"<front>", "cli", "errors", "schema", "ingest", "mechanism", "report", "reproduce", "examples",
+            "local", "privacy"},
     "_kernels": {"_kernels"},
     "<front>": set(),
 }  # fmt: skip
