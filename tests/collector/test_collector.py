@@ -125,7 +125,7 @@ def test_refusals_have_reasons_and_store_nothing(collector):
 
 
 def test_a_closed_round_stays_closed_after_a_restart(collector, tmp_path):
-    store, key, app, clock = collector
+    _, key, app, clock = collector
     envelope, id, randomizer = open_round(app)
     assert operator(app, "POST", f"/operator/rounds/{id}/close")[0] == 200
     assert call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)[0] == 410
@@ -209,7 +209,7 @@ def test_a_failing_disk_is_no_acknowledgement(collector, monkeypatch):
 
 
 def test_export_is_shuffled_and_complete(collector, tmp_path):
-    store, key, app, _ = collector
+    _, key, app, _ = collector
     envelope, id, randomizer = open_round(app)
     body = batch(key, envelope, randomizer, 4000)
     assert call(app, "POST", f"/rounds/{id}/reports", body, BINARY)[0] == 200
@@ -412,3 +412,14 @@ def test_the_disk_is_synced_before_the_acknowledgement(tmp_path):
             assert synced, "acknowledged before the sync"
             answers, waiting = answers + 1, False
     assert answers == 5
+
+
+def test_a_memoised_round_uses_one_memory(collector):
+    _, key, _, clock = collector
+    randomizer = ks.local.memoised(WARDS, epsilon_permanent="1", epsilon_instant="40", v_max=2)
+    device = Device(key.public, max_epsilon="2", clock=lambda: clock[0])
+    sent = set()
+    for _ in range(3):
+        made = Round.new(randomizer, closes=2_000_000, reports_per_device=5)
+        sent |= {device.report(made.sign(key.signing), "w1")[40:] for _ in range(5)}
+    assert len(sent) == 1 and device.spent == 2

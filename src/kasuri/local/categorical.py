@@ -430,12 +430,20 @@ MAKERS: dict[str, Callable[..., Randomizer]] = {
 """Every randomizer of categories by name; the contract tests run over all of them."""
 
 
+def _kind(name: str) -> type[Randomizer]:
+    if name == "memoised":
+        from kasuri.local.longitudinal import Memoised
+
+        return Memoised
+    return KINDS[name]
+
+
 def from_json(data: Mapping[str, Any]) -> Randomizer:
     """A randomizer from its JSON, checked again: probabilities that lose more than their epsilon are refused."""
     try:
         if data["kasuri"] != "local randomizer" or data["version"] != WIRE_VERSION:
             raise FormatError(f"field version: this client reads local randomizers of version {WIRE_VERSION}")
-        kind = KINDS[data["kind"]]
+        kind = _kind(data["kind"])
         names = {f.name for f in fields(kind)} - {"domain", "epsilon"}
         given = {key: value for key, value in data.items() if key in names}
         odd = [key for key, value in given.items() if type(value) is not (bool if key == "elsewhere" else int)]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import FormatError, KasuriError, PrivacyError, ProtocolError
+from kasuri.local.longitudinal import Memoised, MemoisedClient
 from kasuri.local.wire import Round, encode, verify
 from kasuri.privacy import decimal, exact
 
@@ -28,7 +29,8 @@ class Device:
     """One person's client. It trusts one collector key and never spends more than `max_epsilon` in a round.
 
     Privacy: see Randomizer. A device reports at most reports_per_device times a round, with fresh randomness each
-    time, so a round costs reports_per_device * epsilon; rounds add up.
+    time, so a round costs reports_per_device * epsilon; rounds add up. Rounds of one memoised randomizer share one
+    memory and cost v_max * epsilon together.
     """
 
     def __init__(self, public_key: str, *, max_epsilon: object, clock: Callable[[], float] = time.time) -> None:
@@ -39,6 +41,7 @@ class Device:
         self._most = exact(max_epsilon, "max_epsilon")
         self._clock = clock
         self._sent: Counter[str] = Counter()
+        self._memories: dict[str, MemoisedClient] = {}
         self.spent = Fraction(0)
         """Epsilon spent so far, over all rounds."""
 
@@ -62,8 +65,14 @@ class Device:
         randomizer = rounded.randomizer
         category = int(randomizer.categories([value])[0])
         self._sent[rounded.id] += 1
-        self.spent += randomizer.epsilon
-        sent = randomizer.report(category, lambda: secrets.randbits(randomizer.bits))
+        if isinstance(randomizer, Memoised):
+            if randomizer.fingerprint not in self._memories:
+                self._memories[randomizer.fingerprint] = MemoisedClient(randomizer)
+                self.spent += randomizer.guarantee().epsilon
+            sent = self._memories[randomizer.fingerprint].report(category)
+        else:
+            self.spent += randomizer.epsilon
+            sent = randomizer.report(category, lambda: secrets.randbits(randomizer.bits))
         return encode(rounded, np.frombuffer(sent, np.uint8).reshape(1, -1))
 
 
