@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import engine, order, transform
+from kasuri import __version__, engine, order, transform
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.noise import discrete_laplace
 from kasuri.order import Order
@@ -33,8 +33,6 @@ MEASURED_CELLS = 1 << 24
 """haar_topdown draws every node, and so publishes its measurements, up to this many leaves; above it jumps."""
 
 IDEALISED = "idealised numerics: floating-point noise, for reproducing papers only"
-
-VERSION = "0.1.0"
 
 
 @dataclass(frozen=True)
@@ -56,15 +54,15 @@ class Mechanism:
 
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
-        return _prepare(self, domain, unit, exact(epsilon)).guarantee
+        return resolve(self, domain, unit, epsilon).guarantee
 
     def scale(self, domain: Domain, unit: Unit, epsilon: object) -> Fraction:
         """Noise scale of a coefficient of weight 1: c * cost / epsilon."""
-        return _prepare(self, domain, unit, exact(epsilon)).scale
+        return resolve(self, domain, unit, epsilon).scale
 
 
 @dataclass(frozen=True, eq=False)
-class _Prepared:
+class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to."""
 
@@ -202,20 +200,20 @@ def release(
         raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
     if ledger is not None:
         raise PrivacyError("ledger must be None in this version: write ledger=None, the release is unmetered")
-    prepared = _prepare(mechanism, counts.domain, counts.unit, exact(epsilon))
+    run = resolve(mechanism, counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source
     streams = Streams(source.release_key(), mechanism.name)
-    cells, values, measurements = _draw(prepared, counts, streams, engine.threads_or_all(threads))
+    cells, values, measurements = _draw(run, counts, streams, engine.threads_or_all(threads))
     return Release(
         counts.domain,
         cells,
         values,
         measurements,
-        prepared.guarantee.assuming(*counts.assumes, NO_LEDGER),
-        _recipe_words(prepared),
+        run.guarantee.assuming(*counts.assumes, NO_LEDGER),
+        _recipe_words(run),
         {
             "release_id": secrets.token_hex(16),
-            "software": f"kasuri {VERSION}",
+            "software": f"kasuri {__version__}",
             "source": source.words(),
             "secure": source.secure,
             "data": counts.data,
@@ -223,24 +221,25 @@ def release(
     )
 
 
-def _recipe_words(prepared: _Prepared) -> dict[str, Any]:
-    mechanism = prepared.mechanism
+def _recipe_words(run: Run) -> dict[str, Any]:
+    mechanism = run.mechanism
     return {
         "name": mechanism.name,
         "transform": mechanism.transform,
         "noise": mechanism.noise,
-        "scale": decimal(prepared.scale),
+        "scale": decimal(run.scale),
         "refine": mechanism.refine,
-        "order": prepared.trees[0].name if len(prepared.trees) == 1 else mechanism.order,
+        "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
         "interleave": list(mechanism.interleave),
-        "descent": prepared.descent,
+        "descent": run.descent,
     }
 
 
-def _prepare(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: Fraction) -> _Prepared:
+def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> Run:
     """Resolve a recipe on a domain: trees, scale, guarantee. Sees no data; refuses before anything is charged."""
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+    loss = exact(epsilon)
     trees = _trees(mechanism, domain)
     descent = mechanism.descent
     if descent == "auto":
@@ -258,10 +257,10 @@ def _prepare(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: Fraction
     else:
         cost = trees[0].cost(unit.change)
     public = ("domain", "mask") if domain.mask else ("domain",)
-    guarantee = Guarantee("central", epsilon, Fraction(0), unit, public, (), mechanism.basis)
+    guarantee = Guarantee("central", loss, Fraction(0), unit, public, (), mechanism.basis)
     if mechanism.noise == "float Laplace":
         guarantee = guarantee.assuming(IDEALISED)
-    return _Prepared(mechanism, domain, unit.most * cost / epsilon, guarantee, trees, descent)
+    return Run(mechanism, domain, unit.most * cost / loss, guarantee, trees, descent)
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
@@ -277,79 +276,79 @@ def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
 Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None]
 
 
-def _draw(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> Drawn:
+def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     """transform, noise, refine: (cells, values, measurements), the cells rising and the values not 0."""
-    mechanism = prepared.mechanism
-    if prepared.descent in ("plain", "jump"):
-        cells, values, measurements = _draw_sparse(prepared, counts, streams, threads)
+    mechanism = run.mechanism
+    if run.descent in ("plain", "jump"):
+        cells, values, measurements = _draw_sparse(run, counts, streams, threads)
     else:
         measurements = None
         if mechanism.transform == "identity":
-            cells, values = _draw_cells(prepared, counts, streams, threads)
+            cells, values = _draw_cells(run, counts, streams, threads)
         elif mechanism.transform == "haar_nd":
-            cells, values = _draw_axes(prepared, counts, streams, threads)
+            cells, values = _draw_axes(run, counts, streams, threads)
         else:
-            cells, values = _draw_tree(prepared, counts, streams, threads)
+            cells, values = _draw_tree(run, counts, streams, threads)
     keep = values != 0
     return (cells, values, measurements) if keep.all() else (cells[keep], values[keep], measurements)
 
 
-def _draw_sparse(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> Drawn:
+def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     from kasuri._kernels.sort import sort_pairs
 
-    tree = prepared.trees[0]
+    tree = run.trees[0]
     bits = (tree.leaves - 1).bit_length()
     keys, values = tree.keys(counts.cells), counts.values
     if not tree.sorted:
         keys, values = sort_pairs(keys, values, bits)
-    if prepared.mechanism.transform == "nominal":
-        out_keys, out_values = engine.FanDescent(tree, prepared.scale).run(keys, values, streams)
+    if run.mechanism.transform == "nominal":
+        out_keys, out_values = engine.FanDescent(tree, run.scale).run(keys, values, streams)
         measurements = None
     else:
-        plain = prepared.descent == "plain"
-        descent = engine.Descent(tree, prepared.scale, jumps=not plain)
+        plain = run.descent == "plain"
+        descent = engine.Descent(tree, run.scale, jumps=not plain)
         out_keys, out_values, measurements = descent.run(keys, values, streams, threads, record=plain)
     cells = tree.cells(out_keys)
     if not tree.sorted:
-        cells, out_values = sort_pairs(cells, out_values, (prepared.domain.size - 1).bit_length())
+        cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length())
     return cells, out_values, measurements
 
 
-def _noise(prepared: _Prepared, streams: Streams, size: int, threads: int) -> NDArray[Any]:
-    """One noise value of scale `prepared.scale` per coefficient of weight 1."""
-    if prepared.mechanism.noise == "float Laplace":
-        return engine.dense_float_noise(float(prepared.scale), streams, size)
-    return engine.dense_noise(discrete_laplace(prepared.scale), streams, size, threads)
+def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:
+    """One noise value of scale `run.scale` per coefficient of weight 1."""
+    if run.mechanism.noise == "float Laplace":
+        return engine.dense_float_noise(float(run.scale), streams, size)
+    return engine.dense_noise(discrete_laplace(run.scale), streams, size, threads)
 
 
-def _draw_cells(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    noisy = _noise(prepared, streams, prepared.domain.size, threads)  # the identity transform: cells are coefficients
+def _draw_cells(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+    noisy = _noise(run, streams, run.domain.size, threads)  # the identity transform: cells are coefficients
     noisy[counts.cells] += counts.values
-    cells = np.flatnonzero(prepared.domain.possible_dense().ravel())
+    cells = np.flatnonzero(run.domain.possible_dense().ravel())
     return cells, noisy[cells]
 
 
-def _draw_axes(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    parts = transform.haar_nd(prepared.trees)
-    shape = prepared.domain.shape
-    padded = np.zeros(tuple(tree.leaves for tree in prepared.trees), dtype=np.int64)
-    padded[prepared.domain.unravel(counts.cells)] = counts.values
+def _draw_axes(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+    parts = transform.haar_nd(run.trees)
+    shape = run.domain.shape
+    padded = np.zeros(tuple(tree.leaves for tree in run.trees), dtype=np.int64)
+    padded[run.domain.unravel(counts.cells)] = counts.values
     coefficients = parts.forward(padded.ravel())
-    coefficients += _noise(prepared, streams, coefficients.size, threads)
+    coefficients += _noise(run, streams, coefficients.size, threads)
     dense = parts.inverse(coefficients).reshape(padded.shape)[tuple(slice(0, size) for size in shape)].ravel()
-    cells = np.flatnonzero(prepared.domain.possible_dense().ravel())
+    cells = np.flatnonzero(run.domain.possible_dense().ravel())
     return cells, dense[cells]
 
 
-def _draw_tree(prepared: _Prepared, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+def _draw_tree(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
     """The dense composition refine(transform(counts) + noise), word for word: Privelet, T1, and the paper's floats."""
-    mechanism, tree = prepared.mechanism, prepared.trees[0]
+    mechanism, tree = run.mechanism, run.trees[0]
     parts = transform.haar(tree) if mechanism.transform == "haar" else transform.sum_difference(tree)
     possible = tree.possible_leaves()
     leaves = np.zeros(tree.leaves, dtype=np.int64)
     leaves[tree.keys(counts.cells)] = counts.values
     coefficients = parts.forward(leaves)
-    coefficients += parts.weights * _noise(prepared, streams, coefficients.size, threads)
+    coefficients += parts.weights * _noise(run, streams, coefficients.size, threads)
     if mechanism.refine == "inverse":
         values: NDArray[Any] = parts.inverse(coefficients)
     elif mechanism.transform == "haar":

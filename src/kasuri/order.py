@@ -8,7 +8,7 @@ is. A node is measured iff at least two of its children are possible, which is d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
@@ -33,7 +33,7 @@ class Dim:
     """One dimension of the tree: its size, and (hierarchies only) where each index stands among the padded leaves."""
 
     size: int
-    places: Int | None = None
+    places: Int | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Factor:
     levels: tuple[int, ...]
     radices: tuple[int, ...]
     size: int
-    status: tuple[Status, ...] | None
+    status: tuple[Status, ...] | None = field(repr=False)
 
     @cached_property
     def whole(self) -> bool:
@@ -95,7 +95,8 @@ class Order:
 
     @cached_property
     def binary(self) -> bool:
-        return all(digit.radix == 2 for digit in self.digits)
+        """Every level splits a bit of an index, so that keys are bit strings."""
+        return all(digit.radix == 2 for digit in self.digits) and all(dim.places is None for dim in self.dims)
 
     @cached_property
     def whole(self) -> bool:

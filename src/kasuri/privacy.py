@@ -22,12 +22,22 @@ def exact(value: object, what: str = "epsilon") -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (str, int, Fraction, Decimal)):
         raise PrivacyError(f'{what} must be an exact decimal such as "0.1" or a Fraction, not {type(value).__name__}')
     try:
-        number = Fraction(Decimal(value.strip())) if isinstance(value, str) and "/" not in value else Fraction(value)
+        number = _fraction(value)
     except (ValueError, InvalidOperation, OverflowError, ZeroDivisionError):
         raise PrivacyError(f'{what} must be a finite decimal such as "0.1"') from None
     if number <= 0:
         raise PrivacyError(f"{what} must be greater than 0")
     return number
+
+
+def _fraction(value: str | int | Fraction | Decimal) -> Fraction:
+    if isinstance(value, str):
+        if len(value) > 200:
+            raise ValueError
+        value = Fraction(value) if "/" in value else Decimal(value.strip())
+    if isinstance(value, Decimal) and abs(value.adjusted()) > 200:  # 1e999999999 would fill the memory
+        raise ValueError
+    return Fraction(value)
 
 
 def decimal(number: Fraction) -> str:

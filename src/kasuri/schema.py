@@ -242,7 +242,7 @@ class Mask:
 
     axes: tuple[str, ...]
     shape: tuple[int, ...]
-    bits: bytes
+    bits: bytes = field(repr=False)
 
     @classmethod
     def of(cls, axes: Sequence[str], impossible: ArrayLike) -> Mask:

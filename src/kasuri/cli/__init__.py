@@ -1,0 +1,43 @@
+"""`kasuri`: arguments -> the functions of the front door, nothing else.
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 budget refused. Results go to stdout, progress and errors to stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from kasuri import __version__
+from kasuri.cli import demo, release, reproduce
+from kasuri.errors import BudgetError, KasuriError
+
+app = typer.Typer(
+    name="kasuri",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Publish population tables and mesh statistics with differential privacy.\n\nStart with:  kasuri demo",
+)
+app.command("demo")(demo.demo)
+app.command("release")(release.release)
+app.add_typer(reproduce.app, name="reproduce")
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        typer.echo(f"kasuri {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; a KasuriError becomes a message and an exit code, never a traceback."""
+    try:
+        app()
+    except KasuriError as error:
+        for fault in error.faults:
+            typer.echo(f"kasuri: {fault}", err=True)
+        sys.exit(3 if isinstance(error, BudgetError) else 1)

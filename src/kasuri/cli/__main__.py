@@ -1,0 +1,5 @@
+"""python -m kasuri.cli"""
+
+from kasuri.cli import main
+
+main()

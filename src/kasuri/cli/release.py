@@ -1,0 +1,135 @@
+"""kasuri release: a table of counts on a mesh -> a protected table in a new folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from kasuri.cli import show
+
+
+def release(
+    table: Path = typer.Argument(..., help="CSV or Parquet: one row per cell, with its count."),
+    out: Path = typer.Option(..., "--out", help="New folder for the release."),
+    epsilon: str = typer.Option(..., "--epsilon", help='Privacy loss, an exact decimal such as "0.1".'),
+    unit: str = typer.Option(..., "--unit", help="Who is protected, e.g. person."),
+    change: str = typer.Option(..., "--change", help="add-remove or replace."),
+    max_cells: int = typer.Option(..., "--max-cells", help="In how many cells one unit can be counted."),
+    count: str = typer.Option(..., "--count", help="Column of the counts."),
+    window: str | None = typer.Option(None, "--window", help="Public window: japan, kanto, ... or a mesh like 5339."),
+    level: str = typer.Option("500m", "--level", help="Mesh level: 80km, 10km, 5km, 1km, 500m, 250m, 125m."),
+    origin: str | None = typer.Option(None, "--origin", help="ROW,COL of the south-west cell, instead of --window."),
+    shape: str | None = typer.Option(None, "--shape", help="ROWS,COLS, with --origin."),
+    code: str | None = typer.Option(None, "--code", help="Column of mesh codes."),
+    row: str | None = typer.Option(None, "--row", help="Column of grid rows (with --col, instead of --code)."),
+    col: str | None = typer.Option(None, "--col", help="Column of grid columns."),
+    recipe: str = typer.Option("haar_topdown", "--recipe", help="geometric, haar_topdown, laplace or privelet."),
+    order: str | None = typer.Option(None, "--order", help="morton, 1d or (privelet) 2d."),
+    data: str | None = typer.Option(None, "--data", help='Declared name of the data, e.g. "census-2020".'),
+    unmetered: bool = typer.Option(False, "--unmetered", help="Release without a ledger, and say so."),
+    threads: int | None = typer.Option(None, "--threads", help="Threads; the result does not depend on it."),
+    as_json: bool = show.JSON,
+) -> None:
+    """Publish a table of counts on a mesh with differential privacy.
+
+    The window is always given, never taken from the file. Example:
+
+    kasuri release census.csv --window kanto --code mesh_code --count population --unit person
+    --change add-remove --max-cells 1 --epsilon 0.1 --unmetered --out release
+    """
+    mesh = _mesh(window, level, origin, shape)
+    columns = _columns(code, row, col)
+    if not unmetered:
+        raise typer.BadParameter("say --unmetered: this release is charged to no ledger")
+    if out.exists():
+        raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
+
+    import kasuri as ks
+    from kasuri.ingest import read_table
+
+    mechanism = _recipe(recipe, order)
+    domain = ks.Domain.of(mesh)
+    who = ks.Unit(id=unit, change=change, max_cells=max_cells)
+    mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
+    with show.step(f"reading {table}"):
+        frame = read_table(table)
+        counts = ks.count(frame, domain, columns={"grid": columns}, unit=who, weight=count, data=data, file=str(table))
+    with show.step(f"releasing {domain.size:,} cells"):
+        released = ks.release(counts, mechanism, epsilon=epsilon, ledger=None, threads=threads)
+    with show.step(f"writing {out}"):
+        released.save(str(out), unmetered=True)
+    show.result(summary(released, out), describe(released, out), as_json)
+
+
+def summary(released: Any, out: Path) -> dict[str, Any]:
+    """A release in a few public numbers."""
+    return {
+        "release_id": released.provenance["release_id"],
+        "folder": str(out),
+        "cells": released.domain.size,
+        "non_zero": int(released.cells.size),
+        "total": released.total(),
+        "recipe": dict(released.recipe),
+        "guarantee": released.guarantee.to_json(),
+    }
+
+
+def describe(released: Any, out: Path) -> str:
+    """A release in a few lines."""
+    assumes = "".join(f"\n    - {caveat}" for caveat in released.guarantee.assumes)
+    return (
+        f"{out}: {released.cells.size:,} of {released.domain.size:,} cells are not 0, total {released.total():,}.\n"
+        f"  {released.guarantee.words()}\n"
+        f"  recipe {released.recipe['name']}, noise scale {released.recipe['scale']}; assumes:{assumes}\n"
+        f"  open {out / 'release.duckdb'} (tables release, release_meta) or {out / 'release.parquet'}"
+    )
+
+
+def _mesh(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
+    from kasuri.errors import DomainError
+    from kasuri.schema import WINDOWS, Mesh
+
+    try:
+        if window is not None:
+            if origin or shape:
+                raise typer.BadParameter("give --window, or --origin and --shape, not both")
+            return Mesh.window("grid", window, level=level)
+        if origin is None or shape is None:
+            known = "; ".join(f"{name} ({own}, origin {at}, shape {size})" for name, (own, at, size) in WINDOWS.items())
+            raise typer.BadParameter(
+                f"the public window is missing: give --window NAME or --origin ROW,COL --shape ROWS,COLS. "
+                f"Windows: {known}; or a first-order mesh such as 5339. It is never taken from the file."
+            )
+        return Mesh("grid", level, _pair(origin, "--origin"), shape=_pair(shape, "--shape"))
+    except DomainError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _pair(text: str, option: str) -> tuple[int, int]:
+    try:
+        first, second = (int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter("two whole numbers such as 8400,6080 are needed", param_hint=option) from None
+    return first, second
+
+
+def _columns(code: str | None, row: str | None, col: str | None) -> str | tuple[str, str]:
+    if code is not None and row is None and col is None:
+        return code
+    if code is None and row is not None and col is not None:
+        return row, col
+    raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row COLUMN --col COLUMN")
+
+
+def _recipe(name: str, order: str | None) -> Any:
+    from kasuri.errors import DomainError
+    from kasuri.mechanism import RECIPES
+
+    if name not in RECIPES:
+        raise typer.BadParameter(f"unknown recipe {name!r}; use {', '.join(sorted(RECIPES))}", param_hint="--recipe")
+    try:
+        return RECIPES[name](**({} if order is None else {"order": order}))
+    except (DomainError, TypeError) as error:
+        raise typer.BadParameter(str(error), param_hint="--order") from None

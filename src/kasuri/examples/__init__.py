@@ -1,0 +1,23 @@
+"""Real data shipped with kasuri (credit in NOTICE): the 2020 census of Japan, 512 x 512 cells of 500 m around Tokyo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kasuri.schema import Domain, Mesh, Unit
+
+KANTO = Path(__file__).parent / "kanto512_2020.parquet"
+"""Columns mesh_code (9 digits) and population; 95,976 populated cells, 47,595,417 people."""
+
+CREDIT_EN = "Made from the 2020 census of Japan, 500 m mesh, Statistics Bureau (e-Stat)"
+CREDIT = f"総務省統計局「令和2年国勢調査」500mメッシュ（e-Stat 統計GIS）を加工して作成 / {CREDIT_EN}"
+
+
+def kanto_domain() -> Domain:
+    """The public window of the extract."""
+    return Domain.of(Mesh.window("grid", "kanto"))
+
+
+def person() -> Unit:
+    """One resident, counted in one cell, enters or leaves."""
+    return Unit(id="person", change="add-remove", max_cells=1)

@@ -1,0 +1,1 @@
+"""What people see: figures, reports. Built from a release alone."""

@@ -1,0 +1,1 @@
+"""One module per paper: its tables measured with kasuri, beside the printed ones."""

@@ -1,0 +1,126 @@
+"""The command line as a user meets it: real processes, real files."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+import kasuri as ks
+from kasuri.meshcode import encode
+
+ROOT = Path(__file__).parents[2]
+
+
+def kasuri(*words, cwd, code=0):
+    run = subprocess.run(
+        [sys.executable, "-m", "kasuri.cli", *map(str, words)], cwd=cwd, capture_output=True, text=True,
+        env=dict(os.environ, COLUMNS="120"),
+    )  # fmt: skip
+    assert run.returncode == code, run.stdout + run.stderr
+    assert "Traceback" not in run.stderr
+    return run
+
+
+UNIT = ("--unit", "person", "--change", "add-remove", "--max-cells", "1")
+
+
+@pytest.fixture(scope="module")
+def census(tmp_path_factory):
+    """A small CSV in mesh codes, and the same in rows and columns."""
+    folder = tmp_path_factory.mktemp("census")
+    rng = np.random.default_rng(3)
+    row, col = (part.ravel() + start for part, start in zip(np.mgrid[0:20, 0:30], (8480, 6240), strict=True))
+    people = rng.poisson(4, row.size)
+    lines = [f"{code},{n}" for code, n in zip(encode(row, col, "500m"), people, strict=True)]
+    (folder / "codes.csv").write_text("\n".join(["mesh_code,population", *lines]))
+    lines = [f"{r},{c},{n}" for r, c, n in zip(row, col, people, strict=True)]
+    (folder / "cells.csv").write_text("\n".join(["row,col,population", *lines]))
+    return folder, people
+
+
+def test_release_from_codes_and_from_rows(census, tmp_path):
+    folder, people = census
+    for name, where, file in (
+        ("a", ("--code", "mesh_code"), "codes.csv"),
+        ("b", ("--row", "row", "--col", "col"), "cells.csv"),
+    ):
+        run = kasuri(
+            "release", folder / file, "--origin", "8480,6240", "--shape", "20,30", *where, "--count", "population",
+            *UNIT, "--epsilon", "5", "--unmetered", "--out", name, "--json", cwd=tmp_path,
+        )  # fmt: skip
+        told = json.loads(run.stdout)
+        with duckdb.connect(str(tmp_path / name / "release.duckdb"), read_only=True) as db:
+            total = db.execute("SELECT sum(value) FROM release").fetchone()[0]
+        assert told["total"] == total and abs(total - people.sum()) < 60
+        assert told["guarantee"]["epsilon"] == "5"
+        assert "reading" in run.stderr
+
+
+def test_usage_errors(census, tmp_path):
+    folder, _ = census
+    base = ("release", folder / "codes.csv", "--count", "population", *UNIT, "--epsilon", "1", "--out", "r")
+    run = kasuri(*base, "--code", "mesh_code", "--unmetered", cwd=tmp_path, code=2)
+    assert "kanto" in run.stderr and "never taken from the file" in run.stderr.replace("\n", " ").replace("│", "")
+    kasuri(*base, "--code", "mesh_code", "--window", "5339", cwd=tmp_path, code=2)  # --unmetered must be said
+    kasuri(*base, "--window", "5339", "--unmetered", cwd=tmp_path, code=2)  # where is the cell?
+    kasuri(*base, "--code", "mesh_code", "--window", "5339", "--unmetered", "--recipe", "magic", cwd=tmp_path, code=2)
+    kasuri("release", folder / "codes.csv", cwd=tmp_path, code=2)
+    (tmp_path / "r").mkdir()
+    kasuri(*base, "--code", "mesh_code", "--window", "5339", "--unmetered", cwd=tmp_path, code=2)
+    assert list((tmp_path / "r").iterdir()) == []
+
+
+def test_bad_files_name_rows_and_columns_never_values(census, tmp_path):
+    (tmp_path / "bad.csv").write_text(
+        "mesh_code,population\n533900001,7654\n533900001,8\n123,5\n533900002,-3\n533900003,2.5\n533900004,\n"
+    )
+    where = ("--window", "5339", "--code", "mesh_code")
+    base = ("release", "bad.csv", "--count", "population", *UNIT, *where, "--unmetered", "--out", "r")
+    run = kasuri(*base, "--epsilon", "1", cwd=tmp_path, code=1)
+    assert "bad.csv: column mesh_code" in run.stderr and "rows 3" in run.stderr
+    for value in ("7654", "-3", "2.5"):
+        assert value not in run.stderr
+    (tmp_path / "bad.csv").write_text("mesh_code,population\n533900001,7\n533900001,8\n533900002,-3\n533900003,2.5\n")
+    run = kasuri(*base, "--epsilon", "1", cwd=tmp_path, code=1)
+    for rule in ("row 2", "negative: bad.csv row 3", "whole number: bad.csv row 4"):
+        assert rule in run.stderr
+    run = kasuri(*base, "--epsilon", "0", cwd=tmp_path, code=1)
+    assert "greater than 0" in run.stderr
+    kasuri("release", "none.csv", *base[2:], "--epsilon", "1", cwd=tmp_path, code=1)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 not really")
+    run = kasuri("release", "bad.parquet", *base[2:], "--epsilon", "1", cwd=tmp_path, code=1)
+    assert "damaged" in run.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_demo_ends_in_a_database_and_a_map(tmp_path):
+    run = kasuri("demo", cwd=tmp_path)
+    assert "How exact it is" in run.stdout
+    with duckdb.connect(str(tmp_path / "kasuri-demo" / "release.duckdb"), read_only=True) as db:
+        assert abs(db.execute("SELECT sum(value) FROM release").fetchone()[0] - 47_595_417) < 190 * 40
+    assert (tmp_path / "kasuri-demo.png").read_bytes()[:4] == b"\x89PNG"
+    told = json.loads(kasuri("demo", "--json", cwd=tmp_path).stdout)
+    assert told["folder"] == "kasuri-demo-2"
+
+
+def test_reproduce(tmp_path):
+    run = kasuri("reproduce", "terada2015", "--runs", "1", "--json", "--figures", "figures", cwd=tmp_path)
+    assert json.loads(run.stdout)["table"]["Proposed"]["negative_cells"] == 0
+    assert len(list((tmp_path / "figures").iterdir())) == 2
+
+
+def test_version(tmp_path):
+    assert kasuri("--version", cwd=tmp_path).stdout.strip() == f"kasuri {ks.__version__}"
+
+
+def test_import_is_light(tmp_path):
+    heavy = "numba scipy pandas pyarrow duckdb matplotlib narwhals cryptography"
+    text = f"import sys, kasuri; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout.strip() == "[]"
+    text = f"import sys, kasuri.cli; print([m for m in '{heavy} numpy'.split() if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout.strip() == "[]"

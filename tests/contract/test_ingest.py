@@ -1,0 +1,80 @@
+"""Frames and files to Counts: every frame library, every fault at once, nothing inferred from the data."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import kasuri as ks
+from kasuri.meshcode import encode
+from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
+
+PERSON = Unit("person", "add-remove", 1)
+DOMAIN = Domain.of(Mesh("grid", level="500m", origin=(8480, 6240), shape=(4, 6)), Nominal("sex", ("f", "m")))
+
+
+def columns(n=12):
+    row, col = np.divmod(np.arange(n), 6)
+    return {
+        "code": encode(row + 8480, col + 6240, "500m"),
+        "sex": np.array(["f", "m"] * (n // 2)),
+        "people": np.arange(1, n + 1),
+    }
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, lambda d: pl.DataFrame(d).lazy(),
+                                  lambda d: pa.table({k: pa.array(v) for k, v in d.items()})],
+                         ids=["pandas", "polars", "polars lazy", "pyarrow"])  # fmt: skip
+def test_every_frame_gives_the_same_counts(make):
+    counts = ks.count(make(columns()), DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
+    assert counts.values.tolist() == list(range(1, 13))
+    assert counts.cells.tolist() == [2 * i + i % 2 for i in range(12)]
+    assert counts.assumes
+
+
+def test_codes_as_text_and_labels_as_indices():
+    data = columns()
+    frame = pd.DataFrame({"code": [str(c) for c in data["code"]], "sex": [0, 1] * 6, "people": data["people"]})
+    counts = ks.count(frame, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
+    assert counts.values.tolist() == list(range(1, 13))
+
+
+def test_every_fault_at_once():
+    frame = pd.DataFrame({"code": [533900001, 1, 533900002], "sex": ["f", "x", "m"], "people": ["a", "b", "c"]})
+    with pytest.raises(ks.DomainError) as caught:
+        ks.count(frame, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people", file="t.csv")
+    text = str(caught.value)
+    assert "t.csv: column code" in text and "column sex" in text and "column people" in text
+    with pytest.raises(ks.DomainError) as caught:
+        ks.count(frame, DOMAIN, columns={"grid": "kode"}, unit=PERSON)
+    assert len(caught.value.faults) == 3  # no column kode, no axis sex, no weight
+
+
+def test_a_frame_with_ids_or_without_weight_is_refused():
+    frame = pd.DataFrame({"person": [1], "code": [533900001], "sex": ["f"], "people": [1]})
+    with pytest.raises(ks.DomainError, match="identifies units"):
+        ks.count(frame, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
+    with pytest.raises(ks.DomainError, match="pre-aggregated"):
+        ks.count(frame.drop(columns="person"), DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON)
+
+
+def test_repeated_cells_are_refused_by_row():
+    frame = pd.DataFrame({"code": [848000, 848000], "x": [0, 0], "people": [1, 2]})
+    domain = Domain.of(Ordered("x", 3))
+    with pytest.raises(ks.DomainError, match="more than once: t row 2"):
+        ks.count(frame, domain, columns={"x": "x"}, unit=PERSON, weight="people", file="t")
+
+
+def test_empty_frame_works():
+    frame = pd.DataFrame({"x": np.zeros(0, int), "people": np.zeros(0, int)})
+    assert ks.count(frame, Domain.of(Ordered("x", 3)), columns={"x": "x"}, unit=PERSON, weight="people").cells.size == 0
+
+
+def test_deleting_a_record_never_changes_the_domain():
+    data = columns()
+    whole = ks.count(pd.DataFrame(data), DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
+    for i in range(12):
+        part = pd.DataFrame({k: np.delete(v, i) for k, v in data.items()})
+        counts = ks.count(part, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
+        assert counts.domain == whole.domain == DOMAIN

@@ -1,0 +1,150 @@
+"""A release on disk: whole or not at all, never over another, readable with plain tools."""
+
+import json
+import os
+import subprocess
+import sys
+from multiprocessing import Process
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import kasuri as ks
+from kasuri.meshcode import encode
+from kasuri.schema import Domain, Mesh, Nominal, Unit
+
+PERSON = Unit("person", "add-remove", 1)
+
+
+def make(shape=(40, 30)):
+    domain = Domain.of(Mesh("grid", level="500m", origin=(8400, 6080), shape=shape), Nominal("sex", ("f", "m")))
+    counts = ks.Counts.from_dense(np.random.default_rng(1).poisson(1, domain.shape), domain, PERSON, data="c-2020")
+    return ks.release(counts, ks.haar_topdown(), epsilon="1", ledger=None)
+
+
+def test_saved_tables_hold_the_release(tmp_path):
+    out = make()
+    folder = tmp_path / "deep" / "release"
+    out.save(str(folder), unmetered=True)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "measurements.parquet", "release.duckdb", "release.parquet", "release_meta.parquet",
+    ]  # fmt: skip
+    with duckdb.connect(str(folder / "release.duckdb"), read_only=True) as db:
+        assert db.execute("SELECT sum(value) FROM release").fetchone()[0] == out.total()
+        rows = db.execute("SELECT cell, mesh_code, row, col, sex, value FROM release ORDER BY cell").fetchall()
+        meta = db.execute("SELECT epsilon, data, guarantee FROM release_meta").fetchone()
+    assert [row[0] for row in rows] == out.cells.tolist()
+    assert [row[5] for row in rows] == out.values.tolist()
+    for cell, code, r, c, sex, _ in rows[:50]:
+        assert cell == (r * 30 + c) * 2 + "fm".index(sex)
+        assert code == encode([8400 + r], [6080 + c], "500m")[0]
+    assert meta[:2] == ("1", "c-2020")
+    assert json.loads(meta[2]) == out.guarantee.to_json()
+    table = pq.read_table(folder / "release.parquet")
+    assert table["value"].to_pylist() == out.values.tolist()
+    assert set(table["release_id"].to_pylist()) == {out.provenance["release_id"]}
+    measured = pq.read_table(folder / "measurements.parquet")
+    assert measured["value"].to_pylist() == out.measurements.value.tolist()
+
+
+def test_existing_folder_is_refused_and_untouched(tmp_path):
+    out = make()
+    for name, content in (("full", "keep"), ("empty", None)):
+        folder = tmp_path / name
+        folder.mkdir()
+        if content:
+            (folder / "x").write_text(content)
+        with pytest.raises(ks.DomainError, match="exists"):
+            out.save(str(folder), unmetered=True)
+        assert [p.name for p in folder.iterdir()] == (["x"] if content else [])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "full"]
+
+
+def test_unmetered_must_be_said(tmp_path):
+    with pytest.raises(ks.PrivacyError, match="ledger"):
+        make().save(str(tmp_path / "r"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
+    from kasuri.store import duck
+
+    def fail(release, folder):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(duck, "write", fail)
+    with pytest.raises(ks.DomainError, match="No space left"):
+        make().save(str(tmp_path / "r"), unmetered=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="mounting a small disk needs root on Linux")
+def test_a_full_disk_leaves_nothing(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        with pytest.raises(ks.DomainError, match="not written"):
+            make((200, 200)).save(str(disk / "r"), unmetered=True)
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def save_and_kill(folder: str, after: str) -> None:
+    """Child: die by SIGKILL in the middle of a save."""
+    import signal
+
+    from kasuri.store import duck, parquet
+
+    module = {"parquet": parquet, "duck": duck}[after]
+    write = module.write
+
+    def then_die(release, where):
+        write(release, where)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    module.write = then_die
+    make().save(folder, unmetered=True)
+
+
+@pytest.mark.parametrize("after", ["parquet", "duck"])
+def test_kill_9_leaves_no_release(tmp_path, after):
+    child = Process(target=save_and_kill, args=(str(tmp_path / "r"), after))
+    child.start()
+    child.join()
+    assert child.exitcode == -9
+    assert not (tmp_path / "r").exists()
+    make().save(str(tmp_path / "r"), unmetered=True)  # and the next one is not in its way
+    assert (tmp_path / "r" / "release.duckdb").exists()
+
+
+def test_two_writers_of_one_folder(tmp_path, monkeypatch):
+    """The second finds the folder taken at the very last moment and keeps nothing."""
+    first, second = make(), make()
+    rename = os.rename
+
+    def rival(source, target):
+        monkeypatch.setattr(os, "rename", rename)
+        second.save(str(target), unmetered=True)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", rival)
+    with pytest.raises(ks.DomainError):
+        first.save(str(tmp_path / "r"), unmetered=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["r"]
+    kept = pq.read_table(tmp_path / "r" / "release_meta.parquet")["release_id"].to_pylist()
+    assert kept == [second.provenance["release_id"]]
+
+
+def test_file_layout_follows_released_values_alone(tmp_path):
+    """Equal released values give equal bytes in the Parquet file of values, whatever the table was."""
+    out = make()
+    twin = type(out)(out.domain, out.cells, out.values, None, out.guarantee, out.recipe, out.provenance)
+    for release, folder in ((out, "a"), (twin, "b")):
+        release.save(str(tmp_path / folder), unmetered=True)
+    assert Path(tmp_path / "a/release.parquet").read_bytes() == Path(tmp_path / "b/release.parquet").read_bytes()

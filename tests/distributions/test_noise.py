@@ -1,0 +1,207 @@
+"""Exact noise: tables against exact arithmetic, the law of samples with power, the tie path forced."""
+
+import math
+from decimal import Decimal, getcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from reference.statistics import ALPHA, chi_square
+
+from kasuri import noise
+from kasuri.errors import NumericsError
+from kasuri.rng import Streams, seeded
+
+getcontext().prec = 90
+SCALES = [Fraction(1, 50), Fraction(1, 3), Fraction(1), Fraction(19, 2), Fraction(190), Fraction(700), Fraction(701),
+          Fraction(10_000), Fraction(123_457, 3), Fraction(1 << 24)]  # fmt: skip
+
+
+def stream(seed, purpose="noise", block=0):
+    return Streams(seeded(seed).release_key(), "test").open(purpose, 0, block)
+
+
+def survival(scale: Fraction, x: int) -> Decimal:
+    a = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+    return 2 * a**x / (1 + a)
+
+
+@pytest.mark.parametrize(
+    "t", [Fraction(0), Fraction(1, 10**9), Fraction(1, 2), Fraction(22, 7), Fraction(61), Fraction(500)]
+)
+def test_exp_interval_holds_the_value_and_is_narrow(t):
+    for w in (64, 200):
+        low, high = noise.exp_minus(t, w)
+        value = (-Decimal(t.numerator) / Decimal(t.denominator)).exp() * 2**w
+        assert low <= value <= high
+        assert high - low <= 2
+
+
+@pytest.mark.parametrize("scale", SCALES[:6])
+def test_one_digit_table_is_the_exact_floor(scale):
+    table = noise.discrete_laplace(scale).one
+    assert table.thresholds[-1] == 0
+    for x in range(1, table.thresholds.size + 3):
+        exact = int(survival(scale, x) * 2**31)
+        assert exact == (int(table.thresholds[x - 1]) if x < table.thresholds.size else 0)
+
+
+@pytest.mark.parametrize("scale", SCALES[6:])
+def test_two_digit_tables_are_the_exact_floors(scale):
+    s = noise.discrete_laplace(scale)
+    a = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+    c, big = 2 / (1 + a), a**s.base
+    for q in range(1, s.q.thresholds.size, 7):
+        assert int(c * big**q * 2**32) == s.q.thresholds[q - 1]
+    for r in range(1, s.base, max(1, s.base // 200)):
+        assert int((a**r - big) / (1 - big) * 2**31) == s.rest.thresholds[r - 1]
+        assert int((c * a**r - c * big) / (1 - c * big) * 2**31) == s.zero.thresholds[r - 1]
+
+
+@pytest.mark.parametrize("scale", SCALES[:6])
+def test_look_up_is_the_slow_rule_on_edges(scale):
+    """Words at, just above and just below thresholds, and random ones: the kernel agrees with exact decisions."""
+    sampler = noise.discrete_laplace(scale)
+    rng = np.random.default_rng(3)
+    edges = sampler.one.thresholds[rng.integers(0, sampler.one.thresholds.size, 40)].astype(np.int64)
+    u = np.unique(
+        np.clip(np.concatenate((edges - 1, edges, edges + 1, rng.integers(0, 1 << 31, 100))), 0, (1 << 31) - 1)
+    )
+    words = ((u << 1) | rng.integers(0, 2, u.size)).astype(np.uint32)
+
+    class Fixed:
+        drawn = 0
+
+        def fill(self, out):
+            out[:] = words
+
+        def tie(self, word, turn):
+            return (word * 0x9E3779B97F4A7C15 + turn) % (1 << 64)
+
+    got = sampler.draw(Fixed(), words.size)
+    for i, word in enumerate(words.tolist()):
+        bits = word >> 1
+        for turn in range(2):
+            bits = (bits << 64) | Fixed().tie(i, turn)
+        uniform = Decimal(bits) / Decimal(2 ** (31 + 128))
+        x = int(abs(got[i]))
+        assert x == 0 or uniform < survival(scale, x)
+        assert uniform >= survival(scale, x + 1)
+        assert x == 0 or (got[i] < 0) == bool(word & 1)
+
+
+def gof(samples: np.ndarray, scale: float) -> float:
+    """p-value that integer samples are discrete Laplace of `scale`: |x| in about 60 bins, and the sign."""
+    a = math.exp(-1 / scale)
+    x = np.abs(samples)
+    edges = np.unique(np.floor(np.linspace(0, 6 * scale + 6, 60))).astype(int)
+    tail = np.where(edges == 0, 1.0, 2 * a ** edges.astype(float) / (1 + a))
+    expected = np.append(tail[:-1] - tail[1:], tail[-1]) * samples.size
+    observed = np.bincount(np.searchsorted(edges, x, side="right") - 1, minlength=expected.size)
+    moved = samples[samples != 0]
+    signs = chi_square(np.array([(moved > 0).sum(), (moved < 0).sum()]), np.full(2, moved.size / 2))
+    return min(chi_square(observed, expected), signs)
+
+
+@pytest.mark.parametrize("scale", SCALES[1:])
+def test_law_of_the_samples_and_power(scale):
+    samples = noise.discrete_laplace(scale).draw(stream(1), 200_000)
+    assert gof(samples, float(scale)) > ALPHA
+    assert gof(samples, float(scale) * 0.8) < ALPHA
+    assert gof(samples, float(scale) * 1.25) < ALPHA
+    assert gof(np.where(samples == 1, -1, samples), float(scale)) < ALPHA or scale > 100
+
+
+def test_the_helper_rejects_shifts_and_clipping():
+    samples = noise.discrete_laplace(Fraction(10)).draw(stream(2), 200_000)
+    assert gof(samples + 1, 10.0) < ALPHA
+    assert gof(np.clip(samples, -30, 30), 10.0) < ALPHA
+    assert gof(np.abs(samples), 10.0) < ALPHA
+
+
+def test_tiny_scale_is_almost_always_zero_but_not_by_rounding():
+    sampler = noise.discrete_laplace(Fraction(1, 50))  # P(|X| >= 1) = 3.9e-22: only the tie path can give it
+    assert not sampler.draw(stream(3), 10_000).any()
+    assert (
+        sampler.decide(0, lambda turn: 1 if turn == 1 else 0) == 2
+    )  # U = 2^-159 lies between P(|X| >= 3) and P(|X| >= 2)
+    assert sampler.decide(0, lambda turn: (1 << 64) - 1) == 0
+
+
+@pytest.mark.parametrize("scale", [Fraction(5), Fraction(2000)])
+def test_cuts_change_nothing(scale):
+    sampler = noise.discrete_laplace(scale)
+    whole = sampler.draw(stream(4), 50_000)
+    cut, s = [], stream(4)
+    for size in (1, 2, 100, 16_384, 16_385, 17_128):
+        cut.append(sampler.draw(s, size))
+    assert np.array_equal(whole, np.concatenate(cut))
+
+
+def test_ties_are_settled_by_their_own_word(monkeypatch):
+    """Force every word onto a threshold: the law must still be right, since further bits decide."""
+    scale = Fraction(3)
+    sampler = noise.discrete_laplace(scale)
+    threshold = int(sampler.one.thresholds[1])  # u = T_2: |X| is 1 or more, and at least 2 with probability frac
+    source = stream(5)
+
+    class Tied:
+        drawn = 0
+
+        def fill(self, out):
+            out[:] = threshold << 1
+            self.drawn += out.size
+
+        def tie(self, word, turn):
+            return source.tie(word, turn)
+
+    got = np.concatenate([sampler.draw(tied, 64) for tied in [Tied()] for _ in range(40)])
+    fraction = float(survival(scale, 2) * 2**31 - threshold)
+    assert set(np.unique(got)) <= {1, 2}
+    assert (
+        chi_square(np.array([(got == 1).sum(), (got == 2).sum()]), got.size * np.array([1 - fraction, fraction]))
+        > ALPHA
+    )
+
+
+def test_large_scales_are_exact_by_the_slow_rule():
+    scale = Fraction(1 << 26)
+    samples = noise.discrete_laplace(scale).draw(stream(6), 400)
+    assert gof(samples, float(scale)) > ALPHA
+    assert gof(samples, float(scale) * 2) < 1e-3
+
+
+@pytest.mark.parametrize("sigma2", [Fraction(1, 3), Fraction(4), Fraction(2500)])
+def test_discrete_gaussian(sigma2):
+    s = float(sigma2)
+    reach = np.arange(0, int(7 * math.sqrt(s)) + 3)
+    weight = np.exp(-(reach**2) / (2 * s)) * np.where(reach == 0, 1, 2)
+    pmf = weight / weight.sum()
+    table = noise.discrete_gaussian(sigma2).one
+    exact = 1 - np.cumsum(pmf)[: min(6, table.thresholds.size)]
+    assert np.allclose(table.thresholds[: exact.size] / 2**31, exact, rtol=1e-6, atol=2**-30)
+    samples = noise.discrete_gaussian(sigma2).draw(stream(7), 200_000)
+    observed = np.bincount(np.abs(samples), minlength=reach.size)[: reach.size]
+    assert chi_square(observed, pmf * samples.size) > ALPHA
+    for wrong in (0.8, 1.25):
+        other = np.exp(-(reach**2) / (2 * s * wrong**2)) * np.where(reach == 0, 1, 2)
+        assert chi_square(observed, other / other.sum() * samples.size) < ALPHA
+
+
+def test_streams_of_purposes_levels_and_blocks_differ():
+    streams = Streams(seeded(8).release_key(), "recipe")
+    first = {}
+    for key in [("noise", 0, 0), ("coin", 0, 0), ("noise", 1, 0), ("noise", 0, 1), ("noise.tie", 0, 0)]:
+        words = np.empty(4, np.uint64)
+        streams.open(*key).fill(words)
+        first[key] = tuple(words.tolist())
+    other = np.empty(4, np.uint64)
+    Streams(seeded(8).release_key(), "another").open("noise", 0, 0).fill(other)
+    assert len({*first.values(), tuple(other.tolist())}) == 6
+
+
+def test_refused():
+    with pytest.raises(NumericsError):
+        noise.discrete_laplace(Fraction(0))
+    with pytest.raises(NumericsError):
+        noise.discrete_gaussian(Fraction(1 << 40))

@@ -1,0 +1,151 @@
+"""Every sensitivity against brute force: all pairs of neighbours, by the coefficients themselves.
+
+One unit adds at most c counts, wherever it puts them. add-remove: the dearest contribution; replace: the dearest pair
+of contributions of 0..c counts. The claim must be met exactly, not only bounded.
+"""
+
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+
+import kasuri as ks
+from kasuri import order, transform
+from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
+
+
+def contributions(cells: int, c: int, possible: np.ndarray):
+    """Every way to put 0..c counts on possible leaves."""
+    where = np.flatnonzero(possible)
+    for size in range(c + 1):
+        for chosen in combinations_with_replacement(where, size):
+            out = np.zeros(cells, dtype=np.int64)
+            np.add.at(out, list(chosen), 1)
+            yield out
+
+
+def brute_force(forward, weights, leaves: int, possible: np.ndarray, change: str, c: int) -> Fraction:
+    images = [forward(x) for x in contributions(leaves, c, possible)]
+    if change == "add-remove":
+        pairs = [(image, images[0] * 0) for image in images]
+    else:
+        pairs = [(a, b) for i, a in enumerate(images) for b in images[i:]]
+    weights = [Fraction(w) for w in weights.tolist()]
+    best = Fraction(0)
+    for a, b in pairs:
+        best = max(best, sum(abs(Fraction(float(d))) / w for d, w in zip(a - b, weights, strict=True)))
+    return best
+
+
+def mask(shape, holes):
+    array = np.zeros(shape, dtype=bool)
+    for hole in holes:
+        array[hole] = True
+    return array
+
+
+DOMAINS = {
+    "one cell": Domain.of(Ordered("x", 1)),
+    "two cells": Domain.of(Ordered("x", 2)),
+    "eight cells": Domain.of(Ordered("x", 8)),
+    "five cells": Domain.of(Ordered("x", 5)),
+    "masked line": Domain.of(Ordered("x", 8), mask=mask(8, [0, 1, 2, 5])),
+    "one possible": Domain.of(Ordered("x", 4), mask=mask(4, [0, 1, 3])),
+    "odd map": Domain.of(Mesh("g", shape=(3, 5))),
+    "masked map": Domain.of(Mesh("g", shape=(3, 4)), mask=mask((3, 4), [(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)])),
+    "map x age": Domain.of(Mesh("g", shape=(2, 3)), Ordered("age", 3)),
+    "masked map x age": Domain.of(Mesh("g", shape=(2, 2)), Ordered("age", 3), mask={"g": mask((2, 2), [(1, 1)])}),
+    "deep right": Domain.of(Ordered("x", 8), mask=mask(8, [1, 2, 3])),
+}
+NOMINAL = {
+    "flat": Domain.of(Nominal("w", ("a", "b", "c"))),
+    "tree": Domain.of(Nominal("w", tuple("abcdef"), Tree.of({"p": ["a", "b", "c"], "q": ["d"], "r": ["e", "f"]}))),
+    "ragged": Domain.of(Nominal("w", tuple("abcd"), Tree.of(["a", {"q": ["b", {"z": ["c", "d"]}]}]))),
+    "map x ward": Domain.of(Mesh("g", shape=(2, 2)), Nominal("w", ("a", "b", "c"))),
+    "masked ward": Domain.of(Nominal("w", tuple("abcde")), mask=mask(5, [1, 4])),
+    "one label": Domain.of(Nominal("w", ("a",))),
+}
+
+
+def limit(domain, c):
+    return c == 1 or domain.size ** (2 * c) <= 3_000_000
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+@pytest.mark.parametrize("c", [1, 2, 3])
+@pytest.mark.parametrize("name", DOMAINS)
+def test_sum_difference(name, c, change):
+    domain = DOMAINS[name]
+    for tree in (order.morton(domain), order.row_major(domain)):
+        if not limit(domain, c):
+            continue
+        for make in (transform.sum_difference, transform.haar):
+            made = make(tree)
+            found = brute_force(made.forward, made.weights, tree.leaves, tree.possible_leaves(), change, c)
+            assert found == c * tree.cost(change), (tree.name, made.name)
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+@pytest.mark.parametrize("c", [1, 2, 3])
+@pytest.mark.parametrize("name", NOMINAL)
+def test_nominal(name, c, change):
+    domain = NOMINAL[name]
+    tree = order.hierarchy(domain)
+    if limit(domain, c):
+        made = transform.nominal(tree)
+        found = brute_force(made.forward, made.weights, tree.leaves, tree.possible_leaves(), change, c)
+        assert found == c * tree.cost(change)
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+@pytest.mark.parametrize("shape", [(1,), (4,), (5,), (4, 4), (3, 5), (2, 3, 2), (1, 6)])
+def test_standard_decomposition(shape, change):
+    trees = tuple(order.row_major(Domain.of(Ordered("x", size))) for size in shape)
+    made = transform.haar_nd(trees)
+    padded = tuple(tree.leaves for tree in trees)
+    possible = np.zeros(padded, dtype=bool)
+    possible[tuple(slice(0, size) for size in shape)] = True
+    for c in (1, 2):
+        if limit(Domain.of(Ordered("x", int(np.prod(shape)))), c):
+            found = brute_force(made.forward, made.weights, int(np.prod(padded)), possible.ravel(), change, c)
+            assert found == c * made.cost(change)
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_identity(size, change):
+    made = transform.identity(size)
+    for c in (1, 2, 3):
+        found = brute_force(made.forward, made.weights, size, np.ones(size, bool), change, c)
+        assert found == c * made.cost(change)
+
+
+def test_the_papers_numbers():
+    full = order.morton(Domain.of(Mesh("g", shape=(512, 512))))
+    assert full.cost("add-remove") == 19  # 1 + k
+    assert full.cost("replace") == 36  # 2k, not 2(1 + k)
+    assert order.row_major(Domain.of(Ordered("x", 1))).cost("replace") == 1
+    axes = tuple(order.row_major(Domain.of(Ordered("x", 512))) for _ in range(2))
+    assert transform.haar_nd(axes).cost("add-remove") == 100
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+@pytest.mark.parametrize("max_weight", [None, 7])
+@pytest.mark.parametrize("name", ["eight cells", "masked map", "one cell"])
+def test_every_recipe_scales_with_its_unit(name, max_weight, change):
+    domain = DOMAINS[name]
+    for recipe in (ks.geometric(), ks.laplace(), ks.privelet("morton"), ks.privelet("2d"), ks.haar_topdown()):
+        one = recipe.scale(domain, Unit("p", change, 1), "0.5")
+        three = recipe.scale(domain, Unit("p", change, 3, max_weight), "0.5")
+        assert three == one * 3 * (max_weight or 1)
+        assert recipe.scale(domain, Unit("p", change, 1), "0.25") == 2 * one
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 11, 16, 21])
+def test_padded_axis_equals_the_same_axis_leaf_by_leaf(size):
+    bits = (size - 1).bit_length()
+    leaves = np.zeros(1 << bits, dtype=np.uint8)
+    leaves[:size] = order.ALL
+    pyramid = order._pyramid(leaves, (2,) * bits)
+    assert order._padded_costs(bits, size) == order._explicit_costs(pyramid, (2,) * bits)
