@@ -30,7 +30,8 @@ TABLE: dict[str, set[str]] = {
     "local": {"errors", "schema", "privacy", "rng", "noise", "refine", "local", "_kernels"},
     "examples": {"schema"},
     "reproduce": {"<front>", "errors", "schema", "examples", "ingest", "local", "order", "plan", "report", "reproduce"},
-    "cli": {"<front>", "cli", "errors", "schema", "ingest", "local", "mechanism", "plan", "report", "reproduce", "examples"},
+    "cli": {"<front>", "cli", "errors", "schema", "ingest", "local", "mechanism", "plan", "report", "reproduce",
+            "examples"},
     "_kernels": {"_kernels"},
     "<front>": set(),
 }  # fmt: skip

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, release, reproduce
+from kasuri.cli import demo, local, release, reproduce
 from kasuri.errors import BudgetError, KasuriError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("release")(release.release)
+app.add_typer(local.app, name="local")
 app.add_typer(reproduce.app, name="reproduce")
 
 
