@@ -123,6 +123,13 @@ def test_seeded_reports_repeat_and_secure_ones_do_not(kind):
 
 
 @every_kind
+def test_blocks_draw_their_own_bits(kind):
+    randomizer = MAKERS[kind](WARDS, epsilon="1")
+    rows = randomizer.randomize(np.zeros(3 << 16, np.int64), source=ks.seeded(1)).rows.reshape(3, 1 << 16, -1)
+    assert (rows[0] != rows[1]).any() and (rows[1] != rows[2]).any()
+
+
+@every_kind
 def test_empirical_epsilon_stays_below_the_claim_and_a_broken_twin_is_caught(kind):
     """Lower confidence bound (5 standard deviations) of ln P(S | x) / P(S | y) over the best test set S."""
     places = ks.Nominal("p", labels=("a", "b", "c"))

@@ -138,6 +138,21 @@ def test_bulk_randomize_has_the_law_and_the_test_has_power(kind):
         assert chi_square(seen, law[(x + 1) % 3]) > 20, "the test must tell the law of another category"
 
 
+@pytest.mark.parametrize("kind", ["unary", "oue"])
+def test_the_coin_of_the_truth_is_its_own(kind):
+    """The true bits of a block's first 64 reports say nothing about the first 64 bits of the others' stream."""
+    randomizer = MAKERS[kind](ks.Nominal("p", labels=tuple("abcdefg")), epsilon="1")
+    truth, others = [], []
+    for seed in range(400):
+        rows = randomizer.randomize(np.zeros(64, np.int64), source=ks.seeded(seed)).rows
+        flat = np.unpackbits(rows.ravel(), bitorder="little")[:64]
+        keep = np.arange(64) % 8 != 0
+        truth.append((rows[:, 0] & 1)[keep])
+        others.append(flat[keep])
+    found = np.corrcoef(np.concatenate(truth), np.concatenate(others))[0, 1]
+    assert abs(found) < 5 / (400 * 56) ** 0.5
+
+
 def test_bulk_coins_reject_wrong_probabilities():
     bits = coins(Streams(bytes(32), "test"), "coins", 0, 1 << 20, 1 << 30, 32)
     ones = int(np.unpackbits(bits.view(np.uint8)).sum())

@@ -12,8 +12,9 @@ import json
 import secrets
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +55,17 @@ class _Submit:
             reports: list[bytes]
 
         self._store, self._token_key, self._metrics = store, key.token_key, metrics
+        self._mailbox: _Mailbox | None = None
         self._json = msgspec.json.Decoder(Batch)
         self._faults: tuple[type[Exception], ...] = (msgspec.MsgspecError, RecursionError, ValueError)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        status, answer = await self._handle(scope, receive)
+    async def __call__(self, id: str, scope: Any, receive: Any, send: Any) -> None:
+        status, answer = await self._handle(id, scope, receive)
         self._metrics[f"batches_{status}"] += 1
         await _send(send, status, answer)
 
-    async def _handle(self, scope: Any, receive: Any) -> tuple[int, dict[str, Any]]:
-        opened = self._store.find(scope["path_params"]["id"])
+    async def _handle(self, id: str, scope: Any, receive: Any) -> tuple[int, dict[str, Any]]:
+        opened = self._store.find(id)
         if opened is None:
             return 404, {"error": "no such round"}
         headers = dict(scope["headers"])
@@ -86,11 +88,9 @@ class _Submit:
         if opened.closed:
             return 410, {"error": "this round is closed"}
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Outcome] = loop.create_future()
-
-        def done(outcome: Outcome) -> None:
-            loop.call_soon_threadsafe(_settle, answer, outcome)
-
+        if self._mailbox is None or self._mailbox.loop is not loop:
+            self._mailbox = _Mailbox(loop)
+        answer, done = self._mailbox.expect()
         if not self._store.put(opened, key, rows, done, token):
             return 503, {"error": "too much is waiting for the disk; send the batch again"}
         outcome = await answer
@@ -126,9 +126,30 @@ class _Submit:
         return token_hash(self._token_key, token)
 
 
-def _settle(answer: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not answer.done():  # the client may have gone; what is stored stays stored
-        answer.set_result(outcome)
+class _Mailbox:
+    """Outcomes from the writer's thread to the event loop: the loop is woken once for a group, not once a batch."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop, self._letters, self._ringing = loop, deque[tuple[asyncio.Future[Outcome], Outcome]](), False
+
+    def expect(self) -> tuple[asyncio.Future[Outcome], Callable[[Outcome], None]]:
+        answer: asyncio.Future[Outcome] = self.loop.create_future()
+
+        def done(outcome: Outcome) -> None:
+            self._letters.append((answer, outcome))
+            if not self._ringing:
+                self._ringing = True
+                with suppress(RuntimeError):  # the loop is closed: nobody waits any more, and the writer goes on
+                    self.loop.call_soon_threadsafe(self._open)
+
+        return answer, done
+
+    def _open(self) -> None:
+        self._ringing = False  # before looking: a letter that comes from now on rings again
+        while self._letters:
+            answer, outcome = self._letters.popleft()
+            if not answer.done():  # the client may have gone; what is stored stays stored
+                answer.set_result(outcome)
 
 
 async def _body(receive: Any, headers: dict[bytes, bytes], limit: int) -> bytes | None:
@@ -297,7 +318,7 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
         write_reports(path, store.rows(opened), opened.round)
         return FileResponse(path, filename=f"{opened.round.id}.parquet", background=BackgroundTask(path.unlink))
 
-    return Starlette(
+    pages = Starlette(
         routes=[
             Route("/", page("demo.html", "text/html")),
             Route("/status", page("status.html", "text/html")),
@@ -307,7 +328,6 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
             Route("/openapi.json", openapi),
             Route("/rounds", rounds),
             Route("/rounds/{id}", one_round),
-            Route("/rounds/{id}/reports", submit, methods=["POST"]),
             Route("/operator/status", operator(status, of_round=False)),
             Route("/operator/rounds", operator(open_round, of_round=False), methods=["POST"]),
             Route("/operator/rounds/{id}/close", operator(close_round), methods=["POST"]),
@@ -316,6 +336,17 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
             Route("/operator/rounds/{id}/export", operator(export)),
         ]
     )
+
+    async def collector(scope: Any, receive: Any, send: Any) -> None:
+        """Batches go straight to their endpoint; everything else through the router."""
+        if scope["type"] == "http" and scope["method"] == "POST":
+            _, *parts = scope["path"].split("/")
+            if len(parts) == 3 and parts[0] == "rounds" and parts[2] == "reports":
+                await submit(parts[1], scope, receive, send)
+                return
+        await pages(scope, receive, send)
+
+    return collector
 
 
 def serve(store: Store, key: CollectorKey, *, operator_token: str, host: str = "127.0.0.1", port: int = 8000) -> None:

@@ -102,7 +102,7 @@ class Store:
 
     def _check(self) -> None:
         try:
-            self._db.execute("PRAGMA page_size = 16384")
+            self._db.execute("PRAGMA page_size = 4096")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA wal_autocheckpoint = 4096")
             self._db.executescript(_SCHEMA)
