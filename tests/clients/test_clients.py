@@ -105,6 +105,20 @@ def test_javascript_verifies_before_it_randomises():
         assert "error" in node("verify", {"envelope": bad, "key": trusted})
 
 
+@with_node
+def test_javascript_device_keeps_to_its_budget_across_restarts():
+    key = CollectorKey.generate()
+    randomizer = ks.local.grr(ks.Nominal("p", labels=("secretplace", "b")), epsilon="1")
+    first, second = (Round.new(randomizer, closes=2_000_000_000).sign(key.signing) for _ in range(2))
+    late = Round.new(randomizer, closes=1_000_000_000).sign(key.signing)
+    asked = {"key": key.public, "maxEpsilon": 1.5, "value": "secretplace"}
+    found = node("device", {**asked, "envelopes": [late, first, first, second]})
+    closed, length, again, beyond = found["answers"]
+    assert "closed" in closed and length == 41 and "all its reports" in again and "more epsilon" in beyond
+    assert "secretplace" not in found["kept"][0]
+    assert "none of the 3" in node("device", {**asked, "value": "x", "envelopes": [first]})["answers"][0]
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
 @pytest.mark.parametrize("trusted", [True, False])
 def test_the_demo_page_in_a_browser(tmp_path, trusted):

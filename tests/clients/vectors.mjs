@@ -2,6 +2,7 @@
 //   check      [{randomizer, category, words, report}] -> indices whose report differs
 //   make       [{randomizer, count}] -> vectors of the same form, from fresh random words
 //   law        {randomizer, category, words} -> {report: number of word sequences}
+//   device     {envelopes, key, maxEpsilon, value} -> what a device, restarted before each, answers to each envelope
 //   verify     {envelope, key} -> {id, epsilon} or {error}
 import { readFileSync } from "node:fs";
 const client = await import(process.argv[2]);
@@ -31,6 +32,21 @@ switch (process.argv[3]) {
       counts[sent] = (counts[sent] ?? 0) + 1;
     }
     say(counts);
+    break;
+  }
+  case "device": {
+    const kept = new Map();
+    const storage = { getItem: (k) => kept.get(k) ?? null, setItem: (k, v) => kept.set(k, v) };
+    const answers = [];
+    for (const envelope of asked.envelopes) {
+      const device = new client.Device(asked.key, { maxEpsilon: asked.maxEpsilon, storage });
+      try {
+        answers.push((await device.report(envelope, asked.value)).body.length);
+      } catch (fault) {
+        answers.push(fault.message);
+      }
+    }
+    say({ answers, kept: [...kept.values()] });
     break;
   }
   case "verify":

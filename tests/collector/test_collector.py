@@ -119,6 +119,8 @@ def test_refusals_have_reasons_and_store_nothing(collector):
     assert call(app, "POST", "/rounds/none/reports", good, BINARY)[0] == 404
     assert call(app, "POST", url, good, {"content-type": "text/plain"})[0] == 415
     assert call(app, "GET", url)[0] == 404
+    status, headers, _ = call(app, "OPTIONS", url)  # what a browser asks for a page of another origin
+    assert status == 204 and "content-type" in headers["access-control-allow-headers"]
     clock[0] = 2_000_000.0
     assert call(app, "POST", url, good, BINARY)[0] == 410
     assert stored(store) == 0
@@ -192,6 +194,11 @@ def test_a_full_queue_says_so(collector, monkeypatch):
     monkeypatch.setattr("kasuri.local.reports.MAX_PENDING", 0)
     status, headers, _ = call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)
     assert status == 503 and headers["retry-after"] == "1" and stored(store) == 0
+    monkeypatch.undo()
+    monkeypatch.setattr("kasuri.local.reports.MAX_PENDING_BYTES", 0)
+    assert call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)[0] == 503
+    monkeypatch.undo()
+    assert call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)[0] == 200
 
 
 def test_a_failing_disk_is_no_acknowledgement(collector, monkeypatch):
@@ -219,6 +226,8 @@ def test_export_is_shuffled_and_complete(collector, tmp_path):
     sent = decode(body, rounded)[1]
     assert (rows != sent).any()
     assert sorted(map(bytes, rows)) == sorted(map(bytes, sent))
+    with pytest.raises(ks.PrivacyError, match="seeded"):
+        ks.local.write_reports(tmp_path / "z", randomizer.randomize([1], source=ks.seeded(1)), rounded)
     (tmp_path / "y.parquet").write_bytes(b"PAR1junk")
     with pytest.raises(ks.FormatError):
         read_reports(tmp_path / "y.parquet")
@@ -232,6 +241,17 @@ def test_devices_refuse_what_they_should(collector):
     assert device.spent == 1
     with pytest.raises(ks.ProtocolError, match="all its reports"):
         device.report(envelope, "w3")
+    further = open_round(app)[0]
+    with pytest.raises(ks.PrivacyError, match="in all"):
+        device.report(further, "w3")  # rounds add up: this one is beyond the device's budget
+    again = Device(key.public, max_epsilon="9", clock=lambda: clock[0])
+    again.restore(device.to_json())
+    assert again.spent == 1
+    with pytest.raises(ks.ProtocolError, match="all its reports"):
+        again.report(envelope, "w3")
+    again.report(further, "w3")
+    with pytest.raises(ks.ProtocolError, match="another collector"):
+        Device("00" * 32, max_epsilon="9").restore(device.to_json())
     with pytest.raises(ks.PrivacyError, match="not signed"):
         Device(CollectorKey.generate().public, max_epsilon="1").report(envelope, "w3")
     forged = {**envelope, "description": envelope["description"].replace('"epsilon":"1"', '"epsilon":"9"')}
@@ -422,4 +442,7 @@ def test_a_memoised_round_uses_one_memory(collector):
     for _ in range(3):
         made = Round.new(randomizer, closes=2_000_000, reports_per_device=5)
         sent |= {device.report(made.sign(key.signing), "w1")[40:] for _ in range(5)}
+        again = Device(key.public, max_epsilon="2", clock=lambda: clock[0])
+        again.restore(device.to_json())
+        device = again
     assert len(sent) == 1 and device.spent == 2

@@ -138,7 +138,7 @@ def test_numbers_outside_the_bounds_and_bad_parameters_are_refused(kind):
         with pytest.raises(ks.DomainError) as fault:
             randomizer.randomize(bad)
         assert "11" not in str(fault.value)
-        with pytest.raises((ks.DomainError, ValueError, OverflowError)):
+        with pytest.raises(ks.DomainError):
             randomizer.report(bad[0], lambda: 0)
     for bounds in ((1, 1), (2, 1), ("a", 1), 5):
         with pytest.raises(ks.DomainError):

@@ -111,7 +111,7 @@ def randomize(
     whole = str(values.type).startswith(("int", "uint")) and not values.null_count
     reports = made.randomize(values.to_numpy() if whole else values.to_pylist())
     rounded = local.Round.new(made, closes=(1 << 40) - 1)
-    local.write_reports(out, reports.rows, rounded)
+    local.write_reports(out, reports, rounded)
     claim = made.guarantee()
     data = {"reports": len(reports), "out": str(out), "guarantee": claim.to_json()}
     show.result(data, f"{len(reports)} reports in {out}; each: {claim.words()}", as_json)

@@ -33,6 +33,14 @@ _REFUSALS: dict[Outcome, tuple[int, str]] = {
 }
 
 
+_PREFLIGHT = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"POST"),
+    (b"access-control-allow-headers", b"content-type, kasuri-token"),
+    (b"access-control-max-age", b"86400"),
+]
+
+
 def _need_serve() -> None:
     try:
         import msgspec  # noqa: F401
@@ -194,11 +202,14 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
     metrics: Counter[str] = Counter()
     submit = _Submit(store, key, metrics)
 
+    def is_open(opened: Opened) -> bool:
+        return not opened.closed and clock() < opened.round.closes
+
     def describe(opened: Opened) -> dict[str, Any]:
-        return {**opened.round.sign(key.signing), "open": not opened.closed and clock() < opened.round.closes}
+        return {**opened.round.sign(key.signing), "open": is_open(opened)}
 
     async def rounds(request: Request) -> Response:
-        return _json({"rounds": [opened.round.id for opened in store.rounds() if describe(opened)["open"]]})
+        return _json({"rounds": [opened.round.id for opened in store.rounds() if is_open(opened)]})
 
     async def one_round(request: Request) -> Response:
         opened = store.find(request.path_params["id"])
@@ -285,7 +296,7 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
         randomizer = opened.round.randomizer
         return {
             "id": opened.round.id,
-            "open": describe(opened)["open"],
+            "open": is_open(opened),
             "closes": opened.round.closes,
             "reports": store.count(opened),
             "randomizer": randomizer.kind,
@@ -339,10 +350,14 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
 
     async def collector(scope: Any, receive: Any, send: Any) -> None:
         """Batches go straight to their endpoint; everything else through the router."""
-        if scope["type"] == "http" and scope["method"] == "POST":
+        if scope["type"] == "http" and scope["method"] in ("POST", "OPTIONS"):
             _, *parts = scope["path"].split("/")
             if len(parts) == 3 and parts[0] == "rounds" and parts[2] == "reports":
-                await submit(parts[1], scope, receive, send)
+                if scope["method"] == "POST":
+                    await submit(parts[1], scope, receive, send)
+                else:  # a page of another origin asks whether it may send a batch: it may
+                    await send({"type": "http.response.start", "status": 204, "headers": _PREFLIGHT})
+                    await send({"type": "http.response.body", "body": b""})
                 return
         await pages(scope, receive, send)
 
@@ -362,6 +377,8 @@ def serve(store: Store, key: CollectorKey, *, operator_token: str, host: str = "
             access_log=False,
             log_level="warning",
             server_header=False,
+            date_header=False,
+            lifespan="off",
             proxy_headers=False,
         )
     finally:

@@ -20,17 +20,18 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import FormatError, KasuriError, PrivacyError, ProtocolError
+from kasuri.local.categorical import from_json
 from kasuri.local.longitudinal import Memoised, MemoisedClient
 from kasuri.local.wire import Round, encode, verify
 from kasuri.privacy import decimal, exact
 
 
 class Device:
-    """One person's client. It trusts one collector key and never spends more than `max_epsilon` in a round.
+    """One person's client. It trusts one collector key and never spends more than `max_epsilon` in all its rounds.
 
     Privacy: see Randomizer. A device reports at most reports_per_device times a round, with fresh randomness each
-    time, so a round costs reports_per_device * epsilon; rounds add up. Rounds of one memoised randomizer share one
-    memory and cost v_max * epsilon together.
+    time; so a round costs reports_per_device * epsilon; rounds add up. Rounds of one memoised randomizer share one
+    memory and cost v_max * epsilon together. `to_json` is what a device must keep from one start to the next.
     """
 
     def __init__(self, public_key: str, *, max_epsilon: object, clock: Callable[[], float] = time.time) -> None:
@@ -48,15 +49,19 @@ class Device:
     def accept(self, envelope: Mapping[str, Any]) -> Round:
         """The verified round of an envelope, if this device may take part in it now."""
         rounded = verify(envelope, self._key)
-        cost = rounded.randomizer.guarantee(reports=rounded.reports_per_device).epsilon
-        if cost > self._most:
-            raise PrivacyError(
-                f"this round may cost epsilon {decimal(cost)}; this device spends at most {decimal(self._most)}"
-            )
         if self._clock() >= rounded.closes:
             raise ProtocolError("this round is closed")
-        if self._sent[rounded.id] >= rounded.reports_per_device:
+        left = rounded.reports_per_device - self._sent[rounded.id]
+        if left < 1:
             raise ProtocolError("this device has sent all its reports of this round")
+        cost = rounded.randomizer.guarantee(reports=left).epsilon
+        if rounded.randomizer.fingerprint in self._memories:
+            cost = Fraction(0)  # paid for when its memory was begun
+        if self.spent + cost > self._most:
+            raise PrivacyError(
+                f"this round may cost a further epsilon {decimal(cost)}; this device has spent {decimal(self.spent)} "
+                f"and spends at most {decimal(self._most)} in all"
+            )
         return rounded
 
     def report(self, envelope: Mapping[str, Any], value: str | int | None) -> bytes:
@@ -74,6 +79,32 @@ class Device:
             self.spent += randomizer.epsilon
             sent = randomizer.report(category, lambda: secrets.randbits(randomizer.bits))
         return encode(rounded, np.frombuffer(sent, np.uint8).reshape(1, -1))
+
+    def to_json(self) -> dict[str, Any]:
+        """What was spent and sent, and the memories: to be kept on the device, as confidential as its places."""
+        return {
+            "key": self._key.hex(),
+            "spent": decimal(self.spent),
+            "sent": dict(self._sent),
+            "memories": [
+                {"randomizer": client.randomizer.to_json(), "memory": client.to_json()}
+                for client in self._memories.values()
+            ],
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Go on where `to_json` of this collector's device left off."""
+        if data.get("key") != self._key.hex():
+            raise ProtocolError("this state belongs to another collector's device")
+        self.spent = Fraction(data["spent"])
+        self._sent = Counter(data["sent"])
+        for kept in data["memories"]:
+            randomizer = from_json(kept["randomizer"])
+            if not isinstance(randomizer, Memoised):
+                raise ProtocolError("a memory belongs to a memoised randomizer")
+            client = MemoisedClient(randomizer)
+            client.restore(kept["memory"])
+            self._memories[randomizer.fingerprint] = client
 
 
 def send(url: str, body: bytes, *, token: str | None = None, tries: int = 5) -> int:

@@ -6,18 +6,23 @@ from pathlib import Path
 
 import numpy as np
 
-from kasuri.errors import FormatError
-from kasuri.local.randomizer import Rows
+from kasuri.errors import FormatError, PrivacyError
+from kasuri.local.randomizer import Reports, Rows
 from kasuri.local.wire import Round, read_round
 
 
-def write_reports(path: str | Path, rows: Rows, rounded: Round) -> None:
+def write_reports(path: str | Path, reports: Reports | Rows, rounded: Round) -> None:
     """Reports as Parquet: one fixed-size binary column, the signed text of the round in the file's metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if isinstance(reports, Reports):
+        if not reports.secure:
+            raise PrivacyError("seeded reports are for tests: they cannot be saved. Randomise again without a seed")
+        reports = reports.rows
+    rounded.randomizer.check(reports)
     data = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(rounded.randomizer.width), rows.shape[0], [None, pa.py_buffer(rows.tobytes())]
+        pa.binary(rounded.randomizer.width), reports.shape[0], [None, pa.py_buffer(reports.tobytes())]
     )
     table = pa.table({"report": data}).replace_schema_metadata({"kasuri.round": rounded.text})
     pq.write_table(table, path)

@@ -127,7 +127,10 @@ class Numeric(ABC):
 
     def report(self, x: float | Fraction, word: Word) -> int:
         """One output, as a device draws it: a word rounds x to the grid, a word chooses the output."""
-        at = (Fraction(x) - self.low) * self.steps / (self.high - self.low)
+        try:
+            at = (Fraction(x) - self.low) * self.steps / (self.high - self.low)
+        except (TypeError, ValueError, OverflowError):
+            raise DomainError("the number is none") from None
         if not 0 <= at <= self.steps:
             raise DomainError("the number lies outside the bounds")
         g = math.floor(at)

@@ -62,12 +62,15 @@ class Reports:
 
     rows: Rows
     fingerprint: str
+    secure: bool = True
+    """False for reports of a seeded source: for tests only, and `write_reports` refuses them."""
 
     def __len__(self) -> int:
         return self.rows.shape[0]
 
     def __repr__(self) -> str:
-        return f"Reports({len(self)} of {self.rows.shape[1]} bytes, randomizer {self.fingerprint[:12]})"
+        seeded = "" if self.secure else ", seeded: for tests only"
+        return f"Reports({len(self)} of {self.rows.shape[1]} bytes, randomizer {self.fingerprint[:12]}{seeded})"
 
 
 @dataclass(frozen=True)
@@ -191,12 +194,13 @@ class Randomizer(ABC):
         Cost: about 8 random bits per bit sent for unary reports, 64 per report for the others.
         """
         categories = self.categories(values)
-        streams = Streams((source or secure()).release_key(), f"local.{self.kind}")
+        source = source or secure()
+        streams = Streams(source.release_key(), f"local.{self.kind}")
         rows = np.empty((categories.size, self.width), dtype=np.uint8)
         for block, start in enumerate(range(0, categories.size, BLOCK)):
             stop = min(start + BLOCK, categories.size)
             rows[start:stop] = self._draw(categories[start:stop], streams, block)
-        return Reports(rows, self.fingerprint)
+        return Reports(rows, self.fingerprint, source.secure)
 
     def check(self, rows: Rows) -> None:
         """Refuse rows that are no reports of this randomizer."""

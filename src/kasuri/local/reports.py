@@ -29,7 +29,8 @@ from kasuri.local.wire import Round, read_round
 Outcome = str
 """stored, duplicate, closed, token (refused), failed (not written)."""
 MAX_PENDING = 8192
-"""Batches waiting for the disk; beyond this the collector answers 503."""
+MAX_PENDING_BYTES = 1 << 26
+"""Batches, and their bytes, that may wait for the disk; beyond this the collector answers 503."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (version INTEGER NOT NULL);
@@ -87,6 +88,7 @@ class Store:
         self._tallies: dict[int, _Tally] = {}
         self._reading = threading.Lock()
         self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
         self._wake = threading.Condition()
         self._admin = threading.Lock()
         self._stopping = False
@@ -104,7 +106,8 @@ class Store:
         try:
             self._db.execute("PRAGMA page_size = 4096")
             self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA wal_autocheckpoint = 4096")
+            self._db.execute("PRAGMA wal_autocheckpoint = 32768")  # random pages of the key index are written once
+            self._db.execute("PRAGMA cache_size = -65536")  # ... and stay in memory: 64 MiB
             self._db.executescript(_SCHEMA)
             found = self._db.execute("SELECT version FROM meta").fetchall()
         except sqlite3.DatabaseError:
@@ -183,8 +186,9 @@ class Store:
         """Hand one checked batch to the writer; `done(outcome)` is called from its thread after the sync.
         False when too much is waiting: nothing was taken."""
         with self._wake:
-            if len(self._pending) >= MAX_PENDING or self._stopping:
+            if len(self._pending) >= MAX_PENDING or self._pending_bytes >= MAX_PENDING_BYTES or self._stopping:
                 return False
+            self._pending_bytes += rows.size
             self._pending.append(
                 _Pending(opened.number, opened.round.closes, key, rows.shape[0], rows.tobytes(), token, done)
             )
@@ -202,6 +206,7 @@ class Store:
                 if self._stopping and not self._pending:
                     return
                 group = [self._pending.popleft() for _ in range(min(len(self._pending), 1024))]
+                self._pending_bytes -= sum(len(item.reports) for item in group)
             if group:
                 for item, outcome in zip(group, self._commit(group), strict=True):
                     item.done(outcome)

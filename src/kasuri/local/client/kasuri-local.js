@@ -181,22 +181,32 @@ export function encodeBatch(round, reports, key = crypto.getRandomValues(new Uin
   return concat(magic, round.fingerprint, key, ...reports);
 }
 
-/** One person's client: pins a collector key, never spends more than maxEpsilon in a round. */
+/**
+ * One person's client: pins a collector key, never spends more than maxEpsilon in all its rounds. What it has spent and
+ * how often it has reported (never a place) is kept in `storage`, by default the browser's localStorage.
+ */
 export class Device {
-  constructor(publicKey, { maxEpsilon, now = () => Date.now() / 1000 }) {
-    if (!(maxEpsilon > 0)) throw new Error("maxEpsilon is needed: the most this device spends in a round");
-    Object.assign(this, { publicKey, maxEpsilon, now, sent: new Map() });
+  constructor(publicKey, { maxEpsilon, storage = globalThis.localStorage, now = () => Date.now() / 1000 }) {
+    if (!(maxEpsilon > 0)) throw new Error("maxEpsilon is needed: the most this device spends in all");
+    Object.assign(this, { publicKey, maxEpsilon, storage, now, place: `kasuri-local ${publicKey}` });
+    this.state = JSON.parse(storage?.getItem(this.place) ?? '{"spent":0,"sent":{}}');
   }
 
   /** A batch of one report of `value` (null: elsewhere), counted as sent before it is drawn. */
   async report(envelope, value) {
     const round = await verifyRound(envelope, this.publicKey);
-    const sent = this.sent.get(round.id) ?? 0;
-    if (round.epsilon > this.maxEpsilon) throw new Error("this round costs more epsilon than this device spends");
+    const { state } = this;
+    const sent = state.sent[round.id] ?? 0;
+    const each = round.epsilon / round.reports_per_device;
     if (this.now() >= round.closes) throw new Error("this round is closed");
     if (sent >= round.reports_per_device) throw new Error("this device has sent all its reports of this round");
+    if (state.spent + (round.reports_per_device - sent) * each > this.maxEpsilon * (1 + 1e-9)) {
+      throw new Error("this round costs more epsilon than this device spends");
+    }
     const category = categoryOf(round.randomizer, value);
-    this.sent.set(round.id, sent + 1);
+    state.sent[round.id] = sent + 1;
+    state.spent += each;
+    this.storage?.setItem(this.place, JSON.stringify(state));
     const bytes = report(round.randomizer, category, randomWords(round.randomizer.bits));
     return { round, report: bytes, body: encodeBatch(round, [bytes]) };
   }
