@@ -62,8 +62,9 @@ def environment():
     program = uv()
     say("kasuri: making the environment in .venv (once)")
     call(program, "venv", "--quiet", "--clear", "--python", sys.executable, VENV)
-    call(program, "pip", "install", "--quiet", "--python", PYTHON, "--require-hashes", "-r", "requirements.lock")
-    call(program, "pip", "install", "--quiet", "--python", PYTHON, "--no-deps", "--no-build-isolation", "-e", ".")
+    install = [program, "pip", "install", "--quiet", "--compile-bytecode", "--python", PYTHON]
+    call(*install, "--require-hashes", "-r", "requirements.lock")
+    call(*install, "--no-deps", "--no-build-isolation", "-e", ".")
     with open(stamp, "w") as file:
         file.write(wanted)
 

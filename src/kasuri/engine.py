@@ -30,9 +30,11 @@ Int = NDArray[np.int64]
 A = TypeVar("A")
 B = TypeVar("B")
 
-BLOCK_LEVELS = 16
+BLOCK_LEVELS = 17
 """A block has at least this many levels below it, where the tree is that deep."""
 MAX_BLOCK_DEPTH = 8
+
+_ROOM = 1 << 15  # outputs a block collects before they are set aside
 
 DENSE_BLOCK = 1 << 16
 """Coefficients per keystream in dense recipes."""
@@ -85,11 +87,11 @@ def dense_coins(streams: Streams, size: int) -> Int:
 class _Tape:
     """Noise and coins of one block, handed to the kernel in growing pieces."""
 
-    def __init__(self, sampler: Sampler, streams: Streams, level: int, block: int) -> None:
+    def __init__(self, sampler: Sampler, streams: Streams, level: int, block: int, records: int) -> None:
         self._sampler = sampler
         self._noise_stream = streams.open("noise", level, block)
         self._coin_stream = streams.open("coin", level, block)
-        self._pieces = [0, 0]
+        self._pieces = [min(records // 4, 1 << 12), 0]
         self.noise = np.empty(0, dtype=np.int64)
         self.coins = np.empty(0, dtype=np.uint64)
 
@@ -110,6 +112,15 @@ class _Tape:
         self._coin_stream.fill(fresh)
         self.coins = np.concatenate((rest, fresh))
         return used & 63
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What one block gave, in pieces: leaves (or nodes at its floor), values, recorded (level, prefix, value)."""
+
+    keys: list[Int]
+    values: list[Int]
+    records: list[tuple[Int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +161,8 @@ class Descent:
 
     def whole_factors(self, depth: int, prefix: int) -> int:
         """Bit f set: the node has no structural zero in factor f."""
+        if self.order.whole:
+            return (1 << len(self.order.factors)) - 1
         bits = 0
         for f, factor in enumerate(self.order.factors):
             own = [level for level in factor.levels if level < depth]
@@ -164,42 +177,43 @@ class Descent:
         self,
         keys: Int,
         sums: Int,
-        roots: tuple[int, int, int],
+        root: tuple[int, int, int],
         floor: int,
         tape: _Tape,
         record: bool,
         skip_noise: int = 0,
-    ) -> tuple[Int, Int, tuple[Int, Int, Int]]:
-        """One block from its root (depth, prefix, S > 0) to `floor`: (prefixes, values, recorded measurements)."""
+    ) -> _Block:
+        """One block from its root (depth, prefix, S > 0) to `floor`."""
         from kasuri._kernels import topdown as kernel
 
-        depth, prefix, S = roots
+        depth, prefix, S = root
         stack = np.zeros((self.order.depth + 2, 6), dtype=np.int64)
         stack[0] = depth, prefix, S, 0, keys.size, self.whole_factors(depth, prefix)
         state = np.zeros(kernel.STATE, dtype=np.int64)
         state[kernel.TOP], state[kernel.NOISE] = 1, skip_noise
-        room = 64 + 2 * keys.size
+        room = min(64 + 2 * keys.size, _ROOM)
         out_keys, out_values = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
-        records = [np.empty(1024 if record else 0, dtype=np.int64) for _ in range(3)]
-        while True:
+        records = [np.empty(room if record else 0, dtype=np.int64) for _ in range(3)]
+        done = _Block([], [], [])
+        code = -1
+        while code != kernel.DONE:
             code = kernel.descend(  # type: ignore[call-arg]
                 keys, sums, self.order.depth, floor, int(self.jumps), *self._tree,
                 tape.noise, tape.coins, stack, state, out_keys, out_values, *records,
             )  # fmt: skip
-            if code == kernel.DONE:
-                break
             if code == kernel.NEED_NOISE:
                 tape.more_noise()
                 state[kernel.NOISE] = 0
             elif code == kernel.NEED_COINS:
                 state[kernel.COIN] = tape.more_coins(int(state[kernel.COIN]))
-            elif code == kernel.NEED_ROOM:
-                out_keys, out_values = _double(out_keys), _double(out_values)
-            else:
-                records = [_double(part) for part in records]
-        used, kept = int(state[kernel.OUT]), int(state[kernel.RECORDED])
-        level, node, value = (part[:kept].copy() for part in records)
-        return out_keys[:used].copy(), out_values[:used].copy(), (level, node, value)
+            if code in (kernel.DONE, kernel.NEED_ROOM):
+                used, state[kernel.OUT] = int(state[kernel.OUT]), 0
+                done.keys.append(out_keys[:used].copy())
+                done.values.append(out_values[:used].copy())
+            if record and code in (kernel.DONE, kernel.NEED_RECORDS):
+                used, state[kernel.RECORDED] = int(state[kernel.RECORDED]), 0
+                done.records.append(tuple(part[:used].copy() for part in records))
+        return done
 
     def run(
         self, keys: Int, values: Int, streams: Streams, threads: int, record: bool
@@ -209,36 +223,41 @@ class Descent:
         Cost: O(m + outputs) with jumps, O(m + outputs * k) without, for m records and k levels.
         """
         sampler = discrete_laplace(self.scale)
-        sums = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(values)))
+        sums = _prefix_sums(values)
         k, cut = self.order.depth, self.block_depth
-        tape = _Tape(sampler, streams, 0, 0)
+        tape = _Tape(sampler, streams, 0, 0, 0 if cut else keys.size)
         tape.more_noise()
         noisy_total = int(sums[-1]) + int(tape.noise[0])
-        recorded = [(np.array([-1]), np.array([0]), np.array([noisy_total]))]
+        recorded: list[tuple[Int, ...]] = [(np.array([-1]), np.array([0]), np.array([noisy_total]))]
         if noisy_total <= 0:
             empty = np.zeros(0, dtype=np.int64)
             return empty, empty, self._measurements(recorded, record)
-        top_keys, top_values, top_records = self.run_block(
-            keys, sums, (0, 0, noisy_total), cut if cut else k, tape, record, skip_noise=1
-        )
-        recorded.append(top_records)
+        top = self.run_block(keys, sums, (0, 0, noisy_total), cut or k, tape, record, skip_noise=1)
+        recorded += top.records
+        top_keys, top_values = _join(top.keys), _join(top.values)
         if cut == 0:
             return top_keys, top_values, self._measurements(recorded, record)
         edges = np.searchsorted(keys, np.concatenate((top_keys, top_keys + 1)) << (k - cut)).reshape(2, -1)
 
-        def one(i: int) -> tuple[Int, Int, tuple[Int, Int, Int]]:
+        def one(i: int) -> _Block:
             prefix, low, high = int(top_keys[i]), int(edges[0, i]), int(edges[1, i])
-            block = _Tape(sampler, streams, cut, prefix)
+            block = _Tape(sampler, streams, cut, prefix, high - low)
             root = (cut, prefix, int(top_values[i]))
             return self.run_block(keys[low:high], sums[low : high + 1], root, k, block, record)
 
-        parts = spread(one, range(top_keys.size), threads)
-        recorded += [part[2] for part in parts]
-        out_keys = np.concatenate([np.zeros(0, dtype=np.int64), *(part[0] for part in parts)])
-        out_values = np.concatenate([np.zeros(0, dtype=np.int64), *(part[1] for part in parts)])
-        return out_keys, out_values, self._measurements(recorded, record)
+        blocks = spread(one, range(top_keys.size), threads)
+        for block in blocks:
+            recorded += block.records
+        out_keys = _join([part for block in blocks for part in block.keys])
+        for block in blocks:
+            block.keys.clear()
+        return (
+            out_keys,
+            _join([part for block in blocks for part in block.values]),
+            self._measurements(recorded, record),
+        )
 
-    def _measurements(self, recorded: list[tuple[Int, Int, Int]], record: bool) -> Measurements | None:
+    def _measurements(self, recorded: list[tuple[Int, ...]], record: bool) -> Measurements | None:
         if not record:
             return None
         level, prefix, value = (np.concatenate(column) for column in zip(*recorded, strict=True))
@@ -246,8 +265,15 @@ class Descent:
         return Measurements(level[ranked], prefix[ranked], value[ranked], self.scale)
 
 
-def _double(array: Int) -> Int:
-    return np.concatenate((array, np.empty_like(array)))
+def _prefix_sums(values: Int) -> Int:
+    """sums[i] = sum of the values before record i."""
+    sums = np.zeros(values.size + 1, dtype=np.int64)
+    np.cumsum(values, out=sums[1:])
+    return sums
+
+
+def _join(parts: list[Int]) -> Int:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +289,7 @@ class FanDescent:
 
     def run(self, keys: Int, values: Int, streams: Streams) -> tuple[Int, Int]:
         """As Descent.run. Cost: O(kept nodes * fan-out + m k)."""
-        sums = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(values)))
+        sums = _prefix_sums(values)
         noisy_total = int(sums[-1]) + int(discrete_laplace(self.scale).draw(streams.open("noise", 0, 0), 1)[0])
         prefix = np.zeros(1 if noisy_total > 0 else 0, dtype=np.int64)
         kept = np.full(prefix.size, noisy_total, dtype=np.int64)

@@ -297,10 +297,12 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
     from kasuri._kernels.sort import sort_pairs
 
     tree = run.trees[0]
-    bits = (tree.leaves - 1).bit_length()
+    tail_cells, tail_leaves = tree.shared_tail
+    in_order = tail_cells == run.domain.size
     keys, values = tree.keys(counts.cells), counts.values
-    if not tree.sorted:
-        keys, values = sort_pairs(keys, values, bits)
+    if not in_order:
+        skip = tail_leaves.bit_length() - 1 if tree.binary else 0
+        keys, values = sort_pairs(keys, values.copy(), (tree.leaves - 1).bit_length(), skip)
     if run.mechanism.transform == "nominal":
         out_keys, out_values = engine.FanDescent(tree, run.scale).run(keys, values, streams)
         measurements = None
@@ -308,9 +310,11 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
         plain = run.descent == "plain"
         descent = engine.Descent(tree, run.scale, jumps=not plain)
         out_keys, out_values, measurements = descent.run(keys, values, streams, threads, record=plain)
+    del keys, values
     cells = tree.cells(out_keys)
-    if not tree.sorted:
-        cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length())
+    if not in_order:
+        skip = (tail_cells & -tail_cells).bit_length() - 1  # cells >> skip never mixes two tails
+        cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length(), skip)
     return cells, out_values, measurements
 
 

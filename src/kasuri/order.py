@@ -149,10 +149,13 @@ class Order:
     def keys(self, cells: Int) -> Int:
         """Cells (row-major) -> keys."""
         if self.binary:
-            from kasuri._kernels.morton import cells_to_keys
+            from kasuri._kernels.morton import add_bits, cells_to_keys
 
+            index = np.ascontiguousarray(cells, dtype=np.int64)
+            if self._key_by_bit is not None:
+                return add_bits(index, self._key_by_bit, _TABLE_BITS)
             sizes, first, tables = self._cell_tables
-            return cells_to_keys(np.ascontiguousarray(cells, dtype=np.int64), sizes, first, tables, _TABLE_BITS)
+            return cells_to_keys(index, sizes, first, tables, _TABLE_BITS)
         rest, parts = np.asarray(cells, dtype=np.int64), []
         for dim in reversed(self.dims):
             rest, index = np.divmod(rest, dim.size)
@@ -166,9 +169,9 @@ class Order:
     def cells(self, keys: Int) -> Int:
         """Keys of possible leaves -> cells: the inverse of `keys`."""
         if self.binary:
-            from kasuri._kernels.morton import keys_to_cells
+            from kasuri._kernels.morton import add_bits
 
-            return keys_to_cells(np.ascontiguousarray(keys, dtype=np.int64), self._key_table, _TABLE_BITS)
+            return add_bits(np.ascontiguousarray(keys, dtype=np.int64), self._cell_by_bit, _TABLE_BITS)
         parts = [np.zeros(np.shape(keys), dtype=np.int64) for _ in self.dims]
         for digit, stride in zip(self.digits, self.strides, strict=True):
             parts[digit.dim] += keys // stride % digit.radix * digit.weight
@@ -181,9 +184,18 @@ class Order:
         return out
 
     @cached_property
-    def sorted(self) -> bool:
-        """Keys rise with cells, so nothing needs sorting."""
-        return self.name == "1d"
+    def shared_tail(self) -> tuple[int, int]:
+        """(cells, leaves) of the last dimensions that stand last in the tree too, in the same order: inside such a
+        tail keys rise with cells, so only what is above it needs sorting. (size, leaves) if all keys rise."""
+        cells = leaves = 1
+        at = self.depth
+        for d in range(len(self.dims) - 1, -1, -1):
+            own = [level for level, digit in enumerate(self.digits) if digit.dim == d]
+            if self.dims[d].places is not None or own != list(range(at - len(own), at)):
+                break
+            at -= len(own)
+            cells, leaves = cells * self.dims[d].size, leaves << len(own)
+        return cells, leaves
 
     def possible_leaves(self) -> NDArray[np.bool_]:
         """Per key: is the leaf possible? Dense."""
@@ -215,11 +227,27 @@ class Order:
         )
 
     @cached_property
-    def _key_table(self) -> Int:
+    def _cell_by_bit(self) -> Int:
+        """Tables from a key's bits to the cell."""
         stride_of = np.cumprod([1, *(dim.size for dim in reversed(self.dims[1:]))], dtype=object)[::-1]
-        weights = [int(stride_of[digit.dim]) * digit.weight for digit in reversed(self.digits)]
-        weights += [0] * (-len(weights) % _TABLE_BITS or (_TABLE_BITS if not weights else 0))
-        return np.array([_sums(weights[low : low + _TABLE_BITS]) for low in range(0, len(weights), _TABLE_BITS)])
+        return _tables([int(stride_of[digit.dim]) * digit.weight for digit in reversed(self.digits)])
+
+    @cached_property
+    def _key_by_bit(self) -> Int | None:
+        """Tables from a cell's bits to the key, where every size is a power of two and a cell is a bit string too."""
+        if any(dim.size & (dim.size - 1) for dim in self.dims):
+            return None
+        place = {(digit.dim, digit.weight): stride for digit, stride in zip(self.digits, self.strides, strict=True)}
+        bits = [
+            (d, 1 << b) for d, dim in reversed(list(enumerate(self.dims))) for b in range(dim.size.bit_length() - 1)
+        ]
+        return _tables([place[bit] for bit in bits])
+
+
+def _tables(weights: list[int]) -> Int:
+    """`_sums` of the weights, _TABLE_BITS at a time from the lowest."""
+    padded = weights + [0] * (-len(weights) % _TABLE_BITS if weights else _TABLE_BITS)
+    return np.array([_sums(padded[low : low + _TABLE_BITS]) for low in range(0, len(padded), _TABLE_BITS)])
 
 
 def _sums(weights: list[int]) -> Int:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,13 +81,14 @@ class Streams:
         return hashlib.blake2b(address, key=self.key, digest_size=32).digest()
 
     def open(self, purpose: str, level: int = 0, block: int = 0) -> Stream:
-        return Stream(self.block_key(purpose, level, block), self.block_key(f"{purpose}.tie", level, block))
+        tie_key = partial(self.block_key, f"{purpose}.tie", level, block)
+        return Stream(self.block_key(purpose, level, block), tie_key)
 
 
 class Stream:
     """One keystream, read once from the start, and beside it further bits for single words (`tie`)."""
 
-    def __init__(self, key: bytes, tie_key: bytes) -> None:
+    def __init__(self, key: bytes, tie_key: Callable[[], bytes]) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
@@ -103,7 +106,7 @@ class Stream:
 
     def tie(self, word: int, turn: int) -> int:
         """64 further bits for word number `word`, the `turn`-th time it asks: the same wherever chunks were cut."""
-        digest = hashlib.blake2b(f"{word}|{turn}".encode(), key=self._tie_key, digest_size=8).digest()
+        digest = hashlib.blake2b(f"{word}|{turn}".encode(), key=self._tie_key(), digest_size=8).digest()
         return int.from_bytes(digest, "little")
 
 

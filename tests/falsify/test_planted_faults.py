@@ -26,8 +26,8 @@ class Fault:
 
 FAULTS = [
     Fault("scale halved", "mechanism.py", "unit.most * cost / loss", "unit.most * cost / loss / 2", "test_total_law"),
-    Fault("eq. 38 as printed", KERNEL, "- sums[low] - sums[high] + noise[used]",
-          "- sums[low] - sums[high] + (noise[used] if depth < 1 else noise[used] >> 1)",
+    Fault("eq. 38 as printed", KERNEL, "- sums[_u(low)] - sums[_u(high)] + noise[_u(used)]",
+          "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))",
           "test_split_law_level_by_level"),
     Fault("eq. 38 as printed, float form", "mechanism.py", "+= parts.weights * _noise(",
           "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * _noise(",

@@ -52,7 +52,7 @@ def test_keystream_is_aes_256_ctr():
     """NIST SP 800-38A F.5.5 key; the counter starts at 0, so block i is AES(key, i)."""
     key = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
     words = np.empty(8, dtype=np.uint64)
-    Stream(key, bytes(32)).fill(words)
+    Stream(key, lambda: bytes(32)).fill(words)
     ecb = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
     assert words.tobytes() == b"".join(ecb.update(i.to_bytes(16, "big")) for i in range(4))
     # the vector itself: AES-256-CTR of the standard's first counter block and plaintext
@@ -61,7 +61,7 @@ def test_keystream_is_aes_256_ctr():
 
 
 def test_keystream_is_continuous_over_fills():
-    one, two = (Stream(bytes(32), bytes(32)) for _ in range(2))
+    one, two = (Stream(bytes(32), lambda: bytes(32)) for _ in range(2))
     whole = np.empty(100_000, dtype=np.uint32)
     one.fill(whole)
     parts = [np.empty(n, dtype=np.uint32) for n in (4, 60_000, 39_996)]

@@ -69,17 +69,18 @@ def cells_to_keys(cells, sizes, first, tables, bits):
 
 
 @njit(cache=True, nogil=True)
-def keys_to_cells(keys, tables, bits):
-    """Keys -> row-major cells: a cell is linear in the key's bits, so it is a sum of table entries."""
+def add_bits(keys, tables, bits):
+    """A number that is linear in the bits of each key, as a sum of table entries (keys -> cells, and cells -> keys
+    where every size is a power of two)."""
     out = np.empty(keys.size, np.int64)
     mask = (1 << bits) - 1
     for i in range(keys.size):
         rest = keys[i]
-        cell = np.int64(0)
+        total = np.int64(0)
         for t in range(tables.shape[0]):
-            cell += tables[t, rest & mask]
+            total += tables[t, rest & mask]
             rest >>= bits
-        out[i] = cell
+        out[i] = total
     return out
 
 
@@ -87,4 +88,4 @@ def warm_up():
     one = np.ones(1, np.int64)
     deinterleave2(interleave2(one, one))
     table = np.zeros((1, 2), np.int64)
-    keys_to_cells(cells_to_keys(one, one, np.array([0, 1], np.int64), table, 1), table, 1)
+    add_bits(cells_to_keys(one, one, np.array([0, 1], np.int64), table, 1), table, 1)

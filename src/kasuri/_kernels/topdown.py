@@ -20,26 +20,31 @@ _PAUSE_BITS = 130  # more coin bits than one node can use
 
 
 @njit(cache=True, nogil=True, inline="always")
+def _u(index):
+    """An index as unsigned: for a signed one numba would test for negative values."""
+    return np.uint64(index)
+
+
+@njit(cache=True, nogil=True, inline="always")
 def _bits(coins, at, count):
     """`count` <= 62 coin bits from bit `at`, as an integer."""
     word = at >> 6
     shift = np.uint64(at & 63)
-    value = coins[word] >> shift
+    value = coins[_u(word)] >> shift
     if shift != np.uint64(0):
-        value |= coins[word + 1] << (np.uint64(64) - shift)
+        value |= coins[_u(word + 1)] << (np.uint64(64) - shift)
     return np.int64(value & ((np.uint64(1) << np.uint64(count)) - np.uint64(1)))
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _first_at_least(keys, low, high, key):
-    """First i in [low, high) with keys[i] >= key, or high."""
-    while low < high:
-        middle = (low + high) >> 1
-        if keys[middle] < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    """First i in [low, high) with keys[i] >= key, or high; low < high. No branch depends on the keys."""
+    size = high - low
+    while size > 1:
+        half = size >> 1
+        low += half * (keys[_u(low + half - 1)] < key)
+        size -= half
+    return low + (keys[_u(low)] < key)
 
 
 @njit(cache=True, nogil=True)
@@ -80,29 +85,33 @@ def descend(
     """
     top, used, coin, out, recorded = state[TOP], state[NOISE], state[COIN], state[OUT], state[RECORDED]
     record = rec_depth.size > 0
+    coin_end = coins.size * 64 - _PAUSE_BITS
     code = DONE
-    while top > 0:
-        if used + 1 > noise.size:
-            code = NEED_NOISE
-            break
-        if coin + _PAUSE_BITS > coins.size * 64:
-            code = NEED_COINS
-            break
-        if out + 2 > out_keys.size:
-            code = NEED_ROOM
-            break
-        if record and recorded + 1 > rec_depth.size:
-            code = NEED_RECORDS
-            break
-        top -= 1
-        depth, prefix, S = stack[top, 0], stack[top, 1], stack[top, 2]
-        low, high, whole = stack[top, 3], stack[top, 4], stack[top, 5]
+    depth = prefix = S = low = high = whole = np.int64(0)
+    at_node = False  # the left child is followed without going over the stack
+    while True:
+        if not at_node:
+            if top == 0:
+                break
+            top -= 1
+            depth, prefix, S = stack[_u(top), 0], stack[_u(top), 1], stack[_u(top), 2]
+            low, high, whole = stack[_u(top), 3], stack[_u(top), 4], stack[_u(top), 5]
+        at_node = False
         if depth == floor:
-            out_keys[out] = prefix
-            out_values[out] = S
+            if out == out_keys.size:
+                code = NEED_ROOM
+                break
+            out_keys[_u(out)] = prefix
+            out_values[_u(out)] = S
             out += 1
             continue
-        f = factor_of[depth]
+        if used == noise.size:
+            code = NEED_NOISE
+            break
+        if coin > coin_end:
+            code = NEED_COINS
+            break
+        f = factor_of[_u(depth)]
         free = (whole >> f) & 1
         if low == high and jumps != 0 and free == 1:
             run = floor - depth
@@ -113,16 +122,16 @@ def descend(
             passes = run
             rest = np.int64(0)
             if S > 1:
-                x = noise[used]
+                x = noise[_u(used)]
                 used += 1
                 g = x if x >= 0 else -x - 1
                 passes = g // (S - 1)
                 rest = g - passes * (S - 1)
+            at_node = True
             if passes >= run:
                 prefix = (prefix << run) | _bits(coins, coin, run)
                 coin += run
-                stack[top, 0], stack[top, 1] = depth + run, prefix
-                top += 1
+                depth += run
                 continue
             prefix = (prefix << passes) | _bits(coins, coin, passes)
             coin += passes
@@ -137,7 +146,6 @@ def descend(
             left_whole = right_whole = whole
         else:
             left_whole = right_whole = whole
-            measured = True
             if free == 0:
                 own = own_depth[depth]
                 child = _own_prefix(prefix, depth, levels[f], own) << 1
@@ -150,14 +158,18 @@ def descend(
                 measured = s_left > 0 and s_right > 0
                 if not measured:
                     side = np.int64(0) if s_left > 0 else np.int64(1)
-                    stack[top, 0], stack[top, 1] = depth + 1, (prefix << 1) | side
-                    stack[top, 5] = left_whole if side == 0 else right_whole
-                    top += 1
+                    depth += 1
+                    prefix = (prefix << 1) | side
+                    whole = left_whole if side == 0 else right_whole
+                    at_node = True
                     continue
+            if record and recorded == rec_depth.size:
+                code = NEED_RECORDS
+                break
             middle = low
             if low < high:
                 middle = _first_at_least(keys, low, high, ((prefix << 1) | 1) << (k - depth - 1))
-            D = 2 * sums[middle] - sums[low] - sums[high] + noise[used]
+            D = 2 * sums[_u(middle)] - sums[_u(low)] - sums[_u(high)] + noise[_u(used)]
             used += 1
             if record:
                 rec_depth[recorded], rec_prefix[recorded], rec_value[recorded] = depth, prefix, D
@@ -168,14 +180,22 @@ def descend(
             D = min(max(D, -S), S)
             left = (S + D) >> 1
             right = S - left
-        if right > 0:
-            stack[top, 0], stack[top, 1], stack[top, 2] = depth + 1, (prefix << 1) | 1, right
-            stack[top, 3], stack[top, 4], stack[top, 5] = middle, high, right_whole
-            top += 1
+        depth += 1
+        prefix <<= 1
         if left > 0:
-            stack[top, 0], stack[top, 1], stack[top, 2] = depth + 1, prefix << 1, left
-            stack[top, 3], stack[top, 4], stack[top, 5] = low, middle, left_whole
-            top += 1
+            if right > 0:
+                stack[_u(top), 0], stack[_u(top), 1], stack[_u(top), 2] = depth, prefix | 1, right
+                stack[_u(top), 3], stack[_u(top), 4], stack[_u(top), 5] = middle, high, right_whole
+                top += 1
+            S, high, whole = left, middle, left_whole
+        else:
+            prefix |= 1
+            S, low, whole = right, middle, right_whole
+        at_node = True
+    if code != DONE:  # the node in hand waits on the stack
+        stack[_u(top), 0], stack[_u(top), 1], stack[_u(top), 2] = depth, prefix, S
+        stack[_u(top), 3], stack[_u(top), 4], stack[_u(top), 5] = low, high, whole
+        top += 1
     state[TOP], state[NOISE], state[COIN], state[OUT], state[RECORDED] = top, used, coin, out, recorded
     return code
 

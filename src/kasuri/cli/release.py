@@ -22,11 +22,13 @@ def release(
     level: str = typer.Option("500m", "--level", help="Mesh level: 80km, 10km, 5km, 1km, 500m, 250m, 125m."),
     origin: str | None = typer.Option(None, "--origin", help="ROW,COL of the south-west cell, instead of --window."),
     shape: str | None = typer.Option(None, "--shape", help="ROWS,COLS, with --origin."),
+    mask: Path | None = typer.Option(None, "--mask", help="Public .npy array of the window, true where nobody can be."),
     code: str | None = typer.Option(None, "--code", help="Column of mesh codes."),
     row: str | None = typer.Option(None, "--row", help="Column of grid rows (with --col, instead of --code)."),
     col: str | None = typer.Option(None, "--col", help="Column of grid columns."),
     recipe: str = typer.Option("haar_topdown", "--recipe", help="geometric, haar_topdown, laplace or privelet."),
     order: str | None = typer.Option(None, "--order", help="morton, 1d or (privelet) 2d."),
+    transform: str | None = typer.Option(None, "--transform", help="haar_topdown: sum_difference, haar or nominal."),
     data: str | None = typer.Option(None, "--data", help='Declared name of the data, e.g. "census-2020".'),
     unmetered: bool = typer.Option(False, "--unmetered", help="Release without a ledger, and say so."),
     threads: int | None = typer.Option(None, "--threads", help="Threads; the result does not depend on it."),
@@ -49,8 +51,8 @@ def release(
     import kasuri as ks
     from kasuri.ingest import read_table
 
-    mechanism = _recipe(recipe, order)
-    domain = ks.Domain.of(mesh)
+    mechanism = _recipe(recipe, {"order": order, "transform": transform})
+    domain = ks.Domain.of(mesh, mask=None if mask is None else _mask(mask))
     who = ks.Unit(id=unit, change=change, max_cells=max_cells)
     mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
     with show.step(f"reading {table}"):
@@ -123,13 +125,25 @@ def _columns(code: str | None, row: str | None, col: str | None) -> str | tuple[
     raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row COLUMN --col COLUMN")
 
 
-def _recipe(name: str, order: str | None) -> Any:
+def _mask(path: Path) -> Any:
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise typer.BadParameter(f"{path} is not a .npy array of true and false", param_hint="--mask") from None
+
+
+def _recipe(name: str, options: dict[str, str | None]) -> Any:
     from kasuri.errors import DomainError
     from kasuri.mechanism import RECIPES
 
     if name not in RECIPES:
         raise typer.BadParameter(f"unknown recipe {name!r}; use {', '.join(sorted(RECIPES))}", param_hint="--recipe")
+    given = {option: value for option, value in options.items() if value is not None}
     try:
-        return RECIPES[name](**({} if order is None else {"order": order}))
-    except (DomainError, TypeError) as error:
-        raise typer.BadParameter(str(error), param_hint="--order") from None
+        return RECIPES[name](**given)
+    except DomainError as error:
+        raise typer.BadParameter(str(error)) from None
+    except TypeError:
+        raise typer.BadParameter(f"{name} takes no option {' or '.join(f'--{word}' for word in given)}") from None

@@ -25,7 +25,8 @@ def read_table(path: str | Path) -> Any:
             return csv.read_csv(path)
         from pyarrow import parquet
 
-        return parquet.read_table(path)
+        with parquet.ParquetFile(path) as file:  # read_table would import pandas where it is installed
+            return file.read()
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
         # Arrow's message can quote a line of the file: only its kind is passed on
         raise FormatError(f"{path}: cannot be read as {kind[1:]} ({type(error).__name__}); is it damaged?") from None
