@@ -1,15 +1,16 @@
 """Speed of unary reports against multi-freq-ldpy and pure-ldp, in one run.
 
-    python benchmarks/local_peers.py [--peers PYTHON] [--users 1000000]
+    python3 run.py bench local_peers
+    python benchmarks/bench_local_peers.py [--peers PYTHON] [--users 1000000]
 
-PYTHON is an interpreter that has multi-freq-ldpy and pure-ldp (with scikit-learn, bitarray, xxhash); without it the
-peers are skipped with a message. Everyone randomises, aggregates and estimates the same people with OUE at epsilon 1;
+PYTHON (or KASURI_PEERS) is an interpreter that has multi-freq-ldpy and pure-ldp (with scikit-learn, bitarray, xxhash);
+without it the peers are skipped with a message. Everyone randomises, aggregates and estimates the same people with OUE at epsilon 1;
 the peers, which keep whole vectors of floats, get fewer people at d = 1024 and are scaled. Prints one JSON object.
 """
 
 import argparse
 import json
-import shutil
+import os
 import subprocess
 import sys
 
@@ -71,11 +72,11 @@ def run(python, code, *words):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def main():
+def main(words=()):
     asked = argparse.ArgumentParser()
-    asked.add_argument("--peers", default=shutil.which("kasuri-peers-python"))
+    asked.add_argument("--peers", default=os.environ.get("KASURI_PEERS"))
     asked.add_argument("--users", type=int, default=1_000_000)
-    given = asked.parse_args()
+    given = asked.parse_args(words)
     out = {}
     for d, peer_users in ((23, given.users // 5), (1024, given.users // 50)):
         row = {"kasuri oue": run(sys.executable, OURS, given.users, d, "oue")}
@@ -94,4 +95,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

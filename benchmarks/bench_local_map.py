@@ -1,6 +1,7 @@
-"""Error of a map of 42,000 people in 32 x 32 regions by area size: inversion, projection, EM, EM with a spatial prior.
+"""Error of a map of 42,000 people in 32 x 32 regions by area size: inversion, projection, EM, EM with a prior.
 
-    python benchmarks/local_map.py [--epsilon 4] [--runs 5] [--figure local_map.png]
+    python3 run.py bench local_map
+    python benchmarks/bench_local_map.py [--epsilon 4] [--runs 5] [--figure local_map.png]
 
 Reads pwscup2019_tokyo_traces.npz (see data/README) from ../shared/data or ../../shared/data. RMSE over all aligned
 blocks of 1, 4, ..., 1024 regions, mean square over the runs. Prints one JSON object.
@@ -41,13 +42,13 @@ METHODS = {
 }
 
 
-def main():
+def main(words=()):
     asked = argparse.ArgumentParser()
     asked.add_argument("--epsilon", default="4")
     asked.add_argument("--kind", default="oue")
     asked.add_argument("--runs", type=int, default=5)
     asked.add_argument("--figure", type=Path)
-    given = asked.parse_args()
+    given = asked.parse_args(words)
     values = people(10)
     truth = np.bincount(values, minlength=SIDE * SIDE).reshape(SIDE, SIDE)
     rr = getattr(ks.local, given.kind)(ks.Mesh("grid", shape=(SIDE, SIDE)), epsilon=given.epsilon, elsewhere=False)
@@ -92,4 +93,4 @@ def draw(truth, last, table, areas, given):
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

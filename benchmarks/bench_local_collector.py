@@ -1,6 +1,7 @@
 """Durable reports a second: the collector against a FastAPI + pydantic JSON endpoint, in one run on loopback.
 
-    python benchmarks/local_collector.py [--seconds 60] [--connections 64] [--peers PYTHON]
+    python3 run.py bench local_collector
+    python benchmarks/bench_local_collector.py [--seconds 60] [--connections 64] [--peers PYTHON]
 
 Batches of 1,000 reports of 24 categories. PYTHON is an interpreter that has fastapi and uvicorn; the peer's endpoint
 validates a JSON list with pydantic and gets the same group commit to SQLite (WAL, synchronous=FULL), so that only
@@ -12,7 +13,6 @@ import asyncio
 import itertools
 import json
 import os
-import shutil
 import signal
 import socket
 import sqlite3
@@ -200,12 +200,12 @@ def peer(python, folder, seconds, connections):
         process.wait()
 
 
-def main():
+def main(words=()):
     asked = argparse.ArgumentParser()
     asked.add_argument("--seconds", type=float, default=60)
     asked.add_argument("--connections", type=int, default=64)
-    asked.add_argument("--peers", default=shutil.which("kasuri-peers-python"))
-    given = asked.parse_args()
+    asked.add_argument("--peers", default=os.environ.get("KASURI_PEERS"))
+    given = asked.parse_args(words)
     with tempfile.TemporaryDirectory(dir=".") as name:
         out = {"kasuri": ours(Path(name), given.seconds, given.connections)}
         if given.peers is None:
@@ -220,4 +220,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
