@@ -206,7 +206,7 @@ def main(words=()):
     asked.add_argument("--connections", type=int, default=64)
     asked.add_argument("--peers", default=os.environ.get("KASURI_PEERS"))
     given = asked.parse_args(words)
-    with tempfile.TemporaryDirectory(dir=".") as name:
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as name:
         out = {"kasuri": ours(Path(name), given.seconds, given.connections)}
         if given.peers is None:
             print("FastAPI skipped: give --peers PYTHON with fastapi and uvicorn", file=sys.stderr)

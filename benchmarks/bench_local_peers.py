@@ -4,8 +4,8 @@
     python benchmarks/bench_local_peers.py [--peers PYTHON] [--users 1000000]
 
 PYTHON (or KASURI_PEERS) is an interpreter that has multi-freq-ldpy and pure-ldp (with scikit-learn, bitarray, xxhash);
-without it the peers are skipped with a message. Everyone randomises, aggregates and estimates the same people with OUE at epsilon 1;
-the peers, which keep whole vectors of floats, get fewer people at d = 1024 and are scaled. Prints one JSON object.
+without it the peers are skipped with a message. Everyone randomises, aggregates and estimates with OUE at epsilon 1;
+the peers, which keep whole vectors of floats, get fewer people and are scaled. Prints one JSON object.
 """
 
 import argparse

@@ -63,6 +63,21 @@ def test_a_category_outside_the_domain_is_refused_without_naming_it(kind):
 
 
 @every_kind
+def test_domains_and_words_that_cannot_work_are_refused(kind):
+    make = MAKERS[kind]
+    for places in (ks.Nominal("p", labels=("a", "elsewhere")), ks.Mesh("grid", shape=(1 << 11, 1 << 11)),
+                   ks.Domain.of(ks.Ordered("x", 4), mask=np.array([True, False, False, False]))):  # fmt: skip
+        with pytest.raises(ks.KasuriError):
+            make(places, epsilon="1")
+    with pytest.raises(ks.KasuriError):
+        make(WARDS, epsilon="0.0001", bits=4)
+    with pytest.raises(ks.PrivacyError):
+        make(WARDS, epsilon=1.0)
+    with pytest.raises(ks.PrivacyError):
+        make(WARDS, epsilon="0")
+
+
+@every_kind
 def test_reports_of_the_wrong_length_or_randomizer_are_refused(kind):
     randomizer = MAKERS[kind](WARDS, epsilon="1")
     reports = randomizer.randomize(np.zeros(100, np.int64), source=ks.seeded(1))

@@ -41,7 +41,7 @@ def worst(a, b):
 
 
 def test_a_single_report_has_the_combined_law():
-    randomizer = ks.local.memoised(PLACE, epsilon_permanent="1", epsilon_instant="2", v_max=2, bits=3)
+    randomizer = ks.local.memoised(PLACE, epsilon_permanent="1", epsilon_instant="2", v_max=2, bits=4)
     for category in range(2):
         found = law_by_enumeration(randomizer, category, 4)
         assert found == unary_law(randomizer.law.p, randomizer.law.q, 2, category)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import (
+    MAX_BUCKETS,
     WIRE_VERSION,
     Ints,
     Law,
@@ -147,8 +148,8 @@ class Olh(Randomizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.buckets < 2 or self.p + (self.buckets - 1) * self.q != self.words:
-            raise PrivacyError("olh: at least 2 buckets, and p + (buckets - 1) q must be 2^bits")
+        if not 2 <= self.buckets <= MAX_BUCKETS or self.p + (self.buckets - 1) * self.q != self.words:
+            raise PrivacyError(f"olh: 2 to {MAX_BUCKETS} buckets, and p + (buckets - 1) q must be 2^bits")
 
     @property
     def law(self) -> Law:
@@ -263,8 +264,8 @@ class CountMeanSketch(Randomizer):
 
     def __post_init__(self) -> None:
         faults = []
-        if self.buckets < 2:
-            faults.append("count_mean_sketch: at least 2 buckets")
+        if not 2 <= self.buckets <= MAX_BUCKETS:
+            faults.append(f"count_mean_sketch: 2 to {MAX_BUCKETS} buckets")
         if self.hashes < 1 or self.hashes & (self.hashes - 1) or self.hashes > min(self.words, 1 << 16):
             faults.append("count_mean_sketch: hashes must be a power of two, at most 2^16 and 2^bits")
         raise_faults(DomainError, faults)
@@ -386,7 +387,7 @@ def olh(
 ) -> Olh:
     """Optimised local hashing, g = round(e^eps) + 1 buckets: OUE's accuracy at five or six bytes a report."""
     eps = exact(epsilon)
-    g = buckets if buckets is not None else min(max(2, round(math.exp(min(float(eps), 20.0))) + 1), 1 << 16)
+    g = buckets if buckets is not None else min(max(2, round(math.exp(min(float(eps), 20.0))) + 1), MAX_BUCKETS)
     return Olh(domain_of(places), eps, *_response(g, eps, bits), elsewhere, buckets=g, bits=bits)
 
 

@@ -40,6 +40,7 @@ WIRE_VERSION = 1
 BLOCK = 1 << 16
 """Reports per keystream: a public constant, so that threads and restarts draw the same bits for the same place."""
 MAX_CATEGORIES = 1 << 20
+MAX_BUCKETS = 1 << 16
 PUBLIC = ("domain", "randomizer", "that a person takes part", "number of reports")
 
 
@@ -102,8 +103,12 @@ class Randomizer(ABC):
             faults.append(f"bits must be 1 to {BITS}")
         if not 2 <= self.size <= MAX_CATEGORIES:
             faults.append(f"{self.size} categories; a randomizer takes 2 to {MAX_CATEGORIES}")
-        if not (0 < self.q <= self.p < self.words):
-            faults.append("probabilities must satisfy 0 < q <= p < 2^bits")
+        if not (0 < self.q < self.p < self.words):
+            faults.append(
+                "probabilities must satisfy 0 < q < p < 2^bits: words too short, or epsilon too small for them"
+            )
+        if self.elsewhere and any(ELSEWHERE in (getattr(axis, "labels", None) or ()) for axis in self.domain.axes):
+            faults.append(f"the label {ELSEWHERE!r} is the one that is added; leave it out, or give elsewhere=False")
         raise_faults(DomainError, faults)
         demand(self.law.ratio, self.epsilon, f"the {self.kind} randomizer")
 
