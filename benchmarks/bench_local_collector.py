@@ -25,9 +25,13 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import uvloop
 
 import kasuri as ks
+from kasuri.local.wire import encode
 
+SLICES = 6
+"""The two servers take turns, so that a busy machine is equally busy for both."""
 TOKEN = "benchmark-operator-token"
 OURS = """
 import sys
@@ -123,13 +127,8 @@ async def load(server, port, path, kind, make, seconds, connections):
     await asyncio.sleep(1)
     for transport, _ in senders:
         transport.close()
-    others = {status: n for status, n in tally.items() if status not in ("stop", "200")}
-    return {
-        "reports_per_second": round(1000 * acknowledged / spent),
-        "server_cpu_microseconds_per_batch": round(1e6 * cpu / acknowledged, 1),
-        "batches": tally.get("200", 0),
-        "other": others,
-    }
+    refused = sum(n for status, n in tally.items() if status not in ("stop", "200"))
+    return {"batches": acknowledged, "seconds": spent, "cpu": cpu, "refused": refused}
 
 
 def free_port():
@@ -151,53 +150,44 @@ def start(command, port):
     return None
 
 
-def run_loop(work):
-    import uvloop
-
-    return uvloop.run(work)
-
-
-def ours(folder, seconds, connections):
+def ours(folder):
+    """(server, what `load` needs) of the collector."""
     port = free_port()
     process = start([sys.executable, "-c", OURS, folder / "reports.db", folder / "key", TOKEN, str(port)], port)
-    try:
-        rr = ks.local.unary(ks.Ordered("place", 23), epsilon="1")
-        asked = urllib.request.Request(
-            f"http://127.0.0.1:{port}/operator/rounds",
-            json.dumps({"randomizer": rr.to_json(), "closes": int(time.time()) + 86400}).encode(),
-            {"authorization": f"Bearer {TOKEN}"},
-        )
-        envelope = json.loads(urllib.request.urlopen(asked).read())
-        made = ks.local.verify(envelope, bytes.fromhex(envelope["key"]))
-        from kasuri.local.wire import encode
-
-        body = encode(made, rr.randomize(np.arange(1000) % 24).rows)
-        first, number, rest = body[:24] + os.urandom(8), itertools.count(), body[40:]
-        found = run_loop(load(process, port, f"/rounds/{made.id}/reports", "application/octet-stream",
-                              lambda: b"".join((first, next(number).to_bytes(8, "little"), rest)),
-                              seconds, connections))  # fmt: skip
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-    stored = sqlite3.connect(folder / "reports.db").execute("SELECT COUNT(*), SUM(count) FROM batch").fetchone()
-    found["stored_batches"], found["bytes_on_disk"] = stored[0], (folder / "reports.db").stat().st_size
-    assert stored[0] >= found["batches"]
-    return found
+    rr = ks.local.unary(ks.Ordered("place", 23), epsilon="1")
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{port}/operator/rounds",
+        json.dumps({"randomizer": rr.to_json(), "closes": int(time.time()) + 86400}).encode(),
+        {"authorization": f"Bearer {TOKEN}"},
+    )
+    envelope = json.loads(urllib.request.urlopen(asked).read())
+    made = ks.local.verify(envelope, bytes.fromhex(envelope["key"]))
+    body = encode(made, rr.randomize(np.arange(1000) % 24).rows)
+    first, number, rest = body[:24] + os.urandom(8), itertools.count(), body[40:]
+    path = f"/rounds/{made.id}/reports"
+    return process, (port, path, "application/octet-stream", lambda: first + next(number).to_bytes(8, "little") + rest)
 
 
-def peer(python, folder, seconds, connections):
+def peer(python, folder):
+    """The same of the FastAPI endpoint, or None where it does not start."""
     port = free_port()
     process = start([python, "-c", PEER, str(folder / "peer.db"), str(port)], port)
     if process is None:
         return None
-    try:
-        values = json.dumps(np.random.default_rng(1).integers(0, 1 << 24, 1000).tolist())
-        first, number, rest = b'{"key":"', itertools.count(), f'","reports":{values}}}'.encode()
-        make = lambda: b"".join((first, b"%032d" % next(number), rest))  # noqa: E731
-        return run_loop(load(process, port, "/reports", "application/json", make, seconds, connections))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
+    values = json.dumps(np.random.default_rng(1).integers(0, 1 << 24, 1000).tolist())
+    first, number, rest = b'{"key":"', itertools.count(), f'","reports":{values}}}'.encode()
+    return process, (port, "/reports", "application/json", lambda: first + b"%032d" % next(number) + rest)
+
+
+def total(parts):
+    """The slices of one server together."""
+    batches = sum(part["batches"] for part in parts)
+    return {
+        "reports_per_second": round(1000 * batches / sum(part["seconds"] for part in parts)),
+        "server_cpu_microseconds_per_batch": round(1e6 * sum(part["cpu"] for part in parts) / batches, 1),
+        "batches": batches,
+        "refused": sum(part["refused"] for part in parts),
+    }
 
 
 def main(words=()):
@@ -207,15 +197,29 @@ def main(words=()):
     asked.add_argument("--peers", default=os.environ.get("KASURI_PEERS"))
     given = asked.parse_args(words)
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as name:
-        out = {"kasuri": ours(Path(name), given.seconds, given.connections)}
-        if given.peers is None:
+        servers = {"kasuri": ours(Path(name))}
+        found = peer(given.peers, Path(name)) if given.peers else None
+        if found is None:
             print("FastAPI skipped: give --peers PYTHON with fastapi and uvicorn", file=sys.stderr)
         else:
-            out["FastAPI + pydantic JSON"] = found = peer(given.peers, Path(name), given.seconds, given.connections)
-            if found:
-                out["ratio"] = out["kasuri"]["reports_per_second"] / found["reports_per_second"]
-                cpu = "server_cpu_microseconds_per_batch"
-                out["ratio_of_server_cpu"] = found[cpu] / out["kasuri"][cpu]
+            servers["FastAPI + pydantic JSON"] = found
+        parts = {server: [] for server in servers}
+        try:
+            for _ in range(SLICES):
+                for server, (process, target) in servers.items():
+                    parts[server].append(uvloop.run(load(process, *target, given.seconds / SLICES, given.connections)))
+        finally:
+            for process, _ in servers.values():
+                process.send_signal(signal.SIGTERM)
+                process.wait()
+        out = {server: total(found) for server, found in parts.items()}
+        stored = sqlite3.connect(Path(name) / "reports.db").execute("SELECT COUNT(*) FROM batch").fetchone()[0]
+        assert stored >= out["kasuri"]["batches"], "an acknowledged batch is missing"
+        if len(out) == 2:
+            mine, other = out.values()
+            cpu = "server_cpu_microseconds_per_batch"
+            out["ratio"] = mine["reports_per_second"] / other["reports_per_second"]
+            out["ratio_of_server_cpu"] = other[cpu] / mine[cpu]
     print(json.dumps(out, indent=2))
 
 

@@ -205,7 +205,7 @@ def test_a_failing_disk_is_no_acknowledgement(collector, monkeypatch):
     store, key, app, _ = collector
     envelope, id, randomizer = open_round(app)
 
-    def broken(item):
+    def broken(items):
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(store, "_insert", broken)
@@ -213,6 +213,23 @@ def test_a_failing_disk_is_no_acknowledgement(collector, monkeypatch):
     monkeypatch.undo()
     assert call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)[0] == 200
     assert stored(store) == 10
+
+
+def test_a_group_with_a_replayed_batch_stores_the_others(tmp_path):
+    """Outcomes are told batch by batch, also within one commit."""
+    store = Store(tmp_path / "reports.db")
+    randomizer = ks.local.unary(WARDS, epsilon="1")
+    opened = store.open_round(Round.new(randomizer, closes=1 << 39))
+    over = store.open_round(Round.new(randomizer, closes=1))
+    rows = randomizer.randomize([1, 2], source=ks.seeded(1)).rows
+    found = {}
+    with store._wake:  # the writer waits: all of these become one group
+        for name, target, key in [("a", opened, b"a"), ("b", opened, b"b"), ("a again", opened, b"a"),
+                                  ("other round", over, b"a"), ("c", opened, b"c")]:  # fmt: skip
+            assert store.put(target, key * 16, rows, lambda outcome, name=name: found.update({name: outcome}))
+    store.close()
+    assert found == {"a": "stored", "b": "stored", "a again": "duplicate", "other round": "closed", "c": "stored"}
+    assert stored(store) == 6
 
 
 def test_export_is_shuffled_and_complete(collector, tmp_path):
