@@ -28,7 +28,7 @@ with_node = pytest.mark.skipif(NODE is None, reason="node is not installed: apt-
 
 SMALL = {
     "unary": ({"bits": 4}, 3), "oue": ({"bits": 4}, 3), "grr": ({"bits": 8}, 1), "olh": ({"bits": 5}, 2),
-    "hadamard": ({"bits": 5}, 2), "count_mean_sketch": ({"bits": 3, "buckets": 2, "hashes": 4}, 3),
+    "hadamard": ({"bits": 5}, 2), "count_mean_sketch": ({"bits": 4, "buckets": 2, "hashes": 4}, 3),
 }  # fmt: skip
 
 
