@@ -176,7 +176,7 @@ def main() -> None:
     if real is None:
         print("  ../shared/data is not there: the national mesh is skipped")
     else:
-        counts = ks.Counts.from_coo(*real, ks.Domain.of(ks.Mesh.window("grid", "japan")), PERSON)
+        counts = ks.Counts.from_coo(*real, ks.Domain.of(ks.Mesh.window("grid", "japan4096")), PERSON)
         for epsilon in ("0.1", "1"):
             compare("2^24 cells, census", counts, 12, 0, epsilon, "(>= 4)")
     with tempfile.TemporaryDirectory() as folder:

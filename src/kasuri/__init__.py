@@ -15,6 +15,7 @@ _HOME = {
     "FormatError": "errors",
     "Guarantee": "privacy",
     "KasuriError": "errors",
+    "Ledger": "ledger",
     "Mechanism": "mechanism",
     "Mesh": "schema",
     "Nominal": "schema",
@@ -34,10 +35,11 @@ _HOME = {
     "release": "mechanism",
     "secure": "rng",
     "seeded": "rng",
+    "verify": "manifest",
 }
 
-_PACKAGES = ("local",)
-"""Subpackages that `ks.<name>` imports at first use."""
+_PACKAGES = ("kanon", "local")
+"""Sibling packages that `ks.<name>` imports at first use."""
 
 __all__ = sorted(_HOME)
 

@@ -19,11 +19,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import NumericsError
 from kasuri.noise import Sampler, discrete_laplace, float_laplace
 from kasuri.order import NONE, Order
 from kasuri.published import Measurements
-from kasuri.refine import simplex_integers
+from kasuri.refine import LARGEST, simplex_integers
 from kasuri.rng import Streams
 
 Int = NDArray[np.int64]
@@ -227,7 +226,7 @@ class Descent:
         k, cut = self.order.depth, self.block_depth
         tape = _Tape(sampler, streams, 0, 0, 0 if cut else keys.size)
         tape.more_noise()
-        noisy_total = int(sums[-1]) + int(tape.noise[0])
+        noisy_total = min(int(sums[-1]) + int(tape.noise[0]), LARGEST)
         recorded: list[tuple[Int, ...]] = [(np.array([-1]), np.array([0]), np.array([noisy_total]))]
         if noisy_total <= 0:
             empty = np.zeros(0, dtype=np.int64)
@@ -290,7 +289,8 @@ class FanDescent:
     def run(self, keys: Int, values: Int, streams: Streams) -> tuple[Int, Int]:
         """As Descent.run. Cost: O(kept nodes * fan-out + m k)."""
         sums = _prefix_sums(values)
-        noisy_total = int(sums[-1]) + int(discrete_laplace(self.scale).draw(streams.open("noise", 0, 0), 1)[0])
+        noise = int(discrete_laplace(self.scale).draw(streams.open("noise", 0, 0), 1)[0])
+        noisy_total = min(int(sums[-1]) + noise, LARGEST)
         prefix = np.zeros(1 if noisy_total > 0 else 0, dtype=np.int64)
         kept = np.full(prefix.size, noisy_total, dtype=np.int64)
         own = [np.zeros(prefix.size, dtype=np.int64) for _ in self.order.factors]
@@ -328,14 +328,14 @@ class FanDescent:
         np.add.at(above, parent, true)  # impossible children hold nothing, so this is S_parent
         width = fan[parent]
         if int(true.max(initial=0)) * int(width.max(initial=1)) >= 1 << 61:
-            raise NumericsError("counts too large for the nominal transform (2^61); use sum_difference")
+            width, true = width.astype(object), true.astype(object)  # slower, never an error: that would tell
         y = width * true - above[parent]
-        for f in np.unique(width[width > 1]).tolist():
-            own = width == f
+        for f in np.unique(fan[fan > 1]).tolist():
+            own = fan[parent] == f
             noise = discrete_laplace(2 * (f - 1) * self.scale).draw(streams.open("noise", level + 1, f), int(own.sum()))
             y[own] += noise
         out = kept[parent].copy()  # an only child takes everything
-        measured = width > 1
+        measured = fan[parent] > 1
         if measured.any():
             starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(fan[fan > 1])))
             out[measured] = simplex_integers((y + kept[parent])[measured], starts, kept[fan > 1])

@@ -6,18 +6,24 @@ The meaning of a recipe name never changes; a changed algorithm gets a new name.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import __version__, engine, order, transform
-from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.accounting import Losses, Series, generic
+from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
+from kasuri.ledger import Ledger
 from kasuri.noise import discrete_laplace
 from kasuri.order import Order
 from kasuri.privacy import Guarantee, decimal, exact
@@ -32,7 +38,23 @@ DENSE_CELLS = 1 << 26
 MEASURED_CELLS = 1 << 24
 """haar_topdown draws every node, and so publishes its measurements, up to this many leaves; above it jumps."""
 
+MAX_SCALE = 1 << 55
+"""Largest noise scale: a value beyond 2^61 then has probability below 2 e^-64."""
+
+KEYSTREAM = "the keystream (AES-256-CTR under BLAKE2b keys) is as good as ideal random bits"
 IDEALISED = "idealised numerics: floating-point noise, for reproducing papers only"
+
+
+_COMBINATIONS = {
+    ("identity", "float Laplace", "none"): ("none",),
+    ("identity", "discrete Laplace", "none"): ("none",),
+    ("haar_nd", "discrete Laplace", "inverse"): ("none",),
+    ("sum_difference", "discrete Laplace", "inverse"): ("none",),
+    ("sum_difference", "discrete Laplace", "topdown"): ("auto", "dense", "plain", "jump"),
+    ("haar", "float Laplace", "topdown"): ("dense",),
+    ("nominal", "discrete Laplace", "topdown"): ("plain",),
+}
+"""The parts that were proved together, with the descents each allows."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +74,11 @@ class Mechanism:
     interleave: tuple[str, ...] = ()
     descent: Literal["none", "auto", "dense", "plain", "jump"] = "none"
 
+    def __post_init__(self) -> None:
+        parts = (self.transform, self.noise, self.refine)
+        if parts not in _COMBINATIONS or self.descent not in _COMBINATIONS[parts]:
+            raise PrivacyError("no proof covers this combination of parts; make a Mechanism by its recipe")
+
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
         return resolve(self, domain, unit, epsilon).guarantee
@@ -59,6 +86,36 @@ class Mechanism:
     def scale(self, domain: Domain, unit: Unit, epsilon: object) -> Fraction:
         """Noise scale of a coefficient of weight 1: c * cost / epsilon."""
         return resolve(self, domain, unit, epsilon).scale
+
+    def losses(self, domain: Domain, unit: Unit, epsilon: object) -> Losses:
+        """The privacy-loss pair of one release: independent parts and the epsilon of each (docs/proofs/composition.md).
+
+        Where one unit adds a single count (add-remove) and every coefficient has the same exact noise, it moves at
+        most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else, and every recipe that
+        does not stand here by name: the generic pair.
+        """
+        run = resolve(self, domain, unit, epsilon)
+        known = self.name in ("geometric", "privelet", "haar_topdown")
+        equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
+        if not known or not equal or unit.change != "add-remove" or unit.most != 1:
+            return generic(run.guarantee.epsilon)
+        return ((1 / run.scale, int(run.scale * run.guarantee.epsilon)),)
+
+    def plan(self, domain: Domain, unit: Unit, epsilon: object) -> str:
+        """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
+        public = {
+            "recipe": asdict(self),
+            "domain": domain.to_json(),
+            "unit": unit.to_json(),
+            "epsilon": decimal(exact(epsilon)),
+        }
+        text = json.dumps(public, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def series(self, domain: Domain, unit: Unit, epsilon: object, releases: int) -> Series:
+        """`releases` equal releases, to be declared when a ledger is opened with accounting="pld"."""
+        losses = self.losses(domain, unit, epsilon)
+        return Series(self.name, self.plan(domain, unit, epsilon), exact(epsilon), losses, releases)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +151,7 @@ def geometric() -> Mechanism:
     Privacy
     -------
     Neighbours: tables that differ by one unit. Sensitivity: c (add-remove), 2c (replace), c = counts a unit adds.
-    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/geometric.md. Public: domain, mask. Assumes: nothing further.
+    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/geometric.md. Public: domain, mask. Assumes: a good keystream.
 
     Cost: O(n). References: [Ghosh2012].
     """
@@ -110,7 +167,7 @@ def privelet(order: Literal["1d", "2d", "morton"] = "morton") -> Mechanism:
     -------
     Neighbours: tables that differ by one unit. Sensitivity: c times the cost of the tree (1 + k add-remove, 2k
     replace for 2^k cells); "2d": c times the product over axes (add-remove).
-    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/privelet.md. Public: domain, mask. Assumes: nothing further.
+    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/privelet.md. Public: domain, mask. Assumes: a good keystream.
 
     Cost: O(n). References: [Xiao2011], [Terada2015, sec. 5.3].
     """
@@ -140,7 +197,7 @@ def haar_topdown(
     Neighbours: tables that differ by one unit. Sensitivity: c times the most measured coefficients on a possible
     cell's path, root included (1 + k for a full binary tree; replace: 2k for k >= 1, 1 for one cell).
     Guarantee: epsilon-DP, exactly ("haar": with idealised numerics). Proof: docs/proofs/haar_topdown.md.
-    Public: domain, mask, order. Assumes: nothing further; run time depends on the data (SECURITY.md).
+    Public: domain, mask, order. Assumes: a good keystream; run time depends on the data (SECURITY.md).
 
     Cost: O(m + outputs) with jumps, O(m + outputs * k) plain, O(n) dense; m records, n cells, k levels.
     References: [Terada2015, sec. 4.2; eq. 25, not 38-39], [JP6310345B2, eq. 33-36].
@@ -185,40 +242,54 @@ def release(
     mechanism: Mechanism,
     *,
     epsilon: object,
-    ledger: None,
+    ledger: Ledger | None,
     source: Source | None = None,
     threads: int | None = None,
 ) -> Release:
     """Publish `counts` with `mechanism` at `epsilon`: the one function that draws noise on counts.
 
-    epsilon: an exact decimal such as "0.1". ledger: must be written out; None means unmetered, which the guarantee
-    then says. source: `secure()` unless a test wants `seeded(n)`. threads: any number gives the same result.
+    epsilon: an exact decimal such as "0.1". ledger: must be written out; it is charged, durably, before the release
+    key is made, and nothing is refunded. None means unmetered, which the guarantee then says. source: `secure()`
+    unless a test wants `seeded(n)`. threads: any number gives the same result.
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
     if not isinstance(mechanism, Mechanism):
         raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
-    if ledger is not None:
-        raise PrivacyError("ledger must be None in this version: write ledger=None, the release is unmetered")
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
     run = resolve(mechanism, counts.domain, counts.unit, epsilon)
+    guarantee = run.guarantee.assuming(*counts.assumes)
+    plan = mechanism.plan(counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source
-    streams = Streams(source.release_key(), mechanism.name)
-    cells, values, measurements = _draw(run, counts, streams, engine.threads_or_all(threads))
-    return Release(
-        counts.domain,
-        cells,
-        values,
-        measurements,
-        run.guarantee.assuming(*counts.assumes, NO_LEDGER),
-        _recipe_words(run),
-        {
-            "release_id": secrets.token_hex(16),
-            "software": f"kasuri {__version__}",
-            "source": source.words(),
-            "secure": source.secure,
-            "data": counts.data,
-        },
-    )
+    if type(source) is not Source:
+        raise PrivacyError("source must be secure() or, in a test, seeded(n)")
+    threads = engine.threads_or_all(threads)
+    provenance: dict[str, Any] = {
+        "release_id": secrets.token_hex(16),
+        "software": f"kasuri {__version__}",
+        "source": source.words(),
+        "secure": source.secure,
+        "data": counts.data,
+        "plan": plan,
+        "ledger": None,
+    }
+    receipt = None
+    if ledger is None:
+        guarantee = guarantee.assuming(NO_LEDGER)
+    else:
+        receipt = ledger.reserve(guarantee, data=counts.data, recipe=mechanism.name, plan=plan, part=counts.part)
+        provenance["ledger"] = receipt.reference()
+    try:
+        streams = Streams(source.release_key(), mechanism.name)
+        cells, values, measurements = _draw(run, counts, streams, threads)
+    except BaseException:
+        if receipt is not None:
+            with suppress(KasuriError):  # a note for the books; the first error is the one to tell
+                receipt.abandon()
+        raise
+    words = MappingProxyType(_recipe_words(run)), MappingProxyType(provenance)
+    return Release(counts.domain, cells, values, measurements, guarantee, *words, receipt)
 
 
 def _recipe_words(run: Run) -> dict[str, Any]:
@@ -258,9 +329,11 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         cost = trees[0].cost(unit.change)
     public = ("domain", "mask") if domain.mask else ("domain",)
     guarantee = Guarantee("central", loss, Fraction(0), unit, public, (), mechanism.basis)
-    if mechanism.noise == "float Laplace":
-        guarantee = guarantee.assuming(IDEALISED)
-    return Run(mechanism, domain, unit.most * cost / loss, guarantee, trees, descent)
+    guarantee = guarantee.assuming(IDEALISED if mechanism.noise == "float Laplace" else KEYSTREAM)
+    scale = unit.most * cost / loss
+    if scale > MAX_SCALE:
+        raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
+    return Run(mechanism, domain, scale, guarantee, trees, descent)
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:

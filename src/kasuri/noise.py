@@ -344,6 +344,13 @@ def discrete_gaussian(sigma2: Fraction) -> Sampler:
     return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
 
 
+def laplace_variance(scale: Fraction, noise: str = "discrete Laplace") -> float:
+    """Variance of one value: 2a/(1-a)^2 with a = exp(-1/scale) on the integers, 2 scale^2 for "float Laplace"."""
+    if noise == "float Laplace":
+        return 2 * float(scale) ** 2
+    return 1 / (2 * math.sinh(0.5 / scale) ** 2)
+
+
 def float_laplace(scale: float, stream: Stream, size: int) -> NDArray[np.float64]:
     """Floating-point Laplace noise, for recipes that reproduce papers: its guarantee assumes idealised numerics."""
     words = np.empty(size, dtype=np.uint64)

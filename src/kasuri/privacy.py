@@ -65,7 +65,8 @@ class Guarantee:
 
     For any two tables that differ by `unit` (one unit enters or leaves, or changes its records), and any set of
     outputs, the probabilities differ by at most a factor e^epsilon, plus delta. `public` lists what is treated as
-    known to everyone, `assumes` the caveats in words, `basis` the proof.
+    known to everyone, `assumes` the caveats in words, `basis` the proof. Where the claim is rho-zCDP, `rho` says so
+    and (epsilon, delta) follows from it.
     """
 
     model: Model
@@ -75,6 +76,7 @@ class Guarantee:
     public: tuple[str, ...]
     assumes: tuple[str, ...]
     basis: str
+    rho: Fraction | None = None
 
     def assuming(self, *caveats: str) -> Guarantee:
         """The same claim with further caveats, each once."""
@@ -83,6 +85,7 @@ class Guarantee:
     def words(self) -> str:
         """The claim in one sentence."""
         loss = f"epsilon {decimal(self.epsilon)}" + (f", delta {decimal(self.delta)}" if self.delta else "")
+        loss += "" if self.rho is None else f" (rho {decimal(self.rho)} zCDP)"
         return f"{self.model} differential privacy, {loss}, when {self.unit.words()}"
 
     def to_json(self) -> dict[str, Any]:
@@ -94,4 +97,5 @@ class Guarantee:
             "public": list(self.public),
             "assumes": list(self.assumes),
             "basis": self.basis,
+            **({} if self.rho is None else {"rho": decimal(self.rho)}),
         }

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.errors import DomainError
+from kasuri.ledger import Receipt
 from kasuri.privacy import Guarantee
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
 
@@ -37,7 +38,8 @@ class Measurements:
 class Release:
     """A protected table in coordinate form: `cells` strictly increasing, `values` not 0; every other cell is 0.
 
-    `recipe` is the mechanism in words and parameters, `provenance` how it was run (release_id, version, source).
+    `recipe` is the mechanism in words and parameters, `provenance` how it was run (release_id, version, source, ledger
+    entry). `receipt` is the reservation that paid for it, to be settled by `save()`; it is not published.
     """
 
     domain: Domain
@@ -47,6 +49,7 @@ class Release:
     guarantee: Guarantee
     recipe: Mapping[str, Any]
     provenance: Mapping[str, Any]
+    receipt: Receipt | None = None
 
     def __repr__(self) -> str:
         return (
@@ -90,20 +93,16 @@ class Release:
             keep &= (index >= low) & (index < high)
         return self.values[keep].sum().item()
 
-    def save(self, folder: str, *, unmetered: bool = False) -> None:
-        """Write the release to a new folder: Parquet, DuckDB, and the measurements; never over an existing one.
+    def save(self, folder: str, *, unmetered: bool = False, sign: str | None = None) -> None:
+        """Write the release to a new folder: Parquet, DuckDB, the measurements, datapackage.json and a certificate in
+        two languages; never over an existing one. `sign` names a private key file of `kasuri keygen`.
 
-        A seeded release is refused, and one without a ledger unless `unmetered=True` says that this is meant.
+        A seeded release is refused, and one without a ledger unless `unmetered=True` says that this is meant. The
+        ledger records `committed` before the folder appears under its name.
         """
-        if not self.provenance["secure"]:
-            raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
-        if NO_LEDGER in self.guarantee.assumes and not unmetered:
-            raise PrivacyError(
-                "this release was charged to no ledger; save(..., unmetered=True) publishes it all the same"
-            )
         from kasuri.store import save
 
-        save(self, folder)
+        save(self, folder, unmetered=unmetered, sign=sign)
 
 
 def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import NumericsError
-
 Array = NDArray[Any]
+
+LARGEST = 3 << 61
+"""A noisy total is cut to this (2^62 people and much noise), so that sums fit 64 bits."""
 Sides = list[tuple[Array, Array]]
 
 
@@ -25,7 +26,7 @@ def topdown(coefficients: Array, sides: Sides, coins: Array) -> Array:
     `sides` says per level which children are possible; a node with one possible child hands S+ to it.
     Cost: O(n). [Terada2015, eq. 27-31], in the patent's sum-difference form.
     """
-    sums = np.maximum(coefficients[:1], 0)
+    sums = np.clip(coefficients[:1], 0, LARGEST)
     at = 1
     for left, right in sides:
         both = left & right
@@ -37,7 +38,8 @@ def topdown(coefficients: Array, sides: Sides, coins: Array) -> Array:
         flip[both] = 2 * coins[at:end] - 1
         d = np.clip(d + np.where(odd, flip, 0), -sums, sums)
         d = np.where(both, d, np.where(left, sums, -sums))
-        sums = np.column_stack(((sums + d) // 2, (sums - d) // 2)).ravel()
+        half = (sums >> 1) + (d >> 1) + (sums & d & 1)  # (sums + d) / 2 without overflow: equal parities
+        sums = np.column_stack((half, sums - half)).ravel()
         at = end
     return sums
 
@@ -64,11 +66,31 @@ def simplex_integers(scaled: Array, starts: Array, totals: Array) -> Array:
     """
     from kasuri._kernels.simplex import simplex_groups
 
-    if scaled.size:
-        widest = int(np.diff(starts).max())
-        largest = max(int(np.abs(scaled).max()), int(totals.max()) * widest)
-        if largest * widest * 2 >= 1 << 62:
-            raise NumericsError("numbers too large for an exact projection (2^62); coarsen the table")
     out = np.zeros(scaled.size, dtype=np.int64)
-    simplex_groups(scaled, starts, totals, out)
+    if scaled.size == 0:
+        return out
+    widest = int(np.diff(starts).max())
+    largest = max(int(np.abs(scaled).max()), int(totals.max()) * widest)
+    if scaled.dtype == np.int64 and largest * widest * 2 < 1 << 62:
+        simplex_groups(scaled, starts, totals, out)
+        return out
+    # beyond 64 bits: the same computation in whole numbers of any size. An error here would tell about the counts
+    for g, total in enumerate(totals.tolist()):
+        out[starts[g] : starts[g + 1]] = _simplex_group([int(e) for e in scaled[starts[g] : starts[g + 1]]], total)
+    return out
+
+
+def _simplex_group(e: list[int], S: int) -> list[int]:
+    """One group of `simplex_integers`, as in the kernel: x = (A e - E + f S) / (A f) on the active entries."""
+    f = len(e)
+    active = E = total = 0
+    for r, value in enumerate(sorted(e, reverse=True), start=1):
+        total += value
+        if r * value - total + f * S > 0:
+            active, E = r, total
+    tops = [max(active * value - E + f * S, 0) for value in e]
+    out = [top // (active * f) for top in tops]
+    by_rest = sorted(range(f), key=lambda i: (-(tops[i] % (active * f)) if tops[i] else 1, i))
+    for i in by_rest[: S - sum(out)]:
+        out[i] += 1
     return out

@@ -21,14 +21,22 @@ from kasuri.errors import DomainError, PrivacyError, raise_faults
 MAX_CELLS = 1 << 62
 """Largest cell index and largest total: both fit int64 with room for noise."""
 
+PROVIDER_BOUNDED = "the provider bounded each unit's contributions (the table came pre-aggregated)"
+"""The caveat of a table that was counted elsewhere."""
+
+RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "value")
+"""Columns of every release, which no axis may be called."""
+
 WINDOWS: dict[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
-    "japan": ("500m", (6912, 3328), (4096, 4096)),
+    "japan": ("500m", (4864, 3584), (6144, 5376)),
+    "japan4096": ("500m", (6912, 3328), (4096, 4096)),
     "kanto": ("500m", (8400, 6080), (512, 512)),
     "kinki": ("500m", (8040, 5440), (512, 512)),
     "kyushu": ("500m", (7560, 4688), (512, 512)),
     "tohoku": ("500m", (9000, 6240), (512, 512)),
 }
-"""Public windows of the 500 m mesh: name -> (level, (row, col) of the south-west cell, (rows, cols))."""
+"""Public windows of the 500 m mesh: name -> (level, (row, col) of the south-west cell, (rows, cols)). "japan" holds the
+whole country; "japan4096" is the square of the papers, without Okinawa and Ogasawara."""
 
 
 @dataclass(frozen=True)
@@ -297,6 +305,10 @@ class Domain:
             faults.append("a domain needs at least one axis")
         names = [axis.name for axis in self.axes]
         faults += [f"axis name {name!r} is used twice" for name in {n for n in names if names.count(n) > 1}]
+        taken = [axis.name for axis in self.axes if not isinstance(axis, Mesh) and axis.name in RESERVED]
+        faults += [f"axis name {name!r} is a column of every release; choose another" for name in taken]
+        if len(self.shape) > 60:
+            faults.append(f"the domain has {len(self.shape)} dimensions; at most 60 can be handled")
         if math.prod(self.shape) > MAX_CELLS:
             faults.append(f"the domain has {math.prod(self.shape)} cells; at most 2^62 can be indexed")
         masked = [name for mask in self.mask for name in mask.axes]
@@ -447,6 +459,14 @@ class Unit:
             "max_cells": self.max_cells,
             "max_weight": self.max_weight,
         }
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a public partition a table is: `split` is drawn once per `Counts.split`, `name` a public label."""
+
+    split: str
+    name: str
 
 
 def _pair(value: Any, what: str) -> tuple[int, int]:

@@ -100,6 +100,15 @@ def sum_difference(order: Order) -> Transform:
     return Transform("sum_difference", forward, inverse, np.ones(ends[-1], dtype=np.int64), order.cost)
 
 
+def node_variance(depth: int) -> float:
+    """Variance of the sum of a node `depth` measured levels below the root, inverted from noisy coefficients of
+    variance 1: a child is (S + D)/2, so v = (v_above + 1)/4 from 1 down; 4^-depth + sum_{i=1..depth} 4^-i."""
+    v = 1.0
+    for _ in range(depth):
+        v = (v + 1) / 4
+    return v
+
+
 def haar(order: Order) -> Transform:
     """Pair means and half differences, W = (cA_k | cD_k | ... | cD_1) ([Terada2015, eq. 12-17]), in floating point.
 

@@ -61,6 +61,33 @@ def test_release_from_codes_and_from_rows(census, tmp_path):
         assert "reading" in run.stderr
 
 
+def test_a_budget_a_signature_and_a_check(census, tmp_path):
+    folder, _ = census
+    kasuri("ledger", "open", "c.ledger", "--data", "c-2020", *UNIT, "--epsilon", "1", cwd=tmp_path)
+    kasuri("keygen", "office.key", cwd=tmp_path)
+    base = (
+        "release", folder / "codes.csv", "--origin", "8480,6240", "--shape", "20,30", "--code", "mesh_code",
+        "--count", "population", *UNIT, "--data", "c-2020", "--ledger", "c.ledger", "--sign", "office.key",
+    )  # fmt: skip
+    run = kasuri(*base, "--epsilon", "0.7", "--out", "one", cwd=tmp_path)
+    assert "paid by ledger entry 2, epsilon 0.3 is left of 1" in run.stdout and "no ledger" not in run.stdout
+    told = json.loads(
+        kasuri("verify", "one", "--key", "office.key.pub", "--ledger", "c.ledger", "--json", cwd=tmp_path).stdout
+    )
+    assert told["ok"] and told["signature"] == "good" and told["ledger"] == "paid by entry 2 of 3"
+    run = kasuri(*base, "--epsilon", "0.7", "--out", "two", cwd=tmp_path, code=3)
+    assert "epsilon 0.3 is left of 1" in run.stderr and not (tmp_path / "two").exists()
+    assert "left       epsilon 0.3" in kasuri("ledger", "show", "c.ledger", cwd=tmp_path).stdout
+    kasuri(*base, "--ledger", "d.ledger", "--epsilon", "0.1", "--out", "two", cwd=tmp_path, code=2)
+    kasuri(*base, "--unmetered", "--epsilon", "0.1", "--out", "two", cwd=tmp_path, code=2)
+    kasuri(*base, "--sign", folder / "codes.csv", "--epsilon", "0.1", "--out", "two", cwd=tmp_path, code=1)
+    kasuri(*base, "--unit", "household", "--epsilon", "0.1", "--out", "two", cwd=tmp_path, code=1)
+    assert json.loads(kasuri("ledger", "verify", "c.ledger", "--json", cwd=tmp_path).stdout)["entries"] == 3
+    (tmp_path / "one" / "notes.txt").write_text("hello")
+    run = kasuri("verify", "one", cwd=tmp_path, code=1)
+    assert "notes.txt: not part of the release" in run.stderr
+
+
 def test_mask_and_recipe_options(census, tmp_path):
     folder, _ = census
     sea = np.zeros((20, 30), dtype=bool)

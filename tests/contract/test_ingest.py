@@ -33,9 +33,9 @@ def test_every_frame_gives_the_same_counts(make):
     assert counts.assumes
 
 
-def test_codes_as_text_and_labels_as_indices():
+def test_codes_as_text():
     data = columns()
-    frame = pd.DataFrame({"code": [str(c) for c in data["code"]], "sex": [0, 1] * 6, "people": data["people"]})
+    frame = pd.DataFrame({"code": [str(c) for c in data["code"]], "sex": data["sex"], "people": data["people"]})
     counts = ks.count(frame, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
     assert counts.values.tolist() == list(range(1, 13))
 
@@ -57,6 +57,44 @@ def test_a_frame_with_ids_or_without_weight_is_refused():
         ks.count(frame, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
     with pytest.raises(ks.DomainError, match="pre-aggregated"):
         ks.count(frame.drop(columns="person"), DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON)
+
+
+def test_one_row_never_changes_how_the_others_are_read(tmp_path):
+    """A text among numeric labels changes the column's type; every other row must keep its cell."""
+    from kasuri.ingest import read_table
+
+    domain = Domain.of(Nominal("grade", ("1", "2", "3", "unknown")))
+    (tmp_path / "a.csv").write_text("grade,n\n1,90\n2,50\n3,20\n")
+    (tmp_path / "b.csv").write_text("grade,n\n1,90\n2,50\n3,20\nunknown,1\n")
+    for read in (read_table, pd.read_csv, pl.read_csv):
+        a, b = (
+            ks.count(read(tmp_path / name), domain, columns={"grade": "grade"}, unit=PERSON, weight="n")
+            for name in ("a.csv", "b.csv")
+        )
+        assert a.cells.tolist() == [0, 1, 2] and b.cells.tolist() == [0, 1, 2, 3]
+        assert a.values.tolist() == b.values.tolist()[:3]
+
+
+def test_missing_labels_durations_and_double_names_are_refused():
+    domain = Domain.of(Nominal("w", ("nan", "None", "a")))
+    for bad in (None, float("nan"), True):
+        frame = pd.DataFrame({"w": pd.Series([bad, "a"], dtype=object), "n": [1, 2]})
+        with pytest.raises(ks.DomainError, match="rows 1"):
+            ks.count(frame, domain, columns={"w": "w"}, unit=PERSON, weight="n")
+    line = Domain.of(Ordered("x", 3))
+    frame = pd.DataFrame({"x": [0], "n": pd.to_timedelta([3], unit="s")})
+    with pytest.raises(ks.DomainError, match="whole numbers"):
+        ks.count(frame, line, columns={"x": "x"}, unit=PERSON, weight="n")
+    double = pa.Table.from_arrays([pa.array([0]), pa.array([1])], names=["x", "x"])
+    with pytest.raises(ks.DomainError):
+        ks.count(double, line, columns={"x": "x"}, unit=PERSON, weight="x")
+
+
+def test_a_missing_header_shows_no_data():
+    frame = pd.DataFrame({"533945263": [533945264], "1234": [77]})
+    with pytest.raises(ks.DomainError) as caught:
+        ks.count(frame, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
+    assert "1234" not in str(caught.value) and "533945263" not in str(caught.value)
 
 
 def test_repeated_cells_are_refused_by_row():

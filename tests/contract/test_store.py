@@ -30,7 +30,8 @@ def test_saved_tables_hold_the_release(tmp_path):
     folder = tmp_path / "deep" / "release"
     out.save(str(folder), unmetered=True)
     assert sorted(p.name for p in folder.iterdir()) == [
-        "measurements.parquet", "release.duckdb", "release.parquet", "release_meta.parquet",
+        "certificate.ja.md", "certificate.md", "datapackage.json", "measurements.parquet", "release.duckdb",
+        "release.parquet", "release_meta.parquet",
     ]  # fmt: skip
     with duckdb.connect(str(folder / "release.duckdb"), read_only=True) as db:
         assert db.execute("SELECT sum(value) FROM release").fetchone()[0] == out.total()
@@ -61,6 +62,35 @@ def test_existing_folder_is_refused_and_untouched(tmp_path):
             out.save(str(folder), unmetered=True)
         assert [p.name for p in folder.iterdir()] == (["x"] if content else [])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "full"]
+
+
+def test_an_error_after_the_rename_does_not_deny_the_release(tmp_path, monkeypatch):
+    from kasuri import store
+
+    sync = store._sync
+
+    def fail(path):
+        if path == tmp_path:
+            raise OSError(13, "Permission denied")
+        sync(path)
+
+    monkeypatch.setattr(store, "_sync", fail)
+    with pytest.warns(UserWarning, match="is written"):
+        make().save(str(tmp_path / "r"), unmetered=True)
+    assert (tmp_path / "r" / "release.duckdb").exists()
+
+
+def test_the_store_itself_refuses_seeded_releases(tmp_path):
+    from kasuri.store import save
+
+    domain = Domain.of(Mesh("grid", shape=(2, 2)))
+    counts = ks.Counts.from_coo([1], [3], domain, PERSON)
+    with pytest.raises(ks.PrivacyError, match="seeded"):
+        save(
+            ks.release(counts, ks.geometric(), epsilon="1", ledger=None, source=ks.seeded(1)),
+            tmp_path / "r",
+            unmetered=True,
+        )
 
 
 def test_unmetered_must_be_said(tmp_path):

@@ -101,6 +101,16 @@ def test_kernel_law_is_the_plain_law(leaves, true, impossible, S, jumps):
     assert kernel_law(tree(leaves, impossible), true, S, jumps) == law.plain(true, possible, S, A)
 
 
+@pytest.mark.parametrize("jumps", [False, True])
+def test_kernel_law_with_one_whole_and_one_padded_axis(jumps):
+    """Jumps pass the levels of the whole axis only; the padded one is descended plainly."""
+    shape = order.morton(Domain.of(Ordered("x", 2), Ordered("y", 3)))
+    possible = tuple(shape.possible_leaves().tolist())
+    assert possible == (True, True, True, False) * 2
+    for true in ((0,) * 8, (0, 0, 0, 0, 0, 1, 0, 0)):
+        assert kernel_law(shape, true, 2, jumps) == law.plain(true, possible, 2, A)
+
+
 @pytest.mark.parametrize(("height", "most"), [(1, 9), (2, 6), (3, 4)])
 def test_jump_law_is_the_plain_law_in_exact_rationals(height, most):
     n = 1 << height

@@ -133,6 +133,20 @@ def test_empty_table_gets_noise():
     )
 
 
+@pytest.mark.parametrize("recipe", [ks.haar_topdown(), ks.haar_topdown(descent="jump"),
+                                    ks.haar_topdown(descent="dense"), ks.haar_topdown(transform="nominal")],
+                         ids=name)  # fmt: skip
+def test_totals_at_the_limit_neither_overflow_nor_fail(recipe):
+    """No error and no wrap may depend on the counts: the largest total works like any other."""
+    domain = Domain.of(Ordered("x", 2), Nominal("w", tuple("abcdefg")))
+    for value in ((1 << 62) - 1, 1 << 62):
+        counts = ks.Counts.from_coo([3], [value], domain, PERSON)
+        for seed in range(6):
+            out = ks.release(counts, recipe, epsilon="0.1", ledger=None, source=ks.seeded(seed))
+            assert (out.values > 0).all()
+            assert abs(sum(out.values.tolist()) - value) < 10_000
+
+
 def test_sparse_at_10_to_11_cells():
     """The national table of the paper: 500 m mesh x 20 ages x 2 sexes x 2,000 municipalities."""
     domain = Domain.of(

@@ -95,6 +95,56 @@ def test_counts_drop_zeros_sort_and_hide_their_data():
         counts.values[0] = 1
 
 
+def test_counts_cannot_be_built_wrong():
+    mask = np.array([False, False, True])
+    domain = Domain.of(Ordered("x", 3), mask=mask)
+    cells, values = np.array([0, 1]), np.array([1, 2])
+    assert ks.Counts(domain, cells, values, PERSON).assumes
+    for bad_cells, bad_values in (([1, 0], [1, 2]), ([0, 2], [1, 2]), ([0, 3], [1, 2]), ([0, 1], [1, 0]),
+                                  ([0, 1], [1.0, 2.0]), ([0, 0], [1, 1]), ([-1, 0], [1, 1]),
+                                  ([0, 1], [1 << 62, 1])):  # fmt: skip
+        with pytest.raises(ks.DomainError):
+            ks.Counts(domain, np.array(bad_cells), np.array(bad_values), PERSON)
+    with pytest.raises(ks.DomainError, match="masked array"):
+        ks.Counts.from_coo([0, 1], np.ma.masked_array([5, 1000], [False, True]), domain, PERSON)
+    with pytest.raises(ks.DomainError, match="whole numbers"):
+        ks.Counts.from_coo([0], np.array([3], dtype="m8[s]"), domain, PERSON)
+
+
+def test_mechanisms_and_sources_cannot_be_made_up():
+    with pytest.raises(ks.PrivacyError, match="no proof"):
+        ks.Mechanism("privelet", "nominal", "discrete Laplace", "inverse", "docs/proofs/privelet.md")
+
+    class Fake:
+        secure = True
+
+        def release_key(self):
+            return bytes(32)
+
+        def words(self):
+            return "operating system"
+
+    counts = ks.Counts.from_coo([0], [5], DOMAIN, PERSON)
+    with pytest.raises(ks.PrivacyError, match="source"):
+        ks.release(counts, ks.geometric(), epsilon="1", ledger=None, source=Fake())
+    out = ks.release(counts, ks.geometric(), epsilon="1", ledger=None, source=ks.seeded(1))
+    with pytest.raises(TypeError):
+        out.provenance["secure"] = True
+
+
+def test_axis_names_that_are_columns_of_a_release():
+    with pytest.raises(ks.DomainError, match="choose another"):
+        Domain.of(Ordered("cell", 3))
+    with pytest.raises(ks.DomainError, match="dimensions"):
+        Domain.of(*(Ordered(f"x{i}", 1) for i in range(61)))
+
+
+def test_a_tiny_epsilon_is_refused_before_anything_is_drawn():
+    counts = ks.Counts.from_coo([0], [5], DOMAIN, PERSON)
+    with pytest.raises(ks.PrivacyError, match="too small"):
+        ks.release(counts, ks.haar_topdown(), epsilon="1e-17", ledger=None)
+
+
 def test_missing_unit_and_bad_units():
     assert "unit" in faults(lambda: ks.Counts.from_coo([], [], DOMAIN, None), ks.PrivacyError)[0]
     assert len(faults(lambda: Unit("", "swap", 0, -1), ks.PrivacyError)) == 4

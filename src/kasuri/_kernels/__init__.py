@@ -3,7 +3,7 @@
 
 def warm_up() -> None:
     """Compile (or load from the cache) every kernel by calling it on a few numbers."""
-    from kasuri._kernels import local, morton, noise, simplex, sort, topdown
+    from kasuri._kernels import kanon, local, morton, noise, simplex, sort, topdown
 
-    for module in (local, morton, noise, simplex, sort, topdown):
+    for module in (kanon, local, morton, noise, simplex, sort, topdown):
         module.warm_up()

@@ -140,7 +140,7 @@ def descend(
             if _bits(coins, coin, 1) == 1:
                 size = -size
             coin += 1
-            left = (S + size) >> 1
+            left = (S >> 1) + (size >> 1) + (S & size & 1)  # (S + size) / 2 without overflow: equal parities
             right = S - left
             middle = low
             left_whole = right_whole = whole
@@ -178,7 +178,7 @@ def descend(
                 D += 2 * _bits(coins, coin, 1) - 1
                 coin += 1
             D = min(max(D, -S), S)
-            left = (S + D) >> 1
+            left = (S >> 1) + (D >> 1) + (S & D & 1)
             right = S - left
         depth += 1
         prefix <<= 1

@@ -10,7 +10,7 @@ import sys
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, local, release, reproduce
+from kasuri.cli import demo, kanon, ledger, local, manifest, release, reproduce
 from kasuri.errors import BudgetError, KasuriError
 
 app = typer.Typer(
@@ -24,6 +24,10 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("release")(release.release)
 app.add_typer(local.app, name="local")
+app.command("verify")(manifest.verify)
+app.command("keygen")(manifest.keygen)
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(kanon.app, name="kanon")
 app.add_typer(reproduce.app, name="reproduce")
 
 

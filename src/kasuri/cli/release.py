@@ -30,7 +30,9 @@ def release(
     order: str | None = typer.Option(None, "--order", help="morton, 1d or (privelet) 2d."),
     transform: str | None = typer.Option(None, "--transform", help="haar_topdown: sum_difference, haar or nominal."),
     data: str | None = typer.Option(None, "--data", help='Declared name of the data, e.g. "census-2020".'),
+    ledger: list[Path] | None = typer.Option(None, "--ledger", help="The budget that pays (see kasuri ledger open)."),
     unmetered: bool = typer.Option(False, "--unmetered", help="Release without a ledger, and say so."),
+    sign: Path | None = typer.Option(None, "--sign", help="Private key to sign with (see kasuri keygen)."),
     threads: int | None = typer.Option(None, "--threads", help="Threads; the result does not depend on it."),
     as_json: bool = show.JSON,
 ) -> None:
@@ -39,29 +41,37 @@ def release(
     The window is always given, never taken from the file. Example:
 
     kasuri release census.csv --window kanto --code mesh_code --count population --unit person
-    --change add-remove --max-cells 1 --epsilon 0.1 --unmetered --out release
+    --change add-remove --max-cells 1 --epsilon 0.1 --data census-2020 --ledger census.ledger --out release
     """
     mesh = _mesh(window, level, origin, shape)
     columns = _columns(code, row, col)
-    if not unmetered:
-        raise typer.BadParameter("say --unmetered: this release is charged to no ledger")
+    if len(ledger or ()) > 1:
+        raise typer.BadParameter("one release is paid by one ledger", param_hint="--ledger")
+    if bool(ledger) == unmetered:
+        raise typer.BadParameter("say who pays: --ledger FILE, or --unmetered for a release charged to no ledger")
+    if ledger and data is None:
+        raise typer.BadParameter("a ledger pays for one data set: name it with --data")
     if out.exists():
         raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
 
     import kasuri as ks
     from kasuri.ingest import read_table
+    from kasuri.manifest import keys
 
     mechanism = _recipe(recipe, {"order": order, "transform": transform})
     domain = ks.Domain.of(mesh, mask=None if mask is None else _mask(mask))
     who = ks.Unit(id=unit, change=change, max_cells=max_cells)
     mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
+    book = ks.Ledger.load(ledger[0]) if ledger else None
+    if sign is not None:
+        keys.private(sign)  # readable, before anything is charged
     with show.step(f"reading {table}"):
         frame = read_table(table)
         counts = ks.count(frame, domain, columns={"grid": columns}, unit=who, weight=count, data=data, file=str(table))
     with show.step(f"releasing {domain.size:,} cells"):
-        released = ks.release(counts, mechanism, epsilon=epsilon, ledger=None, threads=threads)
+        released = ks.release(counts, mechanism, epsilon=epsilon, ledger=book, threads=threads)
     with show.step(f"writing {out}"):
-        released.save(str(out), unmetered=True)
+        released.save(str(out), unmetered=unmetered, sign=None if sign is None else str(sign))
     show.result(summary(released, out), describe(released, out), as_json)
 
 
@@ -75,18 +85,25 @@ def summary(released: Any, out: Path) -> dict[str, Any]:
         "total": released.total(),
         "recipe": dict(released.recipe),
         "guarantee": released.guarantee.to_json(),
+        "ledger": released.provenance["ledger"],
     }
 
 
 def describe(released: Any, out: Path) -> str:
     """A release in a few lines."""
-    assumes = "".join(f"\n    - {caveat}" for caveat in released.guarantee.assumes)
+    assumes = "".join(f"\n    - {caveat}" for caveat in released.guarantee.assumes) or " nothing further"
+    paid = released.provenance["ledger"]
+    budget = f"\n  paid by ledger entry {paid['entry']}, {_left(paid['after'])}" if paid else ""
     return (
         f"{out}: {released.cells.size:,} of {released.domain.size:,} cells are not 0, total {released.total():,}.\n"
         f"  {released.guarantee.words()}\n"
-        f"  recipe {released.recipe['name']}, noise scale {released.recipe['scale']}; assumes:{assumes}\n"
+        f"  recipe {released.recipe['name']}, noise scale {released.recipe['scale']}; assumes:{assumes}{budget}\n"
         f"  open {out / 'release.duckdb'} (tables release, release_meta) or {out / 'release.parquet'}"
     )
+
+
+def _left(balance: dict[str, str]) -> str:
+    return f"{balance['currency']} {balance['left']} is left of {balance['allowance']}"
 
 
 def _mesh(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kasuri import meshcode
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.schema import Axis, Domain, Mesh, Nominal, Ordered, Unit
-from kasuri.table import PROVIDER_BOUNDED, Counts, checked
+from kasuri.schema import PROVIDER_BOUNDED, Axis, Domain, Mesh, Nominal, Ordered, Unit
+from kasuri.table import Counts, checked
 
 _SHOWN = 10
 
@@ -36,9 +36,11 @@ def count(
 
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
-    table = nw.from_native(frame, pass_through=False)
-    if isinstance(table, nw.LazyFrame):
-        table = table.collect()
+    try:
+        table = nw.from_native(frame, pass_through=False)
+        table = table.collect() if isinstance(table, nw.LazyFrame) else table
+    except (nw.exceptions.NarwhalsError, TypeError):
+        raise DomainError(f"{file}: not a data frame with one name per column") from None
     faults = _column_faults(table.columns, domain, columns, unit, weight, file)
     raise_faults(DomainError, faults)
     assert weight is not None
@@ -99,20 +101,19 @@ def _column_faults(
             faults.append(f"{file}: axis {axis.name!r} stands in {' or '.join(map(str, allowed))} columns")
         if isinstance(axis, Mesh) and axis.level is None and len(names) == 1:
             faults.append(f"{file}: axis {axis.name!r} has no level, so it needs two columns (row, col)")
-        faults += [
-            f"{file}: no column {name!r}; the columns are {list(present)}" for name in names if name not in present
-        ]
+        # only the missing name: without a header line the others would be data
+        faults += [f"{file}: no column {name!r}; is there a header line?" for name in names if name not in present]
     faults += [
         f"{file}: no axis {name!r} in the domain" for name in columns if name not in {a.name for a in domain.axes}
     ]
-    if unit.id in present:
+    if unit.id.casefold() in {name.casefold() for name in present}:
         faults.append(f"{file}: column {unit.id!r} identifies units; this version counts pre-aggregated tables only")
     if weight is None:
         faults.append(
             f"{file}: a table without the id column {unit.id!r} is pre-aggregated: name its count column (weight=)"
         )
     elif weight not in present:
-        faults.append(f"{file}: no column {weight!r}; the columns are {list(present)}")
+        faults.append(f"{file}: no column {weight!r}; is there a header line?")
     return faults
 
 
@@ -133,20 +134,30 @@ def _indices(axis: Axis, parts: list[NDArray[Any]]) -> tuple[list[NDArray[np.int
         return [np.where(good, row, 0), np.where(good, col, 0)], ~good, rule
     values = parts[0]
     labels = axis.labels if isinstance(axis, (Nominal, Ordered)) else None
-    if labels is not None and not np.issubdtype(values.dtype, np.number):
+    if labels is not None:
+        # the axis alone decides: reading numbers as indices where a column happens to be numeric would let one row
+        # (a text among numbers) move every other row
         place = {label: i for i, label in enumerate(labels)}
-        index = np.array([place.get(str(value), -1) for value in values.tolist()], dtype=np.int64)
+        index = np.array([place.get(_text(value) or "", -1) for value in values.tolist()], dtype=np.int64)
         return [np.maximum(index, 0)], index < 0, f"not a label of axis {axis.name!r}"
     number, good = _whole(values)
     good &= (number >= 0) & (number < axis.sizes[0])
     return [np.where(good, number, 0)], ~good, f"not an index of axis {axis.name!r} (0..{axis.sizes[0] - 1})"
 
 
+def _text(value: Any) -> str | None:
+    """A label as text; whole numbers as their digits (a column with a gap arrives as floats); None if there is none."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else None
+    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+
+
 def _whole(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Whole numbers from an integer, float or text column, and which entries are."""
-    if np.issubdtype(values.dtype, np.integer):
-        return values.astype(np.int64), np.ones(values.size, dtype=bool)
-    if np.issubdtype(values.dtype, np.floating):
+    if values.dtype.kind in "iu":
+        good = np.abs(values.astype(np.float64)) < 2.0**62
+        return np.where(good, values, 0).astype(np.int64), good
+    if values.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             good = np.isfinite(values) & (values == np.floor(values)) & (np.abs(values) < 2.0**53)
         return np.where(good, values, 0).astype(np.int64), good

@@ -5,17 +5,27 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import warnings
 from pathlib import Path
 
-from kasuri.errors import DomainError
-from kasuri.published import Release
+from kasuri import manifest
+from kasuri.errors import DomainError, PrivacyError
+from kasuri.published import NO_LEDGER, Release
 from kasuri.store import duck, parquet
 
 __all__ = ["save"]
 
 
-def save(release: Release, folder: str | Path) -> None:
-    """Write `release` to the new folder `folder`; an existing one is refused and left as it is."""
+def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign: str | Path | None = None) -> None:
+    """Write `release` to the new folder `folder`; an existing one is refused and left as it is, and so is a seeded
+    release, or one without a ledger unless `unmetered` says that this is meant.
+
+    The ledger hears of it when all is written and before it appears: no release is on disk that it does not know.
+    """
+    if not release.provenance["secure"]:
+        raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
+    if NO_LEDGER in release.guarantee.assumes and not unmetered:
+        raise PrivacyError("this release was charged to no ledger; save(..., unmetered=True) publishes it all the same")
     target = Path(folder)
     if target.exists() or target.is_symlink():
         raise DomainError(f"{target} exists; a release is never written over another. Choose a new folder")
@@ -25,12 +35,14 @@ def save(release: Release, folder: str | Path) -> None:
         aside.mkdir()
         parquet.write(release, aside)
         duck.write(release, aside)
+        manifest.write(release, aside, sign)  # last: it lists every other file
         for path in sorted(aside.iterdir()):
             _sync(path)
         _sync(aside)
+        if release.receipt is not None:
+            release.receipt.commit(release.provenance["release_id"])
         # rename(2) refuses a folder that is not empty, so a rival that was faster is not overwritten
         os.rename(aside, target)
-        _sync(target.parent)
     except OSError as error:
         where = error.filename or target
         raise DomainError(
@@ -38,6 +50,10 @@ def save(release: Release, folder: str | Path) -> None:
         ) from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+    try:
+        _sync(target.parent)
+    except OSError:  # the release is there; saying "not written" would invite a second one
+        warnings.warn(f"{target} is written, but may not survive a power failure in the next seconds", stacklevel=2)
 
 
 def _sync(path: Path) -> None:

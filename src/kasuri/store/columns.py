@@ -32,8 +32,8 @@ def release_table(release: Release) -> Any:
             if axis.level is not None:
                 codes = meshcode.encode(row + axis.origin[0], col + axis.origin[1], axis.level)
                 columns[f"{prefix}mesh_code"] = pa.array(codes)
-            columns[f"{prefix}row"] = pa.array(row.astype(np.int32))
-            columns[f"{prefix}col"] = pa.array(col.astype(np.int32))
+            columns[f"{prefix}row"] = pa.array(row)
+            columns[f"{prefix}col"] = pa.array(col)
         elif isinstance(axis, (Nominal, Ordered)) and axis.labels is not None:
             columns[axis.name] = pa.array(axis.labels).take(pa.array(index[axis.name]))
         else:

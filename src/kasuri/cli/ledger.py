@@ -1,0 +1,219 @@
+"""kasuri ledger open | show | verify | export | repair | plan"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kasuri.cli import show
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The persistent budget of a data set.")
+
+PathArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
+
+
+@app.command("open")
+def open_ledger(
+    path: PathArgument,
+    data: Annotated[str, typer.Option(help="Declared name of the data set, e.g. census-2020.", show_default=False)],
+    unit: Annotated[str, typer.Option(help="Who is protected: the id column, e.g. person.", show_default=False)],
+    change: Annotated[str, typer.Option(help="add-remove or replace.", show_default=False)],
+    max_cells: Annotated[int, typer.Option(help="Most cells one unit stands in.", show_default=False)],
+    max_weight: Annotated[int | None, typer.Option(help="Most one record counts.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Allowance, e.g. 1.")] = None,
+    delta: Annotated[str | None, typer.Option(help="Allowance, e.g. 1e-9.")] = None,
+    rho: Annotated[str | None, typer.Option(help="zCDP allowance, instead of epsilon.")] = None,
+    owner: Annotated[str, typer.Option(help="Who answers for the budget.")] = "",
+    releases: Annotated[int | None, typer.Option(help="Declare a series of this many equal releases.")] = None,
+    each: Annotated[str | None, typer.Option(help="Epsilon of each release of the series.")] = None,
+    recipe: Annotated[str, typer.Option(help="Recipe of the series.")] = "haar_topdown",
+    domain: Annotated[Path | None, typer.Option(help="Domain of the series, as JSON.")] = None,
+    as_json: bool = show.JSON,
+) -> None:
+    """Open a budget, or check that an open one is the same.
+
+    Example: kasuri ledger open census.ledger --data census-2020 --unit person --change add-remove --max-cells 1
+    --epsilon 1
+    """
+    from kasuri.ledger import Ledger
+    from kasuri.schema import Domain, Unit
+
+    who = Unit(unit, change, max_cells, max_weight)  # type: ignore[arg-type]
+    series = None
+    given = [releases is not None, each is not None, domain is not None]
+    if any(given):
+        if not all(given):
+            raise typer.BadParameter("a series needs --releases, --each and --domain together")
+        assert domain is not None and releases is not None
+        try:
+            shape = Domain.from_json(json.loads(domain.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            raise typer.BadParameter(f"{domain}: not a domain in JSON") from None
+        series = _recipe(recipe).series(shape, who, each, releases)
+    accounting = "pld" if series is not None else None
+    ledger = Ledger.open(
+        path, epsilon=epsilon, delta=delta, rho=rho, unit=who, data=data, owner=owner,
+        accounting=accounting, series=series,  # type: ignore[arg-type]
+    )  # fmt: skip
+    _print_summary(ledger.summary(), as_json)
+
+
+@app.command("show")
+def show_ledger(path: PathArgument, as_json: bool = show.JSON) -> None:
+    """What is spent and what is left.
+
+    Example: kasuri ledger show census.ledger
+    """
+    from kasuri.ledger import Ledger
+
+    _print_summary(Ledger.load(path).summary(), as_json)
+
+
+@app.command()
+def verify(path: PathArgument, as_json: bool = show.JSON) -> None:
+    """Check every page, every hash, every sum, and that ledger and journal agree.
+
+    Example: kasuri ledger verify census.ledger
+    """
+    from kasuri.ledger import Ledger
+
+    summary = Ledger.load(path).verify()
+    if as_json:
+        _print({"ok": True, **summary})
+    else:
+        typer.echo(f"{path}: {summary['entries']} entries, whole and consistent; head {summary['head']}")
+
+
+@app.command()
+def export(path: PathArgument, as_json: bool = show.JSON) -> None:
+    """Every entry, oldest first: a table, or with --json the full text. Nothing in it depends on the data.
+
+    Example: kasuri ledger export census.ledger --json > census.ledger.json
+    """
+    from kasuri.ledger import Ledger
+
+    ledger = Ledger.load(path)
+    entries = ledger.entries()
+    if as_json:
+        _print({**ledger.summary(), "chain": entries})
+        return
+    for entry in entries:
+        balance = entry.get("balance")
+        about = (
+            f"{entry['recipe']}, left {balance['left']}" if balance else f"of {entry['of']}" if "of" in entry else ""
+        )
+        typer.echo(f"{entry['entry']:>6}  {entry.get('time', ''):<25}  {entry['kind']:<10} {about}")
+
+
+@app.command()
+def repair(path: PathArgument, as_json: bool = show.JSON) -> None:
+    """Bring ledger and journal back to one history. What either of them holds stays spent.
+
+    Example: kasuri ledger repair census.ledger
+    """
+    from kasuri.ledger import repair as bring_back
+
+    result = bring_back(path)
+    if as_json:
+        _print(result)
+        return
+    for line in result["done"] or ["nothing to repair"]:
+        typer.echo(line)
+    _print_summary(result, as_json)
+
+
+@app.command()
+def plan(
+    releases: Annotated[int, typer.Option(help="How many equal releases.", show_default=False)],
+    epsilon: Annotated[str, typer.Option(help="Epsilon of each.", show_default=False)],
+    delta: Annotated[str, typer.Option(help="Delta of the whole series.", show_default=False)],
+    recipe: Annotated[str | None, typer.Option(help="A recipe by name; without it: any epsilon-DP mechanism.")] = None,
+    cells: Annotated[
+        str | None, typer.Option(help="Cells of the table, with --recipe: 262144, or rows x cols as 512x512.")
+    ] = None,
+    levels: Annotated[int | None, typer.Option(help="Instead of a recipe: so many equal, independent levels.")] = None,
+    max_cells: Annotated[int, typer.Option(help="Most cells one unit stands in.")] = 1,
+    as_json: bool = show.JSON,
+) -> None:
+    """What a series of releases costs: the pure sum, by its privacy-loss distribution, and the least of both.
+
+    Example: kasuri ledger plan --releases 720 --epsilon 0.1 --delta 1e-9 --recipe haar_topdown --cells 512x512
+    """
+    from kasuri.accounting import generic, pld_epsilon, repeated
+    from kasuri.privacy import decimal, exact
+    from kasuri.schema import Unit
+
+    each, small = exact(epsilon), exact(delta, "delta")
+    if releases < 1:
+        raise typer.BadParameter("--releases must be at least 1")
+    if (recipe is None) != (cells is None):
+        raise typer.BadParameter("--recipe and --cells go together")
+    if levels is not None and (recipe is not None or levels < 1):
+        raise typer.BadParameter("--levels is a whole number from 1 on, and stands instead of --recipe")
+    name, losses = f"any {decimal(each)}-DP mechanism", generic(each)
+    if recipe is not None and cells is not None:
+        unit = Unit("person", "add-remove", max_cells)
+        losses = _recipe(recipe).losses(_domain(cells), unit, each)
+        name = f"{recipe} on {cells} cells"
+    elif levels is not None:
+        name = f"{levels} equal levels"
+        losses = ((each / levels, levels),) if max_cells == 1 else losses
+    pure, by_pld = each * releases, pld_epsilon(repeated(losses, releases), small)
+    if as_json:
+        _print(
+            {
+                "recipe": name,
+                "releases": releases,
+                "epsilon_each": decimal(each),
+                "delta": decimal(small),
+                "losses": [[decimal(part), count] for part, count in losses],
+                "pure": decimal(pure),
+                "pld": decimal(by_pld),
+                "least": decimal(min(pure, by_pld)),
+            }
+        )
+        return
+    typer.echo(f"{releases} releases of {name}, epsilon {decimal(each)} each")
+    typer.echo(f"  pure sum                    epsilon {decimal(pure)}")
+    typer.echo(f"  privacy-loss distribution   epsilon {decimal(by_pld)} at delta {delta}")
+
+
+def _domain(cells: str) -> Any:
+    from kasuri.schema import Domain, Mesh, Ordered
+
+    sizes = cells.lower().split("x")
+    if not all(size.isascii() and size.isdigit() for size in sizes) or len(sizes) > 2:
+        raise typer.BadParameter("--cells is a number such as 262144, or rows x cols such as 512x512")
+    if len(sizes) == 1:
+        return Domain.of(Ordered("place", int(sizes[0])))
+    return Domain.of(Mesh("grid", shape=(int(sizes[0]), int(sizes[1]))))
+
+
+def _recipe(name: str) -> Any:
+    from kasuri.mechanism import RECIPES
+
+    if name not in RECIPES:
+        raise typer.BadParameter(f"recipe {name!r} is not known; use one of {', '.join(sorted(RECIPES))}")
+    return RECIPES[name]()
+
+
+def _print(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        _print(summary)
+        return
+    balance = summary["balance"]
+    typer.echo(f"{summary['data']}: {summary['relation']}")
+    for name in ("allowance", "spent", "set_aside", "left"):
+        if name != "set_aside" or balance[name] != "0":
+            typer.echo(f"  {name.replace('_', ' '):<10} {balance['currency']} {balance[name]}")
+    ends = ", ".join(f"{summary[name]} {name}" for name in ("committed", "abandoned", "reserved") if summary[name])
+    typer.echo(f"  entries    {summary['entries']}" + (f" ({ends})" if ends else ""))
+    if "series" in summary:
+        typer.echo(f"  series: {summary['series']['released']} of {summary['series']['declared']} released")

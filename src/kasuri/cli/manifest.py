@@ -1,0 +1,52 @@
+"""kasuri keygen and kasuri verify"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kasuri.cli import show
+
+
+def keygen(
+    path: Annotated[Path, typer.Argument(help="File for the private key; the public key goes to PATH.pub.")],
+    as_json: bool = show.JSON,
+) -> None:
+    """Make an Ed25519 key pair to sign releases with. Keep the private key; hand the .pub file to readers.
+
+    Example: kasuri keygen office.key
+    """
+    from kasuri.manifest import keygen as make
+
+    private, public = make(path)
+    if as_json:
+        typer.echo(json.dumps({"private": str(private), "public": str(public)}))
+    else:
+        typer.echo(f"private key {private} (keep it), public key {public} (hand it out)")
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A saved release.", show_default=False)],
+    key: Annotated[Path | None, typer.Option(help="Public key, from its owner, not from the folder.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="The ledger that paid for it.")] = None,
+    as_json: bool = show.JSON,
+) -> None:
+    """Check a release: form, every file's hash, signature, tables, certificate, and the ledger's entry.
+
+    Example: kasuri verify release/ --key office.key.pub
+    """
+    from kasuri.manifest import verify as check
+
+    result = check(folder, key=key, ledger=ledger)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+    else:
+        for fault in result["faults"]:
+            typer.echo(fault, err=True)
+        state = "whole" if result["ok"] else "NOT as it was written"
+        typer.echo(f"{folder}: {state}; signature: {result['signature']}; ledger: {result['ledger']}")
+    if not result["ok"]:
+        raise typer.Exit(1)

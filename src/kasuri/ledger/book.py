@@ -1,0 +1,336 @@
+"""Ledger and Receipt: opening a budget, paying from it, looking at it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from kasuri.accounting import Series
+from kasuri.errors import BudgetError, DomainError, FormatError, PrivacyError, raise_faults
+from kasuri.ledger import files
+from kasuri.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
+from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.schema import Part, Unit
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A reservation: paid for, whatever becomes of it. `reference()` is what a release publishes of it."""
+
+    ledger: Ledger = field(repr=False)
+    entry: int
+    hash: str
+    before: Balance
+    after: Balance
+
+    def reference(self) -> dict[str, Any]:
+        return {
+            "ledger": self.ledger.id,
+            "entry": self.entry,
+            "hash": self.hash,
+            "accounting": self.ledger.allowance.accounting,
+            "charged": {"currency": self.after.currency, "amount": decimal(self.after.spent - self.before.spent)},
+            "before": self.before.to_json(),
+            "after": self.after.to_json(),
+        }
+
+    def commit(self, release_id: str) -> None:
+        """Record that the release is about to appear on disk; once is enough, saving again records nothing."""
+        self.ledger.settle(self, "committed", release_id)
+
+    def abandon(self) -> None:
+        """Record that nothing came of it. Nothing is refunded."""
+        self.ledger.settle(self, "abandoned", None)
+
+
+class Ledger:
+    """The budget of one data set and one unit, shared by any number of processes.
+
+    Privacy
+    -------
+    Neighbours: as of the unit. Sensitivity: none of its own. Guarantee: all releases charged to it together keep the
+    allowance. Proof: docs/proofs/ledger.md. Public: every entry. Assumes: the two files are not both put back to an
+    earlier state, the disk keeps what fsync promised, and every release of this data is charged here.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).resolve()  # one journal, whatever link leads here
+        self._mutex = threading.Lock()
+        self._handle = -1
+        self._state = State()
+        self._offset = 0  # bytes of the journal the state was read from
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.path.name!r}, data={self.data!r}, {self.balance().words()})"
+
+    # -- opening --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        epsilon: object = None,
+        delta: object = None,
+        rho: object = None,
+        unit: Unit,
+        data: str,
+        owner: str = "",
+        accounting: Accounting | None = None,
+        series: Series | None = None,
+    ) -> Ledger:
+        """Open the ledger at `path`, or create it with this allowance.
+
+        Give epsilon (and delta), or rho for zCDP. accounting="pld" prices a series declared now
+        (`series=recipe.series(...)`) by its privacy-loss distribution. An existing ledger must have been opened with
+        the same allowance, unit and data: an allowance never changes.
+        """
+        if not isinstance(unit, Unit):
+            raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+        if not isinstance(data, str) or not data.strip():
+            raise PrivacyError('ledger: data must be a declared name such as "census-2020"')
+        if (epsilon is None) == (rho is None):
+            raise PrivacyError("ledger: give an allowance, epsilon (and delta) or rho")
+        zero = Fraction(0)
+        least = zero if delta in (None, 0, "0") else exact(delta, "delta")
+        if rho is not None:
+            allowance = Allowance(accounting or "zcdp", zero, least, exact(rho, "rho"), series, zero)
+        else:
+            price = series.price(least) if series is not None else zero
+            allowance = Allowance(accounting or "pure", exact(epsilon), least, None, series, price)
+        ledger = cls(path)
+        with ledger._locked(create=True) as connection:
+            if ledger._state.entries == 0:
+                fields = {
+                    "format": FORMAT,
+                    "ledger": secrets.token_hex(16),
+                    "allowance": allowance.to_json(),
+                    "unit": unit.to_json(),
+                    "data": data,
+                    "owner": owner,
+                }
+                ledger._append(connection, "opened", fields)
+                files.sync_folder(ledger.path.parent)
+            faults = []
+            if ledger.allowance != allowance:
+                faults.append(
+                    f"{ledger.path.name}: opened with {json.dumps(ledger.allowance.to_json())}; an allowance never "
+                    "changes. Write the same one, or open a new ledger for new data"
+                )
+            faults += ledger._faults(unit, data)
+            raise_faults(PrivacyError, faults)
+        return ledger
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ledger:
+        """An existing ledger, with the allowance it was opened with."""
+        ledger = cls(path)
+        if not ledger.path.exists() and not ledger.journal.exists():
+            raise DomainError(f"{ledger.path}: no such ledger; create it with `kasuri ledger open`")
+        with ledger._locked(create=False):
+            if ledger._state.entries == 0:
+                raise DomainError(f"{ledger.path}: an empty file; create the ledger with `kasuri ledger open`")
+        return ledger
+
+    @property
+    def journal(self) -> Path:
+        return self.path.with_name(self.path.name + ".journal")
+
+    @property
+    def id(self) -> str:
+        return self._state.opened["ledger"]
+
+    @property
+    def allowance(self) -> Allowance:
+        return self._state.allowance
+
+    @property
+    def unit(self) -> Unit:
+        return self._state.opened["unit"]
+
+    @property
+    def data(self) -> str:
+        return self._state.opened["data"]
+
+    @property
+    def owner(self) -> str:
+        return self._state.opened["owner"]
+
+    # -- spending -------------------------------------------------------------------------------------------------
+
+    def reserve(
+        self, guarantee: Guarantee, *, data: str | None, recipe: str, plan: str, part: Part | None = None
+    ) -> Receipt:
+        """Pay for a release before its first noise word is drawn. On return the entry is on disk, twice.
+
+        Raises BudgetError, and writes nothing, where the allowance does not reach.
+        """
+        claim: dict[str, Any] = {
+            "epsilon": decimal(guarantee.epsilon),
+            "delta": decimal(guarantee.delta),
+            "plan": plan,
+        }
+        if guarantee.rho is not None:
+            claim["rho"] = decimal(guarantee.rho)
+        if part is not None and guarantee.unit.change == "add-remove":
+            claim |= {"split": part.split, "part": part.name}
+        with self._locked(create=False) as connection:
+            faults = self._faults(guarantee.unit, data)
+            if guarantee.model != "central":
+                faults.append(f"{self.path.name}: pays for central releases of a data set, not for {guarantee.model}")
+            raise_faults(PrivacyError, faults)
+            before = self._state.balance()
+            charge = self._state.charge(claim)
+            after = self._state.balance(charge)
+            if after.left < 0 or after.delta_left < 0:
+                asked = f"{before.currency} {decimal(charge.plain)}"
+                asked += f", delta {decimal(charge.delta)}" if charge.delta else ""
+                raise BudgetError(
+                    f"{self.path.name}: {asked} was asked for; {before.words()}. Nothing was drawn. "
+                    "Ask for less: an allowance is never raised"
+                )
+            fields = {
+                "claim": claim,
+                "recipe": recipe,
+                "assumes": list(guarantee.assumes),
+                "balance": after.to_json(),
+            }
+            entry = self._append(connection, "reserved", fields)
+            return Receipt(self, entry["entry"], self._state.hash, before, after)
+
+    def settle(self, receipt: Receipt, kind: Literal["committed", "abandoned"], release_id: str | None) -> None:
+        """Record what became of a reservation; see Receipt."""
+        with self._locked(create=False) as connection:
+            found = connection.execute("SELECT hash FROM entries WHERE entry = ?", (receipt.entry,)).fetchone()
+            if found is None or found[0] != receipt.hash:
+                raise PrivacyError(f"{self.path.name}: entry {receipt.entry} of this release is missing; not saved")
+            settled = self._state.settled.get(receipt.entry)
+            if settled is None:
+                fields = {"of": receipt.entry} | ({} if release_id is None else {"release_id": release_id})
+                self._append(connection, kind, fields)
+            elif settled == "abandoned" and kind == "committed":
+                raise PrivacyError(f"{self.path.name}: entry {receipt.entry} was abandoned; its release is not saved")
+
+    def note_repair(self, done: list[str]) -> None:
+        """Record that `repair` changed one of the files, and how."""
+        with self._locked(create=False) as connection:
+            self._append(connection, "repaired", {"done": done})
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def balance(self) -> Balance:
+        """What is spent and left, as of now."""
+        with self._locked(create=False):
+            return self._state.balance()
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Every entry with its hash, checked, oldest first. Nothing in it depends on the data."""
+        with self._locked(create=False) as connection:
+            rows = connection.execute("SELECT hash, body FROM entries ORDER BY entry").fetchall()
+        return [json.loads(body) | {"hash": digest} for digest, body in rows]
+
+    def summary(self) -> dict[str, Any]:
+        """The ledger in plain data: allowance, balance, and how its reservations ended."""
+        balance = self.balance()
+        ends = list(self._state.settled.values())
+        out = {
+            "ledger": self.id,
+            "data": self.data,
+            "owner": self.owner,
+            "unit": self.unit.to_json(),
+            "relation": self.unit.words(),
+            "allowance": self.allowance.to_json(),
+            "balance": balance.to_json(),
+            "entries": self._state.entries,
+            "committed": ends.count("committed"),
+            "abandoned": ends.count("abandoned"),
+            "reserved": len(self._state.open),
+            "head": self._state.hash,
+        }
+        if self.allowance.series is not None:
+            out["series"] = {"released": self._state.series_used, "declared": self.allowance.series.releases}
+        return out
+
+    def verify(self) -> dict[str, Any]:
+        """Check both files from the first byte: pages, chain, sums, prices, agreement. Returns the summary."""
+        fresh = Ledger(self.path)
+        with fresh._locked(create=False) as connection:
+            allowance = fresh.allowance
+            if allowance.series is not None and allowance.series.price(allowance.delta) > allowance.price:
+                raise FormatError(f"{self.path.name}: its series costs more than was set aside for it")
+            if connection.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+                raise FormatError(f"{self.path.name}: SQLite finds its pages damaged; {files.REPAIR}")
+        return fresh.summary()
+
+    # -- the two files --------------------------------------------------------------------------------------------
+
+    def _faults(self, unit: Unit, data: str | None) -> list[str]:
+        faults = []
+        if data is None:
+            faults.append("the counts carry no data name, so no ledger can pay for them: count(..., data=...)")
+        elif data != self.data:
+            faults.append(f"{self.path.name}: holds the budget of {self.data!r}, not of {data!r}")
+        if unit != self.unit:
+            faults.append(f"{self.path.name}: protects {self.unit.words()}; the counts protect {unit.words()}")
+        return faults
+
+    @contextlib.contextmanager
+    def _locked(self, *, create: bool) -> Iterator[sqlite3.Connection]:
+        """Alone with both files, which agree, every entry checked."""
+        with self._mutex, files.held(self.path, self.journal, create=create) as (connection, handle):
+            self._handle = handle
+            self._catch_up(connection)
+            yield connection
+
+    def _forget(self) -> None:
+        """Read everything again next time."""
+        opened, self._state, self._offset = self._state.opened, State(), 0
+        self._state.opened = opened  # it still has its name
+
+    def _catch_up(self, connection: sqlite3.Connection) -> None:
+        state = self._state
+        rows = files.rows(connection, state.entries)
+        lines, torn = files.lines(self._handle, self._offset)
+        known = not state.entries or (bool(rows) and rows.pop(0)[0] == state.hash)
+        if not known or files.length(self._handle) < self._offset:
+            raise FormatError(f"{self.path.name}: entries this process has seen are gone or changed; {files.REPAIR}")
+        if torn or len(rows) != len(lines) or any(row != line for row, line in zip(rows, lines, strict=False)):
+            both = f"{state.entries + len(rows)} entries against {state.entries + len(lines)}"
+            both += " and a broken last line" if torn else ""
+            raise FormatError(f"{self.path.name}: disagrees with its journal ({both}); {files.REPAIR}")
+        try:
+            for digest, text in lines:
+                state.add(text, digest)
+                self._offset += files.size((digest, text))
+        except FormatError as error:
+            self._forget()
+            raise FormatError(f"{self.path.name}: {error}") from None
+
+    def _append(self, connection: sqlite3.Connection, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """One entry into both files, durably; checked by the rules it will be read by before anything is written."""
+        entry = {"entry": self._state.entries + 1, "previous": self._state.hash, "kind": kind, **fields}
+        if kind not in ("committed", "abandoned"):
+            # from reservation to settlement is the running time of the release, which depends on the data
+            entry["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+        text = canonical(entry)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        try:
+            self._state.add(text, digest)
+            files.insert(connection, [(digest, text)], self._state.entries - 1)
+            files.append(self._handle, [(digest, text)], self._offset)
+            connection.execute("COMMIT")
+        except BaseException:
+            self._forget()  # memory may be ahead of the disk: read it again
+            raise
+        self._offset += files.size((digest, text))
+        return entry

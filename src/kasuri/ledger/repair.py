@@ -1,0 +1,135 @@
+"""Bring the two files of a ledger back to one history. What either of them holds stays spent; nothing is forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError
+from kasuri.ledger import files
+from kasuri.ledger.book import Ledger
+from kasuri.ledger.entries import FORMAT, NEWER, State
+from kasuri.ledger.files import Record
+
+
+def repair(path: str | Path) -> dict[str, Any]:
+    """Replay what one file has and the other lost; returns what was done, and the summary.
+
+    A journal ahead of the ledger: a crash between the two writes, a truncated WAL, a lost or damaged SQLite file; its
+    entries are put back (or the file rebuilt, the old one kept beside it). A journal behind: its missing lines are
+    written again. A torn last line was never acknowledged: nothing was drawn for it, and it is cut off. Two histories
+    that differ are left alone: someone changed one of them, and no program can say which.
+    """
+    ledger = Ledger(path)
+    if not ledger.path.exists() and not ledger.journal.exists():
+        raise DomainError(f"{ledger.path}: no such ledger")
+    done: list[str] = []
+    with files.lock(ledger.journal, create=True) as handle:
+        written, torn = files.lines(handle, 0)
+        _refuse_newer(written)
+        journal, journal_good = _good(written)
+        stored, stored_good = _stored(ledger.path)
+        _one_history(ledger.path, journal, stored)
+        if not stored_good and len(stored) > len(journal):
+            raise FormatError(f"{ledger.path.name}: damaged, and its journal knows less; restore one of them by hand")
+        if not journal_good and len(stored) < len(written):
+            raise FormatError(f"{ledger.journal.name}: damaged, and the ledger knows less; restore one of them by hand")
+        best = max(journal, stored, key=len)
+        if not best:
+            raise DomainError(f"{ledger.path}: neither the ledger nor its journal holds an entry; nothing to repair")
+        keep = sum(map(files.size, journal))
+        if torn or not journal_good:
+            if not journal_good:
+                _beside(ledger.journal).write_bytes(os.pread(handle, os.fstat(handle).st_size, 0))
+            os.ftruncate(handle, keep)
+            done.append("cut off a broken end of the journal")
+        if len(best) > len(journal):
+            files.append(handle, best[len(journal) :], keep)
+            done.append(f"written to the journal again, entries: {len(best) - len(journal)}")
+        os.fsync(handle)
+        if not stored_good:
+            done.append("rebuilt the ledger from its journal")
+            _set_aside(ledger.path)
+            stored = []
+        with files.explained(ledger.path):
+            connection = files.connect(ledger.path, create=True)
+            try:
+                files.insert(connection, best[len(stored) :], len(stored))
+                connection.execute("COMMIT")
+            finally:
+                connection.close()
+        if stored_good and len(best) > len(stored):
+            done.append(f"replayed from the journal, entries: {len(best) - len(stored)}")
+        files.sync_folder(ledger.path.parent)
+    fresh = Ledger.load(ledger.path)
+    if done:
+        fresh.note_repair(done)
+    return {"done": done, **fresh.summary()}
+
+
+def _good(records: list[Record]) -> tuple[list[Record], bool]:
+    """The records up to the first that breaks the chain, and whether that is all of them."""
+    state = State()
+    for at, (digest, text) in enumerate(records):
+        try:
+            state.add(text, digest)
+        except KasuriError:
+            return records[:at], False
+    return records, True
+
+
+def _stored(path: Path) -> tuple[list[Record], bool]:
+    """What the SQLite file holds, and whether it is whole."""
+    if not path.exists():
+        return [], True
+    try:
+        connection = files.connect(path, create=False)
+        try:
+            if connection.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+                return [], False
+            return _good(files.rows(connection, 0))
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_FULL")):
+            raise PrivacyError(f"{path.name}: cannot be opened for writing ({error}); nothing was changed") from None
+        return [], False
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return [], False
+
+
+def _refuse_newer(written: list[Record]) -> None:
+    try:
+        version = json.loads(written[0][1])["format"] if written else FORMAT
+    except (ValueError, KeyError, TypeError):
+        return  # not an opening entry at all: damage, which is judged elsewhere
+    if version > FORMAT:
+        raise FormatError(NEWER.format(version))
+
+
+def _one_history(path: Path, journal: list[Record], stored: list[Record]) -> None:
+    for at, (one, other) in enumerate(zip(journal, stored, strict=False)):
+        if one != other:
+            raise FormatError(
+                f"{path.name} and its journal tell different histories from entry {at + 1} on; nothing was changed. "
+                "Keep both files and find out who wrote the second one"
+            )
+
+
+def _beside(path: Path) -> Path:
+    """A free name for the damaged file."""
+    number = 1
+    while (found := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    return found
+
+
+def _set_aside(path: Path) -> None:
+    os.rename(path, _beside(path))
+    for suffix in ("-wal", "-shm"):
+        side = path.with_name(path.name + suffix)
+        if side.exists():
+            os.rename(side, _beside(side))

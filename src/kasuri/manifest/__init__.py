@@ -1,0 +1,7 @@
+"""What a release is, written down: datapackage.json with a privacy block, a certificate, a signature, and `verify`."""
+
+from kasuri.manifest.keys import keygen
+from kasuri.manifest.package import write
+from kasuri.manifest.verify import verify
+
+__all__ = ["keygen", "verify", "write"]

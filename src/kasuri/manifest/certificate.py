@@ -1,0 +1,211 @@
+"""The privacy block as a page a privacy officer can read, in English and in Japanese. Same facts, same order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def english(privacy: Mapping[str, Any]) -> str:
+    """certificate.md"""
+    loss, variant = privacy["privacy_loss"], privacy["dp_variant"]
+    parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
+    implementation, accounting = privacy["implementation"], privacy["accounting"]
+    return _page(
+        "Privacy certificate",
+        [
+            (
+                "Release",
+                [f"Release `{privacy['release_id']}` of the data set **{privacy['data'] or 'without a name'}**."],
+            ),
+            (
+                "What is promised",
+                [
+                    f"{_VARIANT[variant['name']]}, {_parameters(parameters)}.",
+                    f"Protected: {loss['privacy_unit_description']}. Whoever sees this release and knows everything "
+                    "else can tell the two cases apart hardly better than without it: their odds change by at most a "
+                    f"factor of e^{parameters['epsilon']}"
+                    + (f", but for a chance of {parameters['delta']}." if parameters["delta"] != "0" else "."),
+                    f"Contribution bound: {_cells(bound['max_cells'])}"
+                    + (f", weight at most {bound['max_weight']}" if bound["max_weight"] else "")
+                    + f" per {loss['privacy_unit']}, enforced {bound['enforced']}.",
+                    f"Treated as known to everyone: {', '.join(variant['unprotected_quantities']) or 'nothing'}.",
+                ],
+            ),
+            ("What it rests on", [f"- {item}" for item in privacy["assumes"]] or ["No further assumption."]),
+            ("Budget", _budget(accounting, _ENGLISH)),
+            (
+                "How it was made",
+                [
+                    *(
+                        f"- {part['query']}: {part['noise']} noise of scale {part['scale']}, sensitivity "
+                        f"{part['sensitivity']} (recipe `{part['recipe']}`)"
+                        for part in implementation["mechanisms"]
+                    ),
+                    f"- post-processing: {accounting['post_processing']['name']}, sees "
+                    f"{accounting['post_processing']['sees']}",
+                    f"- randomness: {implementation['randomness']}; sampler: {implementation['sampler']}",
+                    f"- software: {implementation['software']}; proof: {implementation['basis']}",
+                ],
+            ),
+            (
+                "How far off it may be",
+                [*_errors(privacy["expected_error"], _ENGLISH), privacy["expected_error"]["bias"]],
+            ),
+        ],
+    )
+
+
+def japanese(privacy: Mapping[str, Any]) -> str:
+    """certificate.ja.md"""
+    loss, variant = privacy["privacy_loss"], privacy["dp_variant"]
+    parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
+    implementation, accounting = privacy["implementation"], privacy["accounting"]
+    change = {"add-remove": "データに加わる、または抜ける", "replace": "記録の内容が変わる"}[variant["relation"]]
+    return _page(
+        "プライバシー証明書",
+        [
+            ("公表物", [f"データセット **{privacy['data'] or '（名称なし）'}** の公表 `{privacy['release_id']}`。"]),
+            (
+                "約束すること",
+                [
+                    f"{_VARIANT_JA[variant['name']]}、{_parameters(parameters)}。",
+                    f"保護の単位：{loss['privacy_unit']} 一つ（最大 {bound['max_cells']} セル"
+                    + (f"、重み {bound['max_weight']} 以下" if bound["max_weight"] else "")
+                    + f"）が{change}場合。ほかのすべてを知る人がこの公表物を見ても、二つの場合を見分けるオッズは"
+                    f"最大 e^{parameters['epsilon']} 倍しか変わらない"
+                    + (f"（確率 {parameters['delta']} を除く）。" if parameters["delta"] != "0" else "。"),
+                    f"寄与の上限：{_ja(bound['enforced'])}。",
+                    f"公開情報として扱うもの：{'、'.join(map(_ja, variant['unprotected_quantities'])) or 'なし'}。",
+                ],
+            ),
+            ("前提", [f"- {_ja(item)}" for item in privacy["assumes"]] or ["追加の前提はない。"]),
+            ("予算", _budget(accounting, _JAPANESE)),
+            (
+                "作り方",
+                [
+                    *(
+                        f"- {part['query']}：{_ja(part['noise'])}雑音、尺度 {part['scale']}、感度 {part['sensitivity']}"
+                        f"（レシピ `{part['recipe']}`）"
+                        for part in implementation["mechanisms"]
+                    ),
+                    f"- 後処理：{accounting['post_processing']['name']}（雑音を加えた値のみを参照）",
+                    f"- 乱数：{_ja(implementation['randomness'])}、標本化：{_ja(implementation['sampler'])}",
+                    f"- ソフトウェア：{implementation['software']}、証明：{implementation['basis']}",
+                ],
+            ),
+            ("誤差の目安", [*_errors(privacy["expected_error"], _JAPANESE), _ja(privacy["expected_error"]["bias"])]),
+        ],
+    )
+
+
+_VARIANT = {
+    "pure": "Pure differential privacy",
+    "approximate": "Approximate differential privacy",
+    "zero-concentrated": "Zero-concentrated differential privacy",
+}
+_VARIANT_JA = {
+    "pure": "純粋な差分プライバシー",
+    "approximate": "近似差分プライバシー",
+    "zero-concentrated": "ゼロ集中差分プライバシー",
+}
+_PHRASES = {
+    "by kasuri, when counting": "集計時に kasuri が強制",
+    "by the provider of the table, on trust": "表の提供者の申告による（kasuri は検査していない）",
+    "the provider bounded each": "提供者が単位ごとの寄与を制限している（表は集計済みで届いた）",
+    "no ledger": "台帳なし：同じデータのほかの公表による消費は制限されない",
+    "the keystream": "鍵列（BLAKE2b 鍵による AES-256-CTR）は理想的な乱数と同等である",
+    "idealised numerics": "理想的な数値計算：浮動小数点の雑音（論文の再現用）",
+    "domain": "領域",
+    "mask": "ありえないセルの一覧",
+    "discrete Laplace": "離散ラプラス",
+    "float Laplace": "浮動小数点ラプラス",
+    "exact on the integers": "整数上で厳密",
+    "floating point": "浮動小数点（論文の再現用）",
+    "operating system, AES-256-CTR": "OS の乱数源と AES-256-CTR",
+    "none: every sum": "偏りはない。どの合計も不偏であり、負の値もありうる。",
+    "Making the table non-negative": "負の値をなくす補正のため小さな区域には偏りが出る。"
+    "空のセルは平均して高め、密なセルは低めになる。広い区域の合計では小さく、総数ではほとんどない。",
+}
+"""Beginnings of the phrases a privacy block is made of; a phrase that is not here stays as it is."""
+
+
+def _ja(phrase: str) -> str:
+    return next((words for start, words in _PHRASES.items() if phrase.startswith(start)), phrase)
+
+
+_ENGLISH = {
+    "none": "This release was charged to no ledger: nothing bounds what other releases of the same data spend.",
+    "ledger": "Ledger `{ledger}`, entry {entry}.",
+    "row": "| | {currency} |",
+    "before": "left before",
+    "charged": "charged",
+    "after": "left after",
+    "allowance": "allowance",
+    "cells": "| cells in the area | expected error (root mean square, before refinement) |",
+    "at_most": "at most {}",
+    "unknown": "This recipe has no closed form for its error.",
+    "advised": "Advised smallest area: {cells} cells.",
+}
+_JAPANESE = {
+    "none": "この公表は台帳に計上されていない。同じデータのほかの公表による消費は制限されない。",
+    "ledger": "台帳 `{ledger}`、記入 {entry}。",
+    "row": "| | {currency} |",
+    "before": "公表前の残り",
+    "charged": "今回の消費",
+    "after": "公表後の残り",
+    "allowance": "許容総量",
+    "cells": "| 区域のセル数 | 誤差の期待値（二乗平均平方根、補正前） |",
+    "at_most": "{} 以下",
+    "unknown": "このレシピには誤差の閉じた式がない。",
+    "advised": "推奨する最小の区域：{cells} セル。",
+}
+
+
+def _cells(most: int) -> str:
+    return "1 cell" if most == 1 else f"at most {most} cells"
+
+
+def _page(title: str, sections: list[tuple[str, list[str]]]) -> str:
+    parts = [f"# {title}"]
+    for heading, lines in sections:
+        blocks: list[str] = []
+        for line in lines:
+            joins = bool(blocks) and line[:1] in "-|" and blocks[-1][:1] == line[:1]
+            if joins:
+                blocks[-1] += f"\n{line}"
+            else:
+                blocks.append(line)
+        parts.append(f"## {heading}\n\n" + "\n\n".join(blocks))
+    return "\n\n".join(parts) + "\n"
+
+
+def _parameters(parameters: Mapping[str, Any]) -> str:
+    named = [("epsilon", parameters["epsilon"]), ("delta", parameters["delta"]), ("rho", parameters["rho"])]
+    return ", ".join(f"{name} = {value}" for name, value in named if value not in (None, "0"))
+
+
+def _budget(accounting: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
+    ledger = accounting["ledger"]
+    if ledger is None:
+        return [words["none"]]
+    rows = [
+        (words["allowance"], ledger["after"]["allowance"]),
+        (words["before"], ledger["before"]["left"]),
+        (words["charged"], ledger["charged"]["amount"]),
+        (words["after"], ledger["after"]["left"]),
+    ]
+    table = [words["row"].format(currency=ledger["charged"]["currency"]), "|---|---|"]
+    return [words["ledger"].format(**ledger), *table, *(f"| {name} | {value} |" for name, value in rows)]
+
+
+def _errors(error: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
+    if error["before_refinement"] is None:
+        return [words["unknown"]]
+    lines = [words["cells"], "|---|---|"]
+    for row in error["before_refinement"]:
+        number = f"{row['rmse']:g}"
+        lines.append(f"| {row['cells']} | {number if row['exact'] else words['at_most'].format(number)} |")
+    if error["advised_smallest_area"] is not None:
+        lines.append(words["advised"].format(**error["advised_smallest_area"]))
+    return lines

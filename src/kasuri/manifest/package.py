@@ -1,0 +1,260 @@
+"""datapackage.json: a Frictionless data package whose `privacy` block says what the release promises and rests on.
+
+The field names of `privacy` are those of the public registry of differential privacy deployments where it has them
+(dp_variant, privacy_loss, deployment_model, accounting, implementation). Nothing here is a digest, a size or a count
+of the input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from fractions import Fraction
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from kasuri.errors import PrivacyError
+from kasuri.manifest import certificate, expected, keys
+from kasuri.privacy import decimal
+from kasuri.published import NO_LEDGER, Release
+from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh
+
+MANIFEST = "datapackage.json"
+VERSION = 1
+PACKAGES = ("cryptography", "duckdb", "kasuri", "numba", "numpy", "pyarrow")
+"""What can change a released number or a written byte."""
+
+FIELDS: dict[str, str] = {
+    "release_id": "random name of this release",
+    "cell": "row-major index of the cell over the domain's shape",
+    "mesh_code": "JIS X 0410 mesh code",
+    "row": "row of the mesh, from the window's south edge",
+    "col": "column of the mesh, from the window's west edge",
+    "value": "released count, noise included",
+    "level": "levels below the root; -1 is the root sum",
+    "prefix": "number of the node within its level",
+    "scale": "scale of the discrete Laplace noise of this number",
+    "lower": "lower end of the interval for the true count",
+    "upper": "upper end of the interval for the true count",
+}
+_TYPES = {"int": "integer", "uin": "integer", "flo": "number", "dou": "number", "boo": "boolean", "str": "string"}
+_MEDIA = {
+    ".parquet": "application/vnd.apache.parquet",
+    ".duckdb": "application/vnd.duckdb",
+    ".md": "text/markdown",
+    ".html": "text/html",
+    ".json": "application/json",
+}
+
+
+def text(data: Any) -> bytes:
+    """The one way a manifest is written: what is signed is what is on disk."""
+    return (json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def digest(manifest: dict[str, Any]) -> str:
+    """SHA-256 of the manifest without its own `digest` field: a flipped byte shows even where nothing is signed."""
+    return sha256(text({key: value for key, value in manifest.items() if key != "digest"}))
+
+
+def sha256(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def write(release: Release, folder: Path, sign: str | Path | None = None) -> None:
+    """Describe `release` in `folder`, which holds its other files already: certificates, manifest, signature.
+
+    Everything that is in the folder by now is listed with its hash, so this comes last.
+    """
+    if not release.provenance["secure"]:
+        raise PrivacyError("a seeded release has no manifest and cannot be signed: release again with source=secure()")
+    key = None if sign is None else keys.private(sign)
+    privacy = privacy_block(release)
+    for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
+        (folder / name).write_text(words(privacy), encoding="utf-8")
+    manifest = {
+        "profile": "data-package",
+        "name": f"kasuri-{release.provenance['release_id']}",
+        "id": release.provenance["release_id"],
+        "title": f"{release.provenance['data'] or 'table'}: {release.recipe['name']}",
+        "kasuri": VERSION,
+        "domain": release.domain.to_json(),
+        "grid": grid(release.domain),
+        "absent_cells": "0: every cell of the domain that is not listed was released as 0",
+        "total": release.total(),
+        "resources": [resource(path, release) for path in sorted(folder.iterdir())],
+        "privacy": privacy,
+    }
+    manifest["digest"] = digest(manifest)
+    data = text(manifest)
+    (folder / MANIFEST).write_bytes(data)
+    if key is not None:
+        (folder / keys.SIGNATURE).write_bytes(text(keys.signature(key, data)))
+
+
+def grid(domain: Domain) -> list[dict[str, Any]]:
+    """Where the mesh lies: reference system, level, and the south-west corner in cells of that level."""
+    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    return [
+        {
+            "axis": mesh.name,
+            "crs": mesh.crs,
+            "mesh_level": mesh.level,
+            "anchor": {"row": mesh.origin[0], "col": mesh.origin[1], "corner": "south-west"},
+            "shape": {"rows": mesh.shape[0], "cols": mesh.shape[1]},
+        }
+        for mesh in meshes
+    ]
+
+
+def resource(path: Path, release: Release) -> dict[str, Any]:
+    """One file of the release, with its hash; a Parquet file also with its columns."""
+    out: dict[str, Any] = {
+        "name": path.name.lower().replace(".", "-").replace("_", "-"),
+        "path": path.name,
+        "format": path.suffix[1:],
+        "mediatype": _MEDIA.get(path.suffix, "application/octet-stream"),
+        "hash": sha256(path.read_bytes()),
+    }
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        fields = [_field(column.name, str(column.type), release) for column in parquet.read_schema(path)]
+        out |= {"profile": "tabular-data-resource", "schema": {"fields": fields}}
+        if path.stem == "release":
+            out["schema"]["primaryKey"] = ["cell"]
+    return out
+
+
+def _field(name: str, kind: str, release: Release) -> dict[str, Any]:
+    field = {"name": name, "type": _TYPES.get(kind.removeprefix("large_")[:3], "any")}
+    for known, words in FIELDS.items():
+        if name == known or name.endswith(f"_{known}"):
+            field["description"] = words
+    if name == "value":
+        field["unit"] = f"{release.guarantee.unit.id} (count)"
+    return field
+
+
+def privacy_block(release: Release) -> dict[str, Any]:
+    """Everything a privacy officer asks, in plain data; nothing of it depends on the input but through the release."""
+    guarantee, recipe, unit = release.guarantee, release.recipe, release.guarantee.unit
+    ledger = release.provenance.get("ledger")
+    errors = expected.by_area(release)
+    on_trust = PROVIDER_BOUNDED in guarantee.assumes
+    return {
+        "release_id": release.provenance["release_id"],
+        "data": release.provenance["data"],
+        "dp_variant": {
+            "name": "zero-concentrated" if guarantee.rho is not None else "approximate" if guarantee.delta else "pure",
+            "data_domain": " x ".join(
+                f"{dim} ({size})" for dim, size in zip(release.domain.dims, release.domain.shape, strict=True)
+            ),
+            "unprotected_quantities": list(guarantee.public),
+            "neighbours": unit.words(),
+            "relation": unit.change,
+        },
+        "privacy_loss": {
+            "privacy_unit": unit.id,
+            "privacy_unit_description": unit.words(),
+            "privacy_parameters": {
+                "epsilon": decimal(guarantee.epsilon),
+                "delta": decimal(guarantee.delta),
+                "rho": None if guarantee.rho is None else decimal(guarantee.rho),
+            },
+            "privacy_parameters_description": guarantee.words(),
+            "contribution_bound": {
+                "max_cells": unit.max_cells,
+                "max_weight": unit.max_weight,
+                "enforced": "by the provider of the table, on trust" if on_trust else "by kasuri, when counting",
+            },
+        },
+        "deployment_model": {
+            "model_name": guarantee.model,
+            "release_type": "one-shot",
+            "data_source_type": "static",
+            "access_type": "non-interactive",
+        },
+        "accounting": {
+            "composition": _composition(ledger),
+            "ledger": ledger,
+            "post_processing": {
+                "name": recipe["refine"],
+                "parameters": {key: recipe[key] for key in ("order", "interleave", "descent") if key in recipe},
+                "sees": "noisy numbers only",
+            },
+        },
+        "implementation": {
+            "mechanisms": _mechanisms(release),
+            "pre_processing_eda_hyperparameter_tuning": recipe.get(
+                "tuning",
+                {"source": "none: this recipe has no parameter tuned on data", "charged": "nothing to charge"},
+            ),
+            "sampler": "exact on the integers"
+            if recipe["noise"] != "float Laplace"
+            else "floating point (papers only)",
+            "randomness": release.provenance["source"],
+            "secure": release.provenance["secure"],
+            "software": release.provenance["software"],
+            "environment": environment(),
+            "configuration_hash": release.provenance.get("plan"),
+            "basis": guarantee.basis,
+        },
+        "assumes": list(guarantee.assumes),
+        "expected_error": {
+            "before_refinement": errors,
+            "note": "closed form, aligned square blocks" if errors else "this recipe has no closed form",
+            "bias": _bias(recipe["refine"]),
+            "advised_smallest_area": expected.advised(release, errors),
+        },
+    }
+
+
+def _mechanisms(release: Release) -> list[dict[str, Any]]:
+    recipe, guarantee = release.recipe, release.guarantee
+    if "mechanisms" in recipe:
+        return list(recipe["mechanisms"])
+    scale = Fraction(recipe["scale"])
+    return [
+        {
+            "query": recipe["transform"],
+            "recipe": recipe["name"],
+            "sensitivity": decimal(scale * guarantee.epsilon),
+            "noise": recipe["noise"],
+            "scale": recipe["scale"],
+        }
+    ]
+
+
+def _composition(ledger: dict[str, Any] | None) -> str:
+    if ledger is None:
+        return NO_LEDGER
+    how = {
+        "pure": "epsilons of all releases of this data add up",
+        "zcdp": "rhos of all releases of this data add up",
+        "pld": "a series declared beforehand, priced by its privacy-loss distribution; other releases add to it",
+    }
+    return how[ledger["accounting"]]
+
+
+def _bias(refine: str) -> str:
+    if refine in ("none", "inverse"):
+        return "none: every sum is unbiased, and values may be negative."
+    return (
+        "Making the table non-negative biases small areas: empty cells come out too high and dense cells too low on "
+        "average; sums over larger areas much less, the total hardly at all."
+    )
+
+
+def environment() -> dict[str, Any]:
+    """Versions of what can change a released number, and one hash over them."""
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "unknown"
+    lock = "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
+    return {"versions": versions, "hash": sha256(lock.encode())}

@@ -1,0 +1,290 @@
+"""`verify`: is a release on disk what its maker wrote? Every fault names its file; all are found at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kasuri.errors import DomainError, KasuriError
+from kasuri.ledger import Ledger
+from kasuri.manifest import certificate, keys
+from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
+from kasuri.schema import Domain
+
+_SHAPE: dict[str, Any] = {
+    "profile": str,
+    "name": str,
+    "id": str,
+    "kasuri": int,
+    "domain": {"axes": list, "mask": list},
+    "grid": list,
+    "absent_cells": str,
+    "total": (int, float),
+    "resources": list,
+    "digest": str,
+    "privacy": {
+        "release_id": str,
+        "dp_variant": {"name": str, "data_domain": str, "unprotected_quantities": list, "relation": str},
+        "privacy_loss": {
+            "privacy_unit": str,
+            "privacy_unit_description": str,
+            "privacy_parameters": {"epsilon": str, "delta": str},
+            "contribution_bound": {"max_cells": int, "enforced": str},
+        },
+        "deployment_model": {"model_name": str},
+        "accounting": {"composition": str, "post_processing": dict},
+        "implementation": {
+            "mechanisms": list,
+            "sampler": str,
+            "randomness": str,
+            "secure": bool,
+            "software": str,
+            "environment": dict,
+            "basis": str,
+        },
+        "assumes": list,
+        "expected_error": dict,
+    },
+}
+"""The fields a manifest must have, and their types."""
+
+_ALWAYS = ("release.parquet", "release_meta.parquet", "release.duckdb", "certificate.md", "certificate.ja.md")
+"""Files every release has."""
+
+
+def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> dict[str, Any]:
+    """Check a saved release; returns {"ok", "faults", "files", "signature", "ledger", "release_id"}.
+
+    Checked: the manifest's form and digest, every file's SHA-256 and that no other file is there, the
+    signature (against `key`, a public key from outside the folder; without one only that it is intact), the tables
+    (cells rising and inside the domain, none masked, non-negative where the refinement says so, columns and copies
+    that agree, the total), the certificates, and, with `ledger`, the entry that paid and the whole chain.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DomainError(f"{folder}: no such folder")
+    if key is not None and Path(key).resolve().is_relative_to(folder.resolve()):
+        raise DomainError(f"{key}: the key lies in the release it should vouch for; take it from its owner")
+    out: dict[str, Any] = {
+        "ok": False,
+        "faults": [],
+        "files": [],
+        "signature": "none",
+        "ledger": "not checked",
+        "release_id": None,
+    }
+    faults = out["faults"]
+    manifest, data = _manifest(folder, faults)
+    out["signature"] = _signature(folder, data, manifest is not None, key, faults)
+    if manifest is not None:
+        out["release_id"] = manifest["id"]
+        out["files"] = _files(folder, manifest, faults)
+        if not manifest["privacy"]["implementation"]["secure"]:
+            faults.append(f"{MANIFEST}: a seeded release, for tests only; it protects nobody")
+        if not faults:  # what a changed file says is not worth judging
+            _words(folder, manifest, faults)
+            _tables(folder, manifest, faults)
+        if ledger is not None:
+            out["ledger"] = _paid(manifest, ledger, faults)
+    out["ok"] = not faults
+    return out
+
+
+def _manifest(folder: Path, faults: list[str]) -> tuple[dict[str, Any] | None, bytes]:
+    """The manifest where its form and digest hold, else None; and its bytes."""
+    try:
+        data = (folder / MANIFEST).read_bytes()
+    except OSError:
+        faults.append(f"{MANIFEST}: missing; this is no kasuri release")
+        return None, b""
+    try:
+        manifest = json.loads(data.decode())
+    except ValueError:
+        faults.append(f"{MANIFEST}: changed (not readable as JSON)")
+        return None, data
+    if isinstance(manifest, dict) and isinstance(version := manifest.get("kasuri"), int) and version > VERSION:
+        faults.append(f"{MANIFEST}: version {version}, newer than this kasuri reads; update kasuri")
+        return None, data
+    found: list[str] = []
+    _shape(manifest, _SHAPE, "", found)
+    if found:
+        faults += [f"{MANIFEST}: {fault}" for fault in found]
+        return None, data
+    try:
+        same = text(manifest) == data and manifest["digest"] == digest(manifest)
+    except ValueError:  # numbers or characters no manifest is written with
+        same = False
+    if not same:
+        faults.append(f"{MANIFEST}: changed since it was written (its digest does not match)")
+        return None, data
+    if manifest["id"] != manifest["privacy"]["release_id"]:
+        faults.append(f"{MANIFEST}: names two releases")
+    return manifest, data
+
+
+def _shape(value: Any, wanted: Any, where: str, faults: list[str]) -> None:
+    if isinstance(wanted, dict):
+        if not isinstance(value, dict):
+            faults.append(f"field {where or '(top)'} is missing or malformed")
+            return
+        for name, inner in wanted.items():
+            _shape(value.get(name), inner, f"{where}.{name}" if where else name, faults)
+    elif not isinstance(value, wanted):
+        faults.append(f"field {where} is missing or malformed")
+
+
+def _signature(folder: Path, data: bytes, intact: bool, key: str | Path | None, faults: list[str]) -> str:
+    path = folder / keys.SIGNATURE
+    trusted = None if key is None else keys.public_hex(key)
+    if not path.exists():
+        if trusted is not None:
+            faults.append(f"{keys.SIGNATURE}: missing; the release is not signed")
+        return "none"
+    try:
+        raw = path.read_bytes()
+        statement = json.loads(raw.decode())
+        good = text(statement) == raw
+    except (OSError, ValueError):
+        statement, good = None, False
+    if not good or not isinstance(statement, dict):
+        faults.append(f"{keys.SIGNATURE}: changed (not what a signature looks like)")
+        return "broken"
+    if not keys.signed(statement, data):
+        # the manifest vouches for itself by its digest: where that holds, it is the signature that was changed
+        where = keys.SIGNATURE if intact else f"{MANIFEST} or {keys.SIGNATURE}"
+        faults.append(f"{where}: the signature does not belong to this manifest")
+        return "broken"
+    if trusted is None:
+        return "intact, by a key nobody vouched for: give --key"
+    if statement["public_key"] != trusted:
+        faults.append(f"{keys.SIGNATURE}: signed with another key than the one given")
+        return "by another key"
+    return "good"
+
+
+def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
+    """Names of the files that are whole."""
+    good, known = [], {MANIFEST, keys.SIGNATURE}
+    for item in manifest["resources"]:
+        name = item.get("path") if isinstance(item, dict) else None
+        if not isinstance(name, str) or not name or Path(name).name != name:
+            faults.append(f"{MANIFEST}: a resource does not name a file of this folder")
+            continue
+        if name in known:
+            faults.append(f"{MANIFEST}: lists {name} twice")
+        known.add(name)
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            faults.append(f"{name}: missing")
+            continue
+        if sha256(path.read_bytes()) != item.get("hash"):
+            faults.append(f"{name}: changed since it was written (its SHA-256 does not match)")
+        else:
+            good.append(name)
+    faults += [f"{path.name}: not part of the release" for path in sorted(folder.iterdir()) if path.name not in known]
+    faults += [f"{name}: not listed in the manifest" for name in _ALWAYS if name not in known]
+    return good
+
+
+def _words(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
+        try:
+            same = (folder / name).read_text(encoding="utf-8") == words(manifest["privacy"])
+        except (AttributeError, KeyError, TypeError, ValueError):
+            same = False
+        if not same:
+            faults.append(f"{name}: does not say what the manifest says")
+
+
+def _tables(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    """The released tables against the manifest and against one another."""
+    from pyarrow import parquet
+
+    try:
+        domain = Domain.from_json(manifest["domain"])
+        table = parquet.read_table(folder / "release.parquet")
+        cells = table["cell"].to_numpy()
+        values = table["value"].to_numpy()
+    except (KasuriError, AttributeError, KeyError, TypeError, ValueError, OSError):
+        faults.append("release.parquet: cannot be read as the table the manifest describes")
+        return
+    name = "release.parquet"
+    inside = bool(cells.size == 0 or (cells.min() >= 0 and cells.max() < domain.size))
+    if not inside or bool(np.any(np.diff(cells) <= 0)):
+        faults.append(f"{name}: cells are not rising inside the domain")
+        return
+    if not domain.possible(cells).all():
+        faults.append(f"{name}: a masked cell is not 0")
+    if (
+        manifest["privacy"]["accounting"]["post_processing"].get("name") not in ("none", "inverse")
+        and (values < 0).any()
+    ):
+        faults.append(f"{name}: a value is negative after a refinement that allows none")
+    if values.sum().item() != manifest["total"]:
+        faults.append(f"{name}: does not add up to the total of the manifest")
+    for dim, index in zip(domain.dims, domain.unravel(cells), strict=True):
+        whole = dim in table.column_names and str(table[dim].type).startswith("int")  # labels are text
+        if whole and not np.array_equal(table[dim].to_numpy(), index):
+            faults.append(f"{name}: column {dim} does not follow from the cell")
+    if cells.size and set(table["release_id"].unique().to_pylist()) != {manifest["id"]}:
+        faults.append(f"{name}: another release's id")
+    _duckdb(folder, table, faults)
+    parameters = manifest["privacy"]["privacy_loss"]["privacy_parameters"]
+    try:
+        (said,) = parquet.read_table(folder / "release_meta.parquet").to_pylist()
+        same = (said["release_id"], said["epsilon"], said["delta"]) == (
+            manifest["id"],
+            parameters["epsilon"],
+            parameters["delta"],
+        ) and json.loads(said["domain"]) == manifest["domain"]
+    except (KeyError, ValueError, OSError):
+        same = False
+    if not same:
+        faults.append("release_meta.parquet: does not say what the manifest says")
+
+
+def _duckdb(folder: Path, table: Any, faults: list[str]) -> None:
+    import duckdb
+
+    try:
+        connection = duckdb.connect(str(folder / "release.duckdb"), read_only=True)
+        try:
+            copy = connection.execute("SELECT cell, value FROM release ORDER BY cell").fetchnumpy()
+        finally:
+            connection.close()
+    except duckdb.Error:
+        faults.append("release.duckdb: cannot be read")
+        return
+    if any(not np.array_equal(copy[name], table[name].to_numpy()) for name in ("cell", "value")):
+        faults.append("release.duckdb: holds another table than release.parquet")
+
+
+def _paid(manifest: Mapping[str, Any], path: str | Path, faults: list[str]) -> str:
+    """The ledger's chain, and in it the entry that paid for this release and its commitment."""
+    said = manifest["privacy"]["accounting"].get("ledger")
+    if not isinstance(said, dict):
+        faults.append(f"{MANIFEST}: the release was charged to no ledger")
+        return "not charged"
+    try:
+        book = Ledger.load(path)
+        book.verify()
+        entries = book.entries()
+    except KasuriError as error:
+        faults.append(str(error))
+        return "broken"
+    number = said.get("entry")
+    entry = entries[number - 1] if isinstance(number, int) and 0 < number <= len(entries) else {}
+    if book.id != said.get("ledger") or entry.get("hash") != said.get("hash") or entry.get("kind") != "reserved":
+        faults.append(f"{Path(path).name}: does not hold the entry this release names")
+        return "not found"
+    if entry["claim"]["epsilon"] != manifest["privacy"]["privacy_loss"]["privacy_parameters"]["epsilon"]:
+        faults.append(f"{Path(path).name}: entry {number} paid for another epsilon")
+    committed = [item for item in entries if item["kind"] == "committed" and item["of"] == number]
+    if not committed or committed[0]["release_id"] != manifest["id"]:
+        faults.append(f"{Path(path).name}: entry {number} was not committed to this release")
+        return "not committed"
+    return f"paid by entry {number} of {len(entries)}"
