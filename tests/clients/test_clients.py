@@ -1,6 +1,7 @@
 """The JavaScript client against the Python one: the same bytes from the same words, the same law, the same refusals;
 and the demo page in a real browser, from which the true place never leaves."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -119,6 +120,83 @@ def test_javascript_device_keeps_to_its_budget_across_restarts():
     assert "none of the 3" in node("device", {**asked, "value": "x", "envelopes": [first]})["answers"][0]
 
 
+def signed(key, data):
+    """An envelope of any description at all: what a collector that means harm can sign."""
+    text = json.dumps(data)
+    return {"description": text, "signature": key.signing.sign(text.encode()).hex()}
+
+
+@with_node
+def test_javascript_refuses_signed_rounds_that_python_would_refuse():
+    """A description is trusted no further for being signed: each of these got a report past the budget, or could."""
+    key = CollectorKey.generate()
+    loud = ks.local.grr(ks.Nominal("p", labels=("a", "b")), epsilon="23", bits=32)
+    good = json.loads(Round.new(loud, closes=2_000_000_000).text)
+    asked = {"key": key.public, "maxEpsilon": 1, "value": "a"}
+    tell = lambda data: node("device", {**asked, "envelopes": [signed(key, data)]})["answers"][0]  # noqa: E731
+    assert "more epsilon" in tell(good)
+    assert node("device", {**asked, "maxEpsilon": 23, "envelopes": [signed(key, good)]})["answers"] == [41]
+    axis = good["randomizer"]["domain"]["axes"][0]
+
+    def with_axis(**more):
+        domain = {"axes": [{**axis, **more}], "mask": []}
+        return {**good, "randomizer": {**good["randomizer"], "domain": domain}}
+
+    claim = good["guarantee"]
+    cases = [
+        *({**good, "reports_per_device": n} for n in (0.01, 0, -1, None, "1", 10_001, [1])),
+        *({k: v for k, v in good.items() if k != gone} for gone in good),
+        *({**good, "id": id} for id in ("constructor", "toString", "__proto__", "A" * 32, None)),
+        *({**good, "closes": closes} for closes in (None, "x", 1.5, 1 << 40, True)),
+        {**good, "tokens": 1}, {**good, "more": 1}, {**good, "guarantee": {**claim, "epsilon": "0.5"}},
+        {**good, "guarantee": {**claim, "delta": "0.1"}}, {**good, "guarantee": {**claim, "model": "central"}},
+        *({**good, "randomizer": {**good["randomizer"], "epsilon": e}} for e in ("-1/-0.04", "1/0", "Infinity", 23)),
+        *({**good, "randomizer": {**good["randomizer"], **m}} for m in ({"more": 1}, {"elsewhere": 1}, {"bits": 33},
+                                                                        {"kind": "constructor"}, {"version": 2})),
+        with_axis(size=1), with_axis(labels=["a", "a"]), with_axis(labels=["a", 2]), with_axis(labels=2),
+        with_axis(kind="toString"), with_axis(kind="mesh"),
+    ]  # fmt: skip
+    found = node("device", {**asked, "maxEpsilon": 1000, "envelopes": [signed(key, data) for data in cases]})["answers"]
+    assert [(i, told) for i, told in enumerate(found) if not isinstance(told, str)] == []
+
+
+@with_node
+def test_javascript_never_sends_a_category_beyond_its_randomizer():
+    """An axis that states one size and lists more labels would send the 18th category in the clear."""
+    key = CollectorKey.generate()
+    small = ks.local.grr(ks.Nominal("p", labels=("w0",)), epsilon="0.1")
+    good = json.loads(Round.new(small, closes=2_000_000_000).text)
+    axis = {"kind": "nominal", "size": 1, "labels": [f"w{i}" for i in range(23)]}
+    for extra in ({}, {"name": "p", "tree": None}):
+        bad = {**good, "randomizer": {**good["randomizer"], "domain": {"axes": [{**axis, **extra}], "mask": []}}}
+        asked = {"key": key.public, "maxEpsilon": 9, "value": "w17", "envelopes": [signed(key, bad)]}
+        assert isinstance(node("device", asked)["answers"][0], str)
+    ordered = {"kind": "ordered", "name": "p", "size": 1, "labels": axis["labels"]}
+    bad = {**good["randomizer"], "domain": {"axes": [ordered], "mask": []}}
+    asked = {
+        "key": key.public,
+        "maxEpsilon": 9,
+        "value": "w17",
+        "envelopes": [signed(key, {**good, "randomizer": bad})],
+    }
+    assert isinstance(node("device", asked)["answers"][0], str)
+    told = node("category", {"randomizer": small.to_json(), "values": [0, 1, 2, -1, 1.5, "w1", "w0", None]})
+    assert [isinstance(x, str) for x in told] == [False, False, True, True, True, True, False, False]
+
+
+@with_node
+def test_javascript_tabs_share_one_budget_and_a_device_needs_storage():
+    key = CollectorKey.generate()
+    randomizer = ks.local.grr(ks.Nominal("p", labels=("a", "b")), epsilon="1")
+    envelope = Round.new(randomizer, closes=2_000_000_000).sign(key.signing)
+    asked = {"key": key.public, "maxEpsilon": 1, "value": "a", "envelope": envelope}
+    answers = node("tabs", {**asked, "tabs": 5})
+    assert sorted(map(str, answers))[0] == "41" and answers.count(41) == 1
+    no_storage, no_locks, forgetful, damaged = node("bare", asked)
+    assert "needs storage" in no_storage and "needs storage" in no_locks
+    assert "keeps nothing" in forgetful and "damaged" in damaged
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
 @pytest.mark.parametrize("trusted", [True, False])
 def test_the_demo_page_in_a_browser(tmp_path, trusted):
@@ -134,6 +212,18 @@ def test_the_demo_page_in_a_browser(tmp_path, trusted):
     opened = store.open_round(Round.new(ks.local.unary(wards, epsilon="1"), closes=int(time.time()) + 600))
     app = application(store, key, operator_token=TOKEN)
     seen = []
+    held = (FOLDER / "demo.html").read_bytes() + b"<script>fetch('hold')</script>"
+
+    async def answer(send, body, kind):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": body})
+
+    async def hold():
+        """A request that stays open while the page works: the browser's virtual time does not wait for a lock."""
+        for _ in range(600 if trusted else 60):
+            await asyncio.sleep(0.05)
+            if any(said["line"].startswith("POST") for said in seen):
+                return await asyncio.sleep(0.5)
 
     async def watched(scope, receive, send):
         """Everything the page tells the collector."""
@@ -148,6 +238,11 @@ def test_the_demo_page_in_a_browser(tmp_path, trusted):
             query, headers = scope["query_string"].decode(), [v.decode("latin-1") for _, v in scope["headers"]]
             said["line"] = " ".join([scope["method"], scope["path"], query, *headers])
             seen.append(said)
+            if scope["path"] == "/":
+                return await answer(send, held, b"text/html; charset=utf-8")
+            if scope["path"] == "/hold":
+                await hold()
+                return await answer(send, b"", b"text/plain")
         await app(scope, listening, send)
 
     port = free_port()
@@ -161,7 +256,7 @@ def test_the_demo_page_in_a_browser(tmp_path, trusted):
         page = subprocess.run(
             [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
              "--disable-background-networking", "--disable-component-update", "--disable-sync",
-             f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=8000", "--timeout=20000", "--dump-dom",
+             f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=8000", "--timeout=40000", "--dump-dom",
              f"http://127.0.0.1:{port}/?key={pinned}#place=3"],
             capture_output=True, text=True, timeout=90, check=True,
         ).stdout  # fmt: skip

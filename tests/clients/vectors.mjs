@@ -3,11 +3,25 @@
 //   make       [{randomizer, count}] -> vectors of the same form, from fresh random words
 //   law        {randomizer, category, words} -> {report: number of word sequences}
 //   device     {envelopes, key, maxEpsilon, value} -> what a device, restarted before each, answers to each envelope
+//   tabs       {envelope, key, maxEpsilon, value, tabs} -> what that many devices on one storage answer at the same time
+//   bare       {key} -> what a device without storage, and one without locks, answer
+//   category   {randomizer, values} -> category of each value, or its refusal
 //   verify     {envelope, key} -> {id, epsilon} or {error}
 import { readFileSync } from "node:fs";
 const client = await import(process.argv[2]);
 const asked = JSON.parse(readFileSync(0, "utf8"));
 const from = (words) => { let i = 0; return () => words[i++]; };
+const storing = () => {
+  const kept = new Map();
+  return { kept, getItem: (k) => kept.get(k) ?? null, setItem: (k, v) => kept.set(k, v) };
+};
+/** navigator.locks of a browser: one holder at a time, the others wait in line. */
+const locking = () => {
+  let last = Promise.resolve();
+  return { request: (_, act) => { const mine = last.then(act); last = mine.catch(() => {}); return mine; } };
+};
+const answer = (promise) => promise.then((made) => made.body.length, (fault) => fault.message);
+const tryTo = (act) => { try { return act(); } catch (fault) { return fault.message; } };
 const say = (data) => process.stdout.write(JSON.stringify(data));
 
 switch (process.argv[3]) {
@@ -35,20 +49,35 @@ switch (process.argv[3]) {
     break;
   }
   case "device": {
-    const kept = new Map();
-    const storage = { getItem: (k) => kept.get(k) ?? null, setItem: (k, v) => kept.set(k, v) };
-    const answers = [];
+    const storage = storing(), answers = [];
     for (const envelope of asked.envelopes) {
-      const device = new client.Device(asked.key, { maxEpsilon: asked.maxEpsilon, storage });
-      try {
-        answers.push((await device.report(envelope, asked.value)).body.length);
-      } catch (fault) {
-        answers.push(fault.message);
-      }
+      const device = new client.Device(asked.key, { maxEpsilon: asked.maxEpsilon, storage, locks: locking() });
+      answers.push(await answer(device.report(envelope, asked.value)));
     }
-    say({ answers, kept: [...kept.values()] });
+    say({ answers, kept: [...storage.kept.values()] });
     break;
   }
+  case "tabs": {
+    const more = { maxEpsilon: asked.maxEpsilon, storage: storing(), locks: locking() };
+    const devices = Array.from({ length: asked.tabs }, () => new client.Device(asked.key, more));
+    say(await Promise.all(devices.map((device) => answer(device.report(asked.envelope, asked.value)))));
+    break;
+  }
+  case "bare": {
+    const forgetful = { getItem: () => null, setItem: () => {} };
+    const damaged = { getItem: () => '{"spent":-100,"sent":{}}', setItem: () => {} };
+    const made = (more) => new client.Device(asked.key, { maxEpsilon: 1, ...more });
+    say([
+      tryTo(() => made({ storage: null, locks: locking() })),
+      tryTo(() => made({ storage: storing(), locks: null })),
+      await answer(made({ storage: forgetful, locks: locking() }).report(asked.envelope, null)),
+      await answer(made({ storage: damaged, locks: locking() }).report(asked.envelope, null)),
+    ]);
+    break;
+  }
+  case "category":
+    say(asked.values.map((value) => tryTo(() => client.categoryOf(asked.randomizer, value))));
+    break;
   case "verify":
     try {
       const round = await client.verifyRound(asked.envelope, asked.key);

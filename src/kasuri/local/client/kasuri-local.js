@@ -27,13 +27,12 @@ export function randomWords(bits) {
   };
 }
 
+/** Cells of one axis: the one source of its size and of its labels. */
+const cellsOf = (axis) => (axis.kind === "mesh" ? axis.shape[0] * axis.shape[1] : (axis.labels?.length ?? axis.size));
+
 /** Number of categories, "elsewhere" (the last) included. */
 export function size(randomizer) {
-  let cells = 1;
-  for (const axis of randomizer.domain.axes) {
-    for (const n of axis.kind === "mesh" ? axis.shape : [axis.size ?? axis.labels.length]) cells *= n;
-  }
-  return cells + (randomizer.elsewhere ? 1 : 0);
+  return randomizer.domain.axes.reduce((n, axis) => n * cellsOf(axis), 1) + (randomizer.elsewhere ? 1 : 0);
 }
 
 /** Names of the categories: labels where there are any, else cell numbers. */
@@ -44,14 +43,25 @@ export function labels(randomizer) {
   return randomizer.elsewhere ? [...own, "elsewhere"] : own;
 }
 
-/** The category of a label, a number, or null (elsewhere); a value outside the domain is refused. */
+const isNumeral = (label) => label.trim() !== "" && Number.isFinite(Number(label));
+
+/**
+ * The category of a label, a number, or null (elsewhere); a value outside the domain is refused. Where a label is a
+ * numeral, a number is looked up as a label; elsewhere it is the number of a category.
+ */
 export function categoryOf(randomizer, value) {
   const d = size(randomizer);
+  const named = labels(randomizer);
   let found = -1;
   if (value === null) found = randomizer.elsewhere ? d - 1 : -1;
-  else if (Number.isInteger(value)) found = value >= 0 && value < d ? value : -1;
-  else if (typeof value === "string") found = labels(randomizer).indexOf(value);
-  if (found < 0) throw new Error(`the value is none of the ${d} categories; a place outside the domain is "elsewhere"`);
+  else if (typeof value === "string") found = named.indexOf(value);
+  else if (Number.isInteger(value)) {
+    const own = randomizer.domain.axes.length === 1 ? randomizer.domain.axes[0].labels : null;
+    found = own?.some(isNumeral) ? named.indexOf(String(value)) : value;
+  }
+  if (!(found >= 0 && found < d)) {
+    throw new Error(`the value is none of the ${d} categories; a place outside the domain is "elsewhere"`);
+  }
   return found;
 }
 
@@ -110,6 +120,7 @@ const parity = (x) => {
 export function report(randomizer, category, word) {
   const r = randomizer;
   const d = size(r);
+  if (!(Number.isInteger(category) && category >= 0 && category < d)) throw new Error("no such category");
   switch (r.kind) {
     case "unary":
     case "oue":
@@ -148,9 +159,100 @@ export function loss(r) {
   return Math.log((r.p / r.q) * ((N - r.q) / (N - r.p)));
 }
 
-function epsilonOf(text) {
-  const [a, b] = String(text).split("/").map(Number);
-  return b === undefined ? a : a / b;
+/** A positive rational [numerator, denominator] from its exact text, as Python writes it. */
+function rational(text) {
+  const parts = /^(\d{1,150})(?:\.(\d{1,150})|\/(\d{1,150}))?$/.exec(typeof text === "string" ? text : "");
+  if (!parts) throw new Error("field epsilon: an exact decimal");
+  const [, whole, decimals = "", below] = parts;
+  const found = [BigInt(whole + decimals), below === undefined ? 10n ** BigInt(decimals.length) : BigInt(below)];
+  if (found[0] <= 0n || found[1] <= 0n) throw new Error("field epsilon: greater than 0");
+  return found;
+}
+
+const isWhole = (n, least, most) => Number.isInteger(n) && n >= least && n <= most;
+const MAX_CATEGORIES = 2 ** 20;
+const MAX_REPORTS = 10_000;
+const AXES = {
+  mesh: ["kind", "name", "level", "origin", "shape", "crs"],
+  ordered: ["kind", "name", "size", "labels"],
+  nominal: ["kind", "name", "labels", "tree"],
+  time: ["kind", "name", "start", "seconds", "size"],
+};
+const MORE = { unary: [], oue: [], grr: [], olh: ["buckets"], hadamard: [], count_mean_sketch: ["buckets", "hashes"] };
+
+/** Refuse any object that has not exactly these fields, as its own. */
+function fields(object, names, what) {
+  const plain = object !== null && typeof object === "object" && !Array.isArray(object);
+  const own = plain ? Object.keys(object) : [];
+  if (!plain || own.length !== names.length || !names.every((name) => Object.hasOwn(object, name))) {
+    throw new Error(`${what}: not the fields this version knows`);
+  }
+}
+
+function checkAxis(axis) {
+  const names = Object.hasOwn(AXES, axis?.kind) ? AXES[axis.kind] : ["?"];
+  fields(axis, names, "axis");
+  const { shape, labels: named } = axis;
+  let good = !names.includes("size") || isWhole(axis.size, 1, MAX_CATEGORIES);
+  if (axis.kind === "mesh") {
+    good = Array.isArray(shape) && shape.length === 2 && shape.every((n) => isWhole(n, 1, MAX_CATEGORIES));
+  } else if (axis.kind === "nominal" || (axis.kind === "ordered" && named !== null)) {
+    const strings = Array.isArray(named) && named.every((label) => typeof label === "string" && label !== "");
+    good &&= strings && named.length > 0 && new Set(named).size === named.length;
+    good &&= axis.kind === "nominal" || named.length === axis.size;
+  }
+  if (!good) throw new Error("axis: sizes are whole numbers, labels are texts, each once");
+}
+
+/** Check a randomizer's description field by field, as Python does; gives epsilon as a rational. */
+export function checkRandomizer(r) {
+  const more = Object.hasOwn(MORE, r?.kind) ? MORE[r.kind] : null;
+  if (!more) throw new Error("this client does not know the randomizer");
+  fields(r, ["kasuri", "version", "kind", "domain", "epsilon", "p", "q", "elsewhere", "bits", ...more], "randomizer");
+  if (r.kasuri !== "local randomizer" || r.version !== VERSION) throw new Error(`this client reads version ${VERSION}`);
+  fields(r.domain, ["axes", "mask"], "domain");
+  const { axes, mask } = r.domain;
+  if (!Array.isArray(axes) || !axes.length || !Array.isArray(mask) || mask.length) {
+    throw new Error("domain: axes, and no mask");
+  }
+  axes.forEach(checkAxis);
+  if (typeof r.elsewhere !== "boolean") throw new Error("field elsewhere: true or false");
+  if (r.elsewhere && axes.some((axis) => axis.labels?.includes("elsewhere"))) throw new Error("two labels elsewhere");
+  const d = size(r);
+  if (!isWhole(d, 2, MAX_CATEGORIES)) throw new Error(`2 to ${MAX_CATEGORIES} categories`);
+  if (more.includes("buckets") && !isWhole(r.buckets, 2, 2 ** 16)) throw new Error("field buckets");
+  if (more.includes("hashes") && !(isWhole(r.hashes, 1, 2 ** 16) && Number.isInteger(Math.log2(r.hashes)))) {
+    throw new Error("field hashes: a power of two");
+  }
+  const epsilon = rational(r.epsilon);
+  const stated = Number(epsilon[0]) / Number(epsilon[1]);
+  if (!(Number.isFinite(stated) && stated > 0)) throw new Error("field epsilon: out of range");
+  if (!(loss(r) <= stated * (1 + 1e-9))) throw new Error("its probabilities lose more than it states");
+  if (r.kind === "hadamard" && 32 - Math.clz32(d) > r.bits) throw new Error("field bits: too few for its categories");
+  if (r.kind === "count_mean_sketch" && r.hashes > 2 ** r.bits) throw new Error("field bits: too few for its hashes");
+  return { epsilon, stated };
+}
+
+function checkRound(round) {
+  const names = ["kasuri", "version", "id", "closes", "reports_per_device", "tokens", "guarantee", "randomizer"];
+  fields(round, names, "round");
+  if (round.kasuri !== "local round" || round.version !== VERSION) {
+    throw new Error(`this client reads rounds of version ${VERSION}`);
+  }
+  const reports = round.reports_per_device;
+  if (typeof round.id !== "string" || !/^[0-9a-f]{32}$/.test(round.id)) throw new Error("field id: 32 hex digits");
+  if (!isWhole(round.closes, 1, 2 ** 40 - 1)) throw new Error("field closes: a Unix time in whole seconds");
+  if (!isWhole(reports, 1, MAX_REPORTS)) throw new Error(`field reports_per_device: 1 to ${MAX_REPORTS}`);
+  if (typeof round.tokens !== "boolean") throw new Error("field tokens: true or false");
+  const { epsilon, stated } = checkRandomizer(round.randomizer);
+  const claim = round.guarantee;
+  fields(claim, ["model", "epsilon", "delta", "unit", "public", "assumes", "basis"], "guarantee");
+  fields(claim.unit, ["id", "change", "max_cells", "max_weight"], "unit");
+  const [a, b] = rational(claim.epsilon);
+  const same = a * epsilon[1] === epsilon[0] * BigInt(reports) * b;
+  const local = claim.model === "local" && claim.delta === "0" && claim.unit.change === "replace";
+  if (!same || !local || claim.unit.max_cells !== reports) throw new Error("field guarantee: not what the round gives");
+  return stated;
 }
 
 /** Verify a round description against the pinned collector key; gives the round, or throws. */
@@ -165,12 +267,8 @@ export async function verifyRound(envelope, publicKey) {
   }
   if (!good) throw new Error("the round description is not signed by the collector this page trusts");
   const round = JSON.parse(envelope.description);
-  if (round.kasuri !== "local round" || round.version !== VERSION || round.randomizer.version !== VERSION) {
-    throw new Error(`this client reads rounds of version ${VERSION}`);
-  }
-  const stated = epsilonOf(round.randomizer.epsilon);
-  if (!(loss(round.randomizer) <= stated * (1 + 1e-9))) throw new Error("its probabilities lose more than it states");
-  round.epsilon = stated * round.reports_per_device;
+  round.each = checkRound(round);
+  round.epsilon = round.each * round.reports_per_device;
   round.fingerprint = new Uint8Array(await crypto.subtle.digest("SHA-256", text)).slice(0, 16);
   return round;
 }
@@ -181,33 +279,54 @@ export function encodeBatch(round, reports, key = crypto.getRandomValues(new Uin
   return concat(magic, round.fingerprint, key, ...reports);
 }
 
+/** What a device has spent and sent, from its text; a text that is none of its own is refused, never begun afresh. */
+function readState(text) {
+  if (text === null) return { spent: 0, sent: new Map() };
+  const state = JSON.parse(text);
+  fields(state, ["spent", "sent"], "state");
+  const sent = new Map(Object.entries(state.sent ?? {}));
+  if (!(Number.isFinite(state.spent) && state.spent >= 0) || ![...sent.values()].every((n) => isWhole(n, 1, 1e9))) {
+    throw new Error("the state of this device is damaged; it does not report");
+  }
+  return { spent: state.spent, sent };
+}
+
 /**
  * One person's client: pins a collector key, never spends more than maxEpsilon in all its rounds. What it has spent and
- * how often it has reported (never a place) is kept in `storage`, by default the browser's localStorage.
+ * how often it has reported (never a place) is kept in `storage`, by default the browser's localStorage, and is read,
+ * checked and written under one of `locks` (the browser's navigator.locks), so that all tabs share one budget.
  */
 export class Device {
-  constructor(publicKey, { maxEpsilon, storage = globalThis.localStorage, now = () => Date.now() / 1000 }) {
+  constructor(
+    publicKey,
+    { maxEpsilon, storage = globalThis.localStorage, locks = globalThis.navigator?.locks, now = () => Date.now() / 1000 },
+  ) {
     if (!(maxEpsilon > 0)) throw new Error("maxEpsilon is needed: the most this device spends in all");
-    Object.assign(this, { publicKey, maxEpsilon, storage, now, place: `kasuri-local ${publicKey}` });
-    this.state = JSON.parse(storage?.getItem(this.place) ?? '{"spent":0,"sent":{}}');
+    if (!storage || !locks) throw new Error("a device needs storage and locks: without them it could spend twice");
+    Object.assign(this, { publicKey, maxEpsilon, storage, locks, now, place: `kasuri-local ${publicKey}` });
   }
 
   /** A batch of one report of `value` (null: elsewhere), counted as sent before it is drawn. */
   async report(envelope, value) {
     const round = await verifyRound(envelope, this.publicKey);
-    const { state } = this;
-    const sent = state.sent[round.id] ?? 0;
-    const each = round.epsilon / round.reports_per_device;
-    if (this.now() >= round.closes) throw new Error("this round is closed");
-    if (sent >= round.reports_per_device) throw new Error("this device has sent all its reports of this round");
-    if (state.spent + (round.reports_per_device - sent) * each > this.maxEpsilon * (1 + 1e-9)) {
-      throw new Error("this round costs more epsilon than this device spends");
-    }
     const category = categoryOf(round.randomizer, value);
-    state.sent[round.id] = sent + 1;
-    state.spent += each;
-    this.storage?.setItem(this.place, JSON.stringify(state));
+    await this.locks.request(this.place, async () => this.#spend(round));
     const bytes = report(round.randomizer, category, randomWords(round.randomizer.bits));
     return { round, report: bytes, body: encodeBatch(round, [bytes]) };
+  }
+
+  #spend(round) {
+    const state = readState(this.storage.getItem(this.place));
+    const sent = state.sent.get(round.id) ?? 0;
+    const left = round.reports_per_device - sent;
+    if (!(this.now() < round.closes)) throw new Error("this round is closed");
+    if (!(left >= 1)) throw new Error("this device has sent all its reports of this round");
+    if (!(state.spent + left * round.each <= this.maxEpsilon * (1 + 1e-9))) {
+      throw new Error("this round costs more epsilon than this device spends");
+    }
+    state.sent.set(round.id, sent + 1);
+    const text = JSON.stringify({ spent: state.spent + round.each, sent: Object.fromEntries(state.sent) });
+    this.storage.setItem(this.place, text);
+    if (this.storage.getItem(this.place) !== text) throw new Error("the storage keeps nothing: this device cannot report");
   }
 }
