@@ -180,6 +180,9 @@ def test_javascript_never_sends_a_category_beyond_its_randomizer():
         "envelopes": [signed(key, {**good, "randomizer": bad})],
     }
     assert isinstance(node("device", asked)["answers"][0], str)
+    codes = ks.local.grr(ks.Nominal("p", labels=("1", "2", "3")), epsilon="1")
+    told = node("category", {"randomizer": codes.to_json(), "values": [1, "1", 3, 0]})
+    assert told[:3] == [0, 0, 2] and isinstance(told[3], str), "a number is looked up where labels are numerals"
     told = node("category", {"randomizer": small.to_json(), "values": [0, 1, 2, -1, 1.5, "w1", "w0", None]})
     assert [isinstance(x, str) for x in told] == [False, False, True, True, True, True, False, False]
 
@@ -223,7 +226,8 @@ def test_the_demo_page_in_a_browser(tmp_path, trusted):
         for _ in range(600 if trusted else 60):
             await asyncio.sleep(0.05)
             if any(said["line"].startswith("POST") for said in seen):
-                return await asyncio.sleep(0.5)
+                await asyncio.sleep(0.5)
+                return
 
     async def watched(scope, receive, send):
         """Everything the page tells the collector."""
@@ -239,10 +243,12 @@ def test_the_demo_page_in_a_browser(tmp_path, trusted):
             said["line"] = " ".join([scope["method"], scope["path"], query, *headers])
             seen.append(said)
             if scope["path"] == "/":
-                return await answer(send, held, b"text/html; charset=utf-8")
+                await answer(send, held, b"text/html; charset=utf-8")
+                return
             if scope["path"] == "/hold":
                 await hold()
-                return await answer(send, b"", b"text/plain")
+                await answer(send, b"", b"text/plain")
+                return
         await app(scope, listening, send)
 
     port = free_port()

@@ -28,7 +28,7 @@ from kasuri.local.device import Device, send
 from kasuri.local.files import read_reports
 from kasuri.local.keys import CollectorKey
 from kasuri.local.reports import Store
-from kasuri.local.wire import MAGIC, Round, decode, encode, verify
+from kasuri.local.wire import MAGIC, Round, decode, encode, read_round, verify
 
 WARDS = ks.Nominal("ward", labels=tuple(f"w{i}" for i in range(22)))
 BINARY = {"content-type": "application/octet-stream"}
@@ -63,7 +63,7 @@ def stored(store):
 
 def test_a_batch_is_stored_once_and_estimated(collector):
     store, key, app, _ = collector
-    envelope, id, randomizer = open_round(app)
+    envelope, id, randomizer = open_round(app, reports_per_device=3)
     body = batch(key, envelope, randomizer, 5000)
     assert call(app, "POST", f"/rounds/{id}/reports", body, BINARY)[0] == 200
     status, _, answer = call(app, "POST", f"/rounds/{id}/reports", body, BINARY)
@@ -74,6 +74,7 @@ def test_a_batch_is_stored_once_and_estimated(collector):
     for method in ("inversion", "em"):
         status, found = operator(app, "GET", f"/operator/rounds/{id}/estimate?method={method}")
         assert status == 200 and found["reports"] == 5000
+        assert found["guarantee"]["epsilon"] == "3"
         if method == "inversion":
             assert found["counts"] == own.counts.tolist()
 
@@ -173,6 +174,32 @@ def test_one_round_tokens_pay_once_and_leave_no_trace(collector, tmp_path):
     assert len(kept) == 3 and all(bytes.fromhex(t) != h for t in tokens for (h,) in kept)
     assert operator(app, "POST", f"/operator/rounds/{id}/close")[0] == 200
     assert db.execute("SELECT COUNT(*) FROM token").fetchone() == (0,)
+    hashes = [h for (h,) in kept]
+    db.close()
+    for name in ("reports.db", "reports.db-wal"):
+        raw = (tmp_path / name).read_bytes()
+        assert not any(h in raw for h in hashes), f"a token's hash is still in {name}"
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_reader_puts_the_wiping_of_the_log_off_and_no_further(collector, tmp_path):
+    store, key, app, _ = collector
+    _, id, _ = open_round(app, tokens=True)
+    operator(app, "POST", f"/operator/rounds/{id}/tokens", {"count": 3})
+    reader = sqlite3.connect(store.path, isolation_level=None)
+    reader.execute("BEGIN")
+    hashes = [h for (h,) in reader.execute("SELECT hash FROM token")]
+    assert operator(app, "POST", f"/operator/rounds/{id}/close")[0] == 200
+    log = tmp_path / "reports.db-wal"
+    assert any(h in log.read_bytes() for h in hashes)
+    reader.execute("ROLLBACK")
+    reader.close()
+    for _ in range(100):
+        if not any(h in log.read_bytes() for h in hashes):
+            break
+        time.sleep(0.05)
+    raw = log.read_bytes() + store.path.read_bytes()
+    assert not any(h in raw for h in hashes)
 
 
 def test_nothing_about_the_sender_is_kept(collector, capfd):
@@ -232,6 +259,180 @@ def test_a_group_with_a_replayed_batch_stores_the_others(tmp_path):
     assert stored(store) == 6
 
 
+def outcome_of(store, opened, key, rows):
+    """What becomes of one batch; None where the writer never answers."""
+    told, found = threading.Event(), []
+    taken = store.put(opened, key, rows, lambda outcome: (found.append(outcome), told.set()))
+    return (found[0] if told.wait(20) else None) if taken else "refused"
+
+
+def test_the_writer_outlives_a_locked_disk(tmp_path, monkeypatch):
+    """A round that ends while another process holds the file ended the writer, and every batch then hung."""
+    clock = [1_000.0]
+    store = Store(tmp_path / "reports.db", clock=lambda: clock[0])
+    try:
+        randomizer = ks.local.unary(WARDS, epsilon="1")
+        store.open_round(Round.new(randomizer, closes=2_000))
+        opened = store.open_round(Round.new(randomizer, closes=9_000))
+        rows = randomizer.randomize([1, 2], source=ks.seeded(1)).rows
+        connect = Store._connect
+
+        def hurried(self):
+            db = connect(self)
+            db.execute("PRAGMA busy_timeout = 50")  # 30 s in earnest
+            return db
+
+        monkeypatch.setattr(Store, "_connect", hurried)
+        other = sqlite3.connect(store.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        clock[0] = 3_000.0
+        time.sleep(2.5)
+        assert store.alive()
+        other.execute("ROLLBACK")
+        other.close()
+        assert outcome_of(store, opened, b"k" * 16, rows) == "stored"
+        for _ in range(100):
+            if store.rounds()[0].closed:
+                break
+            time.sleep(0.05)
+        assert store.rounds()[0].closed, "closed at a later turn"
+    finally:
+        store.close()
+
+
+def test_a_dead_writer_takes_nothing_and_health_says_so(collector, monkeypatch):
+    store, key, app, _ = collector
+    envelope, id, randomizer = open_round(app)
+    assert call(app, "GET", "/health")[0] == 200
+
+    def broken(group):
+        raise SystemExit  # what no handler of the writer expects
+
+    monkeypatch.setattr(store, "_commit", broken)
+    body = batch(key, envelope, randomizer)
+    with store._wake:  # both wait when the writer ends: one in its group, one that comes later
+        told = []
+        rows = decode(body, store.find(id).round)[1]
+        assert store.put(store.find(id), b"a" * 16, rows, told.append)
+    store._writer.join(10)
+    assert not store.alive()
+    assert call(app, "POST", f"/rounds/{id}/reports", body, BINARY)[0] == 503
+    assert call(app, "GET", "/health")[0] == 503
+
+
+def test_a_key_with_other_bytes_is_no_duplicate(collector):
+    """A batch cut short on its way was stored, and the whole one then answered as if it were stored too."""
+    store, key, app, _ = collector
+    envelope, id, randomizer = open_round(app)
+    body = batch(key, envelope, randomizer, 10)
+    url = f"/rounds/{id}/reports"
+    assert call(app, "POST", url, body[: 40 + 3 * 4], BINARY)[0] == 200
+    assert call(app, "POST", url, body[: 40 + 3 * 4], BINARY)[0] == 409
+    assert call(app, "POST", url, body, BINARY)[0] == 422
+    assert stored(store) == 4
+
+
+def test_a_body_is_bounded_however_wide_its_reports_are(collector):
+    _, _, app, _ = collector
+    wide = ks.local.unary(ks.Ordered("x", (1 << 20) - 1), epsilon="1")
+    status, envelope = operator(app, "POST", "/operator/rounds", {"randomizer": wide.to_json(), "closes": 2_000_000})
+    assert status == 201
+    id = json.loads(envelope["description"])["id"]
+    for kind in ("application/octet-stream", "application/json"):
+        headers = {"content-type": kind, "content-length": str(40 << 20)}
+        status, _, answer = call(app, "POST", f"/rounds/{id}/reports", b"", headers)
+        assert status == 413 and b"at most 127 reports" in answer
+
+
+def test_a_round_keeps_the_text_it_was_signed_with():
+    """Caveats and order of another release still read, a claim that is not the round's own does not."""
+    made = Round.new(ks.local.unary(WARDS, epsilon="1"), closes=2_000_000, reports_per_device=2)
+    data = json.loads(made.text)
+    older = json.dumps({**dict(reversed(data.items())), "guarantee": {**data["guarantee"], "assumes": ["less"]}})
+    again = read_round(older)
+    assert again == made and again.text == older and again.fingerprint != made.fingerprint
+    for change in ({"more": 1}, {"guarantee": {**data["guarantee"], "epsilon": "1"}},
+                   {"guarantee": {**data["guarantee"], "delta": "0.1"}}, {"guarantee": {}}, {"guarantee": None},
+                   {"reports_per_device": 1}):  # fmt: skip
+        with pytest.raises(ks.KasuriError):
+            read_round(json.dumps({**data, **change}))
+
+
+def test_a_device_keeps_its_budget_in_a_file(collector, tmp_path):
+    _, key, app, clock = collector
+    envelope, _, _ = open_round(app, reports_per_device=2)
+    path = tmp_path / "device.json"
+    new = lambda: Device(key.public, max_epsilon="2", state=path, clock=lambda: clock[0])  # noqa: E731
+    first, second = new(), new()  # two processes with one state
+    first.report(envelope, "w3")
+    assert path.stat().st_mode & 0o777 == 0o600 and "w3" not in path.read_text()
+    second.report(envelope, "w3")
+    for device in (first, second, new()):
+        with pytest.raises(ks.ProtocolError, match="all its reports"):
+            device.report(envelope, "w3")
+    other = open_round(app)[0]
+    for device in (first, second, new()):
+        with pytest.raises(ks.PrivacyError, match="in all"):
+            device.report(other, "w3")
+    good = path.read_text()
+    path.write_text("{")
+    with pytest.raises(ks.FormatError, match="damaged"):
+        first.report(other, "w3")
+    path.write_text(good)
+    path.unlink()
+    with pytest.raises(ks.ProtocolError, match="gone"):
+        first.report(other, "w3")
+
+
+def test_a_device_counts_before_it_draws(collector, tmp_path, monkeypatch):
+    """A crash while drawing, or a disk that keeps nothing, must not leave a report unpaid."""
+    _, key, app, clock = collector
+    path = tmp_path / "device.json"
+    new = lambda: Device(key.public, max_epsilon="9", state=path, clock=lambda: clock[0])  # noqa: E731
+    envelope = open_round(app)[0]
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kasuri.local.device.secrets.randbits", crash)
+    with pytest.raises(KeyboardInterrupt):
+        new().report(envelope, "w3")
+    monkeypatch.undo()
+    assert new().spent == 1
+    monkeypatch.setattr("kasuri.local.device.os.fsync", crash)
+    monkeypatch.setattr("kasuri.local.device.secrets.randbits", lambda bits: pytest.fail("drawn before it was synced"))
+    with pytest.raises(KeyboardInterrupt):
+        new().report(open_round(app)[0], "w3")
+    monkeypatch.undo()
+    memoised = ks.local.memoised(WARDS, epsilon_permanent="1", epsilon_instant="40", v_max=2)
+    rounded = Round.new(memoised, closes=2_000_000, reports_per_device=5).sign(key.signing)
+    sent = {new().report(rounded, "w3")[40:] for _ in range(4)}
+    assert len(sent) == 1 and new().spent == 3, "one permanent report, kept over restarts and paid once"
+
+
+def test_a_state_that_gives_budget_back_is_refused(collector):
+    _, key, app, clock = collector
+    envelope = open_round(app)[0]
+    fresh = lambda: Device(key.public, max_epsilon="1", clock=lambda: clock[0])  # noqa: E731
+    device = fresh()
+    unused = device.to_json()
+    device.report(envelope, "w3")
+    for data in (unused, device.to_json()):
+        with pytest.raises(ks.ProtocolError, match="already"):
+            device.restore(data)
+    good = device.to_json()
+    memoised = ks.local.memoised(WARDS, epsilon_permanent="1", epsilon_instant="40", v_max=2)
+    memory = {"randomizer": memoised.to_json(), "memory": {"randomizer": memoised.fingerprint, "kept": {}}}
+    for change in ({"spent": "-100"}, {"spent": "0"}, {"spent": 1.0}, {"spent": "x"}, {"spent": None}, {"sent": {}},
+                   {"sent": {"a": -1}}, {"sent": {"a": "1"}}, {"sent": 3}, {"memories": 1}, {"memories": [1]},
+                   {"memories": [memory]}):  # fmt: skip
+        with pytest.raises(ks.KasuriError):
+            fresh().restore({**good, **change})
+    again = fresh()
+    again.restore(good)
+    assert again.spent == 1
+
+
 def test_export_is_shuffled_and_complete(collector, tmp_path):
     _, key, app, _ = collector
     envelope, id, randomizer = open_round(app)
@@ -243,8 +444,13 @@ def test_export_is_shuffled_and_complete(collector, tmp_path):
     sent = decode(body, rounded)[1]
     assert (rows != sent).any()
     assert sorted(map(bytes, rows)) == sorted(map(bytes, sent))
+    seeded = randomizer.randomize([1], source=ks.seeded(1))
     with pytest.raises(ks.PrivacyError, match="seeded"):
-        ks.local.write_reports(tmp_path / "z", randomizer.randomize([1], source=ks.seeded(1)), rounded)
+        ks.local.write_reports(tmp_path / "z", seeded, rounded)
+    with pytest.raises(ks.PrivacyError, match="bare rows"):
+        ks.local.write_reports(tmp_path / "z", seeded.rows, rounded)
+    with pytest.raises(ks.PrivacyError, match="another randomizer"):
+        ks.local.write_reports(tmp_path / "z", ks.local.oue(WARDS, epsilon="1").randomize([1]), rounded)
     (tmp_path / "y.parquet").write_bytes(b"PAR1junk")
     with pytest.raises(ks.FormatError):
         read_reports(tmp_path / "y.parquet")

@@ -47,7 +47,8 @@ def test_a_description_that_loses_more_than_it_states_is_refused(kind):
     data = MAKERS[kind](WARDS, epsilon="1").to_json()
     with pytest.raises(ks.PrivacyError):
         ks.local.from_json({**data, "epsilon": "0.99"})
-    for change in ({"version": 2}, {"kind": "plain"}, {"q": "1"}, {"more": 1}, {"bits": 33}, {"domain": {}}):
+    for change in ({"version": 2}, {"kind": "plain"}, {"q": "1"}, {"more": 1}, {"bits": 33}, {"domain": {}},
+                   {"bits": 10**400}, {"bits": -1}):  # fmt: skip
         with pytest.raises(ks.KasuriError):
             ks.local.from_json({**data, **change})
 
@@ -161,3 +162,62 @@ def test_empirical_epsilon_stays_below_the_claim_and_a_broken_twin_is_caught(kin
     assert 0.5 < audit(honest) <= 1
     broken = MAKERS[kind](places, epsilon="1.5")  # what a client that ignores the declared epsilon would send
     assert audit(broken) > 1
+
+
+def test_numbers_are_labels_where_labels_are_numerals():
+    """Codes 1, 2, 3 given as integers were read as positions: everyone moved by one category."""
+    codes = ks.local.grr(ks.Nominal("ward", labels=("1", "2", "3")), epsilon="1")
+    for values in ([1, 1, 2, 3], np.array([1, 1, 2, 3]), np.array([1.0, 1.0, 2.0, 3.0]), ["1", "1", "2", "3"]):
+        assert codes.categories(values).tolist() == [0, 0, 1, 2]
+    assert codes.categories([1, None]).tolist() == [0, 3]
+    for values in ([0, 1], [1, 4], [1.5], [float("nan")], [True]):
+        with pytest.raises(ks.DomainError):
+            codes.categories(values)
+    padded = ks.local.grr(ks.Nominal("ward", labels=("01", "02")), epsilon="1")
+    with pytest.raises(ks.DomainError):
+        padded.categories([1, 2])
+    assert ks.local.grr(ks.Ordered("x", 3), epsilon="1").categories([0, 2, 3]).tolist() == [0, 2, 3]
+
+
+def test_only_a_source_of_kasuri_is_drawn_from():
+    class Lookalike:
+        secure = True
+
+        def release_key(self):
+            return bytes(32)
+
+    with pytest.raises(ks.PrivacyError, match="source"):
+        ks.local.grr(WARDS, epsilon="1").randomize([1], source=Lookalike())
+    with pytest.raises(ks.PrivacyError, match="source"):
+        ks.local.two_point((0, 1), epsilon="1").randomize([0.5], source=Lookalike())
+
+
+@pytest.mark.parametrize("kind", ["unary", "olh", "hadamard", "grr"])
+def test_errors_are_honest_where_reports_do_not_determine_the_estimate(kind):
+    """10 reports of 100 categories: the information is singular, and its errors were 0 or a million."""
+    randomizer = MAKERS[kind](ks.Ordered("x", 99), epsilon="1")
+    places = np.arange(10) * 7
+    truth = np.bincount(places, minlength=100)
+    covered = []
+    for seed in range(5):
+        found = ks.local.estimate(randomizer.randomize(places, source=ks.seeded(seed)), randomizer)
+        plain = ks.local.estimate(randomizer.randomize(places, source=ks.seeded(seed)), randomizer, method="projection")
+        low, high = found.interval()
+        covered.append(((low <= truth) & (truth <= high)).mean())
+        assert found.standard_error.min() > 1 and found.standard_error.max() < 2 * plain.standard_error.max()
+    assert np.mean(covered) > 0.95
+
+
+def test_an_estimate_claims_what_its_devices_spent():
+    randomizer = MAKERS["unary"](WARDS, epsilon="1")
+    reports = randomizer.randomize(np.arange(100) % 23, source=ks.seeded(1))
+    for method in ("inversion", "em"):
+        found = ks.local.estimate(reports, randomizer, method=method, reports_per_device=6)
+        assert found.guarantee.epsilon == 6 and found.to_json()["guarantee"]["epsilon"] == "6"
+        assert "a person reports with one device" in found.guarantee.assumes
+    for wrong in (0, True, 1.0, -1):
+        with pytest.raises(ks.DomainError):
+            ks.local.estimate(reports, randomizer, reports_per_device=wrong)
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(ks.DomainError):
+            ks.local.estimate(reports, randomizer, tolerance=wrong)

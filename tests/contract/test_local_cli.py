@@ -56,6 +56,33 @@ def test_usage_and_content_faults(tmp_path):
     assert isinstance(done.exception, ks.FormatError)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_of_numerals_is_a_column_of_labels(tmp_path, kind):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rr, people, reports = tmp_path / "rr.json", tmp_path / f"p.{kind}", tmp_path / "r.parquet"
+    rr.write_text(json.dumps(ks.local.grr(ks.Nominal("p", labels=("1", "2", "3")), epsilon="20").to_json()))
+    values = [1] * 50 + [2] * 30 + [3] * 20
+    if kind == "csv":
+        people.write_text("\n".join(["place", *map(str, values)]))
+    else:
+        pq.write_table(pa.table({"place": values}), people)
+    run("local", "randomize", people, "--column", "place", "--randomizer", rr, "--out", reports)
+    found = json.loads(run("local", "estimate", reports, "--json").output)
+    assert np.rint(found["counts"]).tolist() == [50, 30, 20, 0]  # e^-20: no report lies
+
+
+def test_an_estimate_of_a_round_claims_all_its_reports(tmp_path):
+    randomizer = ks.local.unary(ks.Nominal("p", labels=("a", "b")), epsilon="1")
+    rounded = ks.local.Round.new(randomizer, closes=2_000_000_000, reports_per_device=6)
+    ks.local.write_reports(tmp_path / "r.parquet", randomizer.randomize(["a"] * 30), rounded)
+    found = json.loads(run("local", "estimate", tmp_path / "r.parquet", "--json").output)
+    assert found["guarantee"]["epsilon"] == "6"
+    done = run("local", "estimate", tmp_path / "none.parquet", code=1)
+    assert isinstance(done.exception, ks.FormatError) and "no such file" in str(done.exception)
+
+
 def test_serve(tmp_path):
     pytest.importorskip("uvicorn", reason="the collector needs kasuri[serve]")
     rr, port = tmp_path / "rr.json", free_port()

@@ -148,3 +148,21 @@ def test_numbers_outside_the_bounds_and_bad_parameters_are_refused(kind):
     with pytest.raises(ks.PrivacyError):
         make(BOUNDS, epsilon=0.5)
     assert randomizer.guarantee(reports=3).epsilon == 3
+
+
+def test_descriptions_of_numbers_are_read_exactly():
+    data = ks.local.two_point((0, 1), epsilon="1").to_json()
+    read = numeric.from_json
+    assert read(data).epsilon == 1
+    for epsilon in (0.9999999, "inf", float("inf"), "-1", "1/0", "nan", True, None, "0", 1e400):
+        with pytest.raises(ks.KasuriError):
+            read({**data, "epsilon": epsilon})
+    for low in (0.0, True, "1e999999999", "1/0", "nan", None):
+        with pytest.raises(ks.KasuriError):
+            read({**data, "low": low})
+    spread = ks.local.laplace((0, 1), epsilon="1", steps=4).to_json()
+    with pytest.raises(ks.KasuriError):
+        read({**spread, "decay": [float(words) for words in spread["decay"]]})
+    for number in ("1/0", float("nan"), float("inf"), None):
+        with pytest.raises(ks.DomainError):
+            ks.local.two_point((0, 1), epsilon="1").report(number, lambda: 0)

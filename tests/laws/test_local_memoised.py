@@ -1,6 +1,7 @@
 """Memoised reports: the law of both stages, the bound v_max * epsilon, what it does not cover, and the client."""
 
 import itertools
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -46,10 +47,42 @@ def test_a_single_report_has_the_combined_law():
         found = law_by_enumeration(randomizer, category, 4)
         assert found == unary_law(randomizer.law.p, randomizer.law.q, 2, category)
         assert found == {bytes(z): c for z, c in transcript_law(randomizer, [category], 1).items()}
-        rows = randomizer.randomize(np.full(100_000, category), source=ks.seeded(1)).rows
-        for report, chance in found.items():
-            seen = (rows[:, 0] == report[0]).mean()
-            assert abs(seen - float(chance)) < 5 * (float(chance) / 1e5) ** 0.5
+
+
+def people(randomizer, places, each=1, seed=1):
+    """Rows of `each` reports of one fresh client for every place."""
+    rng = random.Random(seed)
+    word = lambda: rng.getrandbits(randomizer.bits)  # noqa: E731
+    sent = []
+    for place in places:
+        client = ks.local.MemoisedClient(randomizer, word=word)
+        sent += [client.report(int(place)) for _ in range(each)]
+    return np.frombuffer(b"".join(sent), np.uint8).reshape(-1, randomizer.width)
+
+
+def test_bulk_reports_would_draw_again_and_are_refused():
+    randomizer = ks.local.memoised(PLACE, epsilon_permanent="1", epsilon_instant="2", v_max=2)
+    with pytest.raises(ks.PrivacyError, match="memory"):
+        randomizer.randomize(["a", "a"])
+
+
+def test_errors_of_repeated_copies_are_honest():
+    """20 copies of one permanent report are hardly more evidence than one: independent errors covered 46 %."""
+    randomizer = ks.local.memoised(ks.Ordered("p", 9), epsilon_permanent="1", epsilon_instant="3", v_max=3)
+    places = np.arange(300) % 10
+    truth = 20 * np.bincount(places)
+    for method in ("inversion", "em"):
+        covered = []
+        for seed in range(4):
+            found = ks.local.estimate(
+                people(randomizer, places, 20, seed), randomizer, method=method, reports_per_device=20
+            )
+            low, high = found.interval(0.95)
+            covered.append(((low <= truth) & (truth <= high)).mean())
+        assert np.mean(covered) > 0.9
+    assert found.guarantee.epsilon == 3
+    with pytest.raises(ks.DomainError, match="reports_per_device"):
+        ks.local.estimate(people(randomizer, places), randomizer)
 
 
 def test_many_reports_cost_v_max_epsilon_and_no_more():
@@ -82,8 +115,23 @@ def test_the_client_keeps_its_answers_and_v_max():
     again = ks.local.MemoisedClient(randomizer)
     again.restore(client.to_json())
     assert again.report("a") == first["a"]
-    with pytest.raises(ks.ProtocolError):
-        again.restore({"randomizer": "other", "kept": {}})
+    with pytest.raises(ks.ProtocolError, match="already"):
+        again.restore(client.to_json())
+    own = randomizer.fingerprint
+    full = {str(k): 1 for k in range(2)}
+    for bad in (
+        {"randomizer": "other", "kept": {}},
+        {"randomizer": own, "kept": {str(k): 1 for k in range(3)}},  # three places beside elsewhere: v_max + 1
+        {"randomizer": own, "kept": full | {"02": 1}},
+        {"randomizer": own, "kept": {"9": 1}},
+        {"randomizer": own, "kept": {"-1": 1}},
+        {"randomizer": own, "kept": {"1": 1 << 9}},
+        {"randomizer": own, "kept": {"1": -1}},
+        {"randomizer": own, "kept": {"1": True}},
+    ):
+        with pytest.raises(ks.ProtocolError):
+            ks.local.MemoisedClient(randomizer).restore(bad)
+    ks.local.MemoisedClient(randomizer).restore({"randomizer": own, "kept": full | {"8": 1}})
 
 
 def test_estimates_and_refusals():
@@ -91,8 +139,8 @@ def test_estimates_and_refusals():
     randomizer = ks.local.memoised(places, epsilon_permanent="3", epsilon_instant="3", v_max=2)
     assert ks.local.from_json(randomizer.to_json()) == randomizer
     truth = np.array([4000, 2000, 1000, 500, 0])
-    reports = randomizer.randomize(np.repeat(np.arange(5), truth), source=ks.seeded(1))
-    found = ks.local.estimate(reports, randomizer, method="em")
+    reports = people(randomizer, np.repeat(np.arange(5), truth))
+    found = ks.local.estimate(reports, randomizer, method="em", reports_per_device=1)
     assert found.converged and np.abs(found.counts - truth).max() < 400
     for v_max in (0, 6):
         with pytest.raises(ks.DomainError):

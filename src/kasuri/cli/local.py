@@ -104,12 +104,13 @@ def randomize(
     from kasuri.ingest import read_table
 
     made = _randomizer(randomizer)
-    table = read_table(source)
+    table = read_table(source, text=column)
     if column not in table.column_names:
         raise DomainError(f"no column {column!r}; the columns are {table.column_names}")
     values = table.column(column)
-    whole = str(values.type).startswith(("int", "uint")) and not values.null_count
-    reports = made.randomize(values.to_numpy() if whole else values.to_pylist())
+    if str(values.type).startswith(("int", "uint")):
+        values = values.cast("string")  # a column holds labels; without labels these are the cells' numbers
+    reports = made.randomize(values.to_pylist())
     rounded = local.Round.new(made, closes=(1 << 40) - 1)
     local.write_reports(out, reports, rounded)
     claim = made.guarantee()
@@ -136,7 +137,9 @@ def estimate(
     if prior is not None and neighbours is not None:
         raise typer.BadParameter("give --prior or --neighbours, not both")
     chosen = local.Dirichlet(prior) if prior is not None else local.Neighbours(neighbours) if neighbours else None
-    found = local.estimate(packed, rounded.randomizer, method=method, prior=chosen)
+    found = local.estimate(
+        packed, rounded.randomizer, method=method, reports_per_device=rounded.reports_per_device, prior=chosen
+    )
     low, high = found.interval()
     rows = list(zip(found.labels, found.counts, found.standard_error, low, high, strict=True))
     lines = [f"{'category':16}{'people':>12}{'std. error':>12}{'95 % from':>12}{'to':>12}"]

@@ -456,6 +456,6 @@ def from_json(data: Mapping[str, Any]) -> Randomizer:
             raise FormatError(f"field kind: the probabilities are those of {made.kind}")
     except KasuriError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as fault:
         raise FormatError(f"not a randomizer's description: {type(fault).__name__}") from None
     return made

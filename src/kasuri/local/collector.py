@@ -21,12 +21,14 @@ from typing import Any
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError
 from kasuri.local.categorical import from_json
 from kasuri.local.keys import CollectorKey
+from kasuri.local.randomizer import Reports
 from kasuri.local.reports import Opened, Outcome, Store, token_hash
-from kasuri.local.wire import HEAD, MAGIC, MAX_BATCH, Round, decode
+from kasuri.local.wire import HEAD, MAGIC, MAX_BATCH, Round, decode, max_reports
 
 _CLIENT = Path(__file__).parent / "client"
 _REFUSALS: dict[Outcome, tuple[int, str]] = {
     "duplicate": (409, "a batch with this key is stored already"),
+    "conflict": (422, "another batch with this key is stored: a batch is sent again byte by byte the same"),
     "closed": (410, "this round is closed"),
     "token": (401, "this round asks for a one-round token with reports left"),
     "failed": (503, "the store could not write; send the batch again"),
@@ -80,10 +82,11 @@ class _Submit:
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind not in (b"application/octet-stream", b"application/json"):
             return 415, {"error": "send application/octet-stream or application/json"}
-        room = HEAD + MAX_BATCH * opened.round.randomizer.width
+        most = max_reports(opened.round.randomizer)
+        room = HEAD + most * opened.round.randomizer.width
         body = await _body(receive, headers, room if kind == b"application/octet-stream" else 2 * room + (1 << 16))
         if body is None:
-            return 413, {"error": f"a batch holds at most {MAX_BATCH} reports"}
+            return 413, {"error": f"a batch of this round holds at most {most} reports"}
         try:
             if kind == b"application/json":
                 body = self._packed(body, opened.round)
@@ -216,6 +219,8 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
         return _json(describe(opened)) if opened else _json({"error": "no such round"}, 404)
 
     async def health(request: Request) -> Response:
+        if not store.alive():
+            return _json({"status": "the store's writer has stopped: restart the collector"}, 503)
         return _json({"status": "ok", "waiting": store.waiting()})
 
     async def show_metrics(request: Request) -> Response:
@@ -309,13 +314,17 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
 
         assert opened
         method: Any = request.query_params.get("method", "projection")
+        each = opened.round.reports_per_device
         if method == "em":
-            found = estimators.estimate(store.rows(opened), opened.round.randomizer, method="em")
+            rows = store.rows(opened)
+            found = estimators.estimate(rows, opened.round.randomizer, method="em", reports_per_device=each)
         else:
             reports, agreeing = store.tally(opened)
             if method not in estimators.METHODS:
                 raise DomainError(f"method must be one of {', '.join(estimators.METHODS)}")
-            found = estimators.from_columns(agreeing, reports, opened.round.randomizer, method=method)
+            found = estimators.from_columns(
+                agreeing, reports, opened.round.randomizer, method=method, reports_per_device=each
+            )
         return _json(found.to_json())
 
     def export(request: Request, opened: Opened | None) -> Response:
@@ -326,7 +335,12 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
         assert opened
         with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as file:
             path = Path(file.name)
-        write_reports(path, store.rows(opened), opened.round)
+        try:
+            reports = Reports(store.rows(opened), opened.round.randomizer.fingerprint)
+            write_reports(path, reports, opened.round)
+        except BaseException:
+            path.unlink()
+            raise
         return FileResponse(path, filename=f"{opened.round.id}.parquet", background=BackgroundTask(path.unlink))
 
     pages = Starlette(
@@ -393,7 +407,7 @@ OPENAPI: dict[str, Any] = {
     "openapi": "3.1.0",
     "info": {"title": "kasuri collector", "version": "1"},
     "paths": {
-        "/health": {"get": {"responses": {"200": _answer("alive")}}},
+        "/health": {"get": {"responses": {"200": _answer("alive"), "503": _answer("nothing can be stored")}}},
         "/rounds": {"get": {"responses": {"200": _answer("ids of the open rounds")}}},
         "/rounds/{id}": {
             "get": {
@@ -439,6 +453,7 @@ OPENAPI: dict[str, Any] = {
                     "410": _answer("the round is closed"),
                     "413": _answer("too large"),
                     "415": _answer("another media type"),
+                    "422": _answer("another batch with this key is stored"),
                     "503": _answer("busy: send the same bytes again after Retry-After seconds"),
                 },
             }

@@ -15,7 +15,7 @@ max_x G_x - n: `gap`, in nats, is a certificate of convergence and not a guess f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.local.categorical import CountMeanSketch, Grr, Hadamard
+from kasuri.local.longitudinal import Memoised
 from kasuri.local.randomizer import Randomizer, Reports, Rows, number_of
 from kasuri.privacy import Guarantee
 from kasuri.refine import simplex_integers
@@ -39,6 +40,8 @@ Penalty = Callable[[Floats], tuple[Floats, float]]
 METHODS = ("inversion", "projection", "em", "em_columns")
 _INFORMATION_CATEGORIES = 512
 _INFORMATION_REPORTS = 1 << 16
+_DETERMINED = 20
+"""Reports per category from which the observed information is taken for the expected one."""
 _SUPPORT_BYTES = 1 << 30
 
 
@@ -98,7 +101,9 @@ class Estimate:
 
     standard_error is that of the counts of these very people (the population is fixed, the reports are random): exact
     in form for inversion and, being larger, conservative for projection and em_columns; from the observed information
-    for em up to 512 categories, beyond that the inversion's. With a prior it does not contain the prior's bias.
+    for em up to 512 categories where the reports determine it, else the inversion's. With a prior it does not contain
+    the prior's bias. Memoised reports of one device are copies of one permanent report: their errors are widened by
+    sqrt(reports_per_device), which holds however strongly the copies agree.
     """
 
     randomizer: Randomizer
@@ -109,6 +114,7 @@ class Estimate:
     converged: bool
     passes: int
     gap: float
+    reports_per_device: int = 1
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -116,8 +122,8 @@ class Estimate:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The claim of one report; an estimate adds nothing to it."""
-        return self.randomizer.guarantee()
+        """The claim for a device that sent reports_per_device reports; an estimate adds nothing to it."""
+        return self.randomizer.guarantee(reports=self.reports_per_device)
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "NOT converged"
@@ -161,6 +167,7 @@ def estimate(
     randomizer: Randomizer,
     *,
     method: Method = "em",
+    reports_per_device: int | None = None,
     prior: Dirichlet | Neighbours | None = None,
     tolerance: float = 1e-3,
     max_passes: int = 5000,
@@ -168,6 +175,8 @@ def estimate(
     """Estimate how many people are in each category.
 
     reports: what `randomize` gave, or rows of bytes. method: see the module. prior: for em and em_columns.
+    reports_per_device: how often one device may have reported, as its round says; the claim and the errors of memoised
+    reports rest on it. 1 where it is left out; memoised reports must say it.
     tolerance: the certified distance to the maximum, in nats. Not reaching it in max_passes is reported
     (`converged` False), never hidden.
     Cost: O(n d / 8) a pass; about ten passes.
@@ -179,12 +188,33 @@ def estimate(
     rows = _rows(reports, randomizer)
     if method != "em":
         return from_columns(
-            randomizer.agreeing(rows), rows.shape[0], randomizer, method=method, prior=prior, tolerance=tolerance,
-            max_passes=max_passes,
+            randomizer.agreeing(rows), rows.shape[0], randomizer, method=method, reports_per_device=reports_per_device,
+            prior=prior, tolerance=tolerance, max_passes=max_passes,
         )  # fmt: skip
+    each = _each(reports_per_device, randomizer, tolerance)
     start = _project(randomizer.agreeing(rows), rows.shape[0], randomizer)
-    return _maximise(expectation(randomizer, rows), start, rows.shape[0], randomizer, "em", prior, tolerance,
-                     max_passes, rows)  # fmt: skip
+    found = _maximise(expectation(randomizer, rows), start, rows.shape[0], randomizer, "em", prior, tolerance,
+                      max_passes, rows)  # fmt: skip
+    return _of_devices(found, each)
+
+
+def _each(reports_per_device: int | None, randomizer: Randomizer, tolerance: float) -> int:
+    if not tolerance > 0:
+        raise DomainError("tolerance must be a positive number of nats")
+    if reports_per_device is None:
+        if isinstance(randomizer, Memoised):
+            raise DomainError("give reports_per_device: memoised reports of one device are copies, not new evidence")
+        return 1
+    if type(reports_per_device) is not int or reports_per_device < 1:
+        raise DomainError("reports_per_device must be a whole number of at least 1")
+    return reports_per_device
+
+
+def _of_devices(found: Estimate, each: int) -> Estimate:
+    """The estimate of devices that reported `each` times. The variance of a sum of m terms is at most m times the sum
+    of their variances, whatever their correlation; fresh reports of one person are independent."""
+    wider = each**0.5 if isinstance(found.randomizer, Memoised) else 1.0
+    return replace(found, standard_error=wider * found.standard_error, reports_per_device=each)
 
 
 def from_columns(
@@ -193,6 +223,7 @@ def from_columns(
     randomizer: Randomizer,
     *,
     method: Method = "inversion",
+    reports_per_device: int | None = None,
     prior: Dirichlet | Neighbours | None = None,
     tolerance: float = 1e-3,
     max_passes: int = 5000,
@@ -202,17 +233,18 @@ def from_columns(
         raise DomainError("em needs whole reports: column sums are not sufficient for it; use method='em_columns'")
     if agreeing.shape != (randomizer.size,) or n < 1 or agreeing.min() < 0 or agreeing.max() > n:
         raise DomainError(f"column sums: {randomizer.size} numbers from 0 to the number of reports, at least one")
-    inverted = invert(agreeing, n, randomizer)
-    if method == "inversion":
-        return Estimate(randomizer, inverted, _inversion_error(inverted, n, randomizer), n, method, True, 0, 0.0)
-    projected = _project(agreeing, n, randomizer)
-    if method == "projection":
-        return Estimate(randomizer, projected, _inversion_error(projected, n, randomizer), n, method, True, 0, 0.0)
+    each = _each(reports_per_device, randomizer, tolerance)
+    if method in ("inversion", "projection"):
+        counts = (invert if method == "inversion" else _project)(agreeing, n, randomizer)
+        error = _inversion_error(counts, n, randomizer)
+        return _of_devices(Estimate(randomizer, counts, error, n, method, True, 0, 0.0), each)
     ratio = float(randomizer.law.p / randomizer.law.q)
     total = float(agreeing.sum())
     seen = agreeing * (n / total) if total else np.full(randomizer.size, n / randomizer.size)
     passing = _on_counts(seen.astype(np.float64), ratio - 1)
-    return _maximise(passing, projected, n, randomizer, "em_columns", prior, tolerance, max_passes, None)
+    start = _project(agreeing, n, randomizer)
+    found = _maximise(passing, start, n, randomizer, "em_columns", prior, tolerance, max_passes, None)
+    return _of_devices(found, each)
 
 
 def _rows(reports: Reports | Rows, randomizer: Randomizer) -> Rows:
@@ -361,10 +393,9 @@ def _maximise(
     theta = 0.9 * (start + pseudo) / (n + pseudo.sum()) + 0.1 / size
     theta, gap, passes = ascend(passing, theta, n, pseudo, penalty, tolerance, max_passes)
     counts = n * theta
+    error = _inversion_error(counts, n, randomizer)
     if rows is not None and size <= _INFORMATION_CATEGORIES:
-        error = _information_error(rows, theta, pseudo, randomizer)
-    else:
-        error = _inversion_error(counts, n, randomizer)
+        error = _information_error(rows, theta, pseudo, randomizer, error)
     return Estimate(randomizer, counts, error, n, method, gap <= tolerance, passes, gap)
 
 
@@ -436,8 +467,12 @@ def simplex(values: Floats, total: float) -> Floats:
     return np.maximum(values - thresholds[active], 0)
 
 
-def _information_error(rows: Rows, theta: Floats, pseudo: Floats, randomizer: Randomizer) -> Floats:
-    """Standard errors of n theta from the observed information on the simplex, less what sampling the people adds."""
+def _information_error(rows: Rows, theta: Floats, pseudo: Floats, randomizer: Randomizer, inversion: Floats) -> Floats:
+    """Standard errors of n theta from the observed information on the simplex, less what sampling the people adds.
+
+    Where the reports leave a direction undetermined (few reports, many categories) the information says 0 or anything
+    of it: there, and where it says more than the inversion's error or nothing at all, the inversion's error stands.
+    """
     n, size = rows.shape[0], randomizer.size
     gain = float(randomizer.law.ratio - 1)
     chosen = rows[:: -(-n // _INFORMATION_REPORTS)]
@@ -450,6 +485,9 @@ def _information_error(rows: Rows, theta: Floats, pseudo: Floats, randomizer: Ra
     information *= n / chosen.shape[0]
     information[np.diag_indices(size)] += np.divide(pseudo, theta**2, out=np.zeros(size), where=pseudo > 0)
     basis = np.linalg.qr(np.column_stack((np.ones(size), np.eye(size)[:, 1:])))[0][:, 1:]  # directions of sum 0
-    covariance = basis @ np.linalg.pinv(basis.T @ information @ basis, hermitian=True) @ basis.T
-    variance = n * n * np.diag(covariance) - n * theta * (1 - theta)
-    return np.sqrt(np.maximum(variance, 0))
+    strength, directions = np.linalg.eigh(basis.T @ information @ basis)
+    if n < _DETERMINED * size or strength[0] < 1e-6 * strength[-1]:
+        return inversion
+    way = basis @ directions
+    variance = n * n * ((way * way) / strength).sum(axis=1) - n * theta * (1 - theta)
+    return np.where(variance > 0, np.minimum(np.sqrt(np.maximum(variance, 0)), inversion), inversion)

@@ -11,18 +11,23 @@ from kasuri.local.randomizer import Reports, Rows
 from kasuri.local.wire import Round, read_round
 
 
-def write_reports(path: str | Path, reports: Reports | Rows, rounded: Round) -> None:
-    """Reports as Parquet: one fixed-size binary column, the signed text of the round in the file's metadata."""
+def write_reports(path: str | Path, reports: Reports, rounded: Round) -> None:
+    """Reports as Parquet: one fixed-size binary column, the signed text of the round in the file's metadata.
+
+    Bare rows are refused: they no longer say which randomizer drew them, nor whether from a seed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if isinstance(reports, Reports):
-        if not reports.secure:
-            raise PrivacyError("seeded reports are for tests: they cannot be saved. Randomise again without a seed")
-        reports = reports.rows
-    rounded.randomizer.check(reports)
+    if not isinstance(reports, Reports):
+        raise PrivacyError("write_reports takes what `randomize` gave, not its bare rows")
+    if not reports.secure:
+        raise PrivacyError("seeded reports are for tests: they cannot be saved. Randomise again without a seed")
+    if reports.fingerprint != rounded.randomizer.fingerprint:
+        raise PrivacyError("these reports were made by another randomizer than the round's (its fingerprint differs)")
+    rows = reports.rows
+    rounded.randomizer.check(rows)
     data = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(rounded.randomizer.width), reports.shape[0], [None, pa.py_buffer(reports.tobytes())]
+        pa.binary(rounded.randomizer.width), rows.shape[0], [None, pa.py_buffer(rows.tobytes())]
     )
     table = pa.table({"report": data}).replace_schema_metadata({"kasuri.round": rounded.text})
     pq.write_table(table, path)
@@ -33,11 +38,13 @@ def read_reports(path: str | Path) -> tuple[Rows, Round]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not Path(path).is_file():
+        raise FormatError(f"{path}: no such file")
     try:
         table = pq.read_table(path)
         text = (table.schema.metadata or {})[b"kasuri.round"].decode()
         column = table.column("report").combine_chunks()
-    except (pa.ArrowException, KeyError, UnicodeDecodeError):
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError):
         raise FormatError(
             "not a file of reports: a Parquet column `report` with kasuri.round in its metadata"
         ) from None

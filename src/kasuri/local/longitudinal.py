@@ -8,19 +8,19 @@ sends is then a function of at most v_max permanent reports.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
+from numpy.typing import ArrayLike
 
-from kasuri.errors import DomainError, ProtocolError
+from kasuri.errors import DomainError, PrivacyError, ProtocolError
 from kasuri.local.categorical import Unary, unary
 from kasuri.local.odds import BITS, demand, least, within
-from kasuri.local.randomizer import PUBLIC, Ints, Law, Rows, Word, coins, domain_of
+from kasuri.local.randomizer import ONE_DEVICE, PUBLIC, Law, Reports, Word, domain_of
 from kasuri.privacy import Guarantee, exact
-from kasuri.rng import Streams
+from kasuri.rng import Source
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 
 PATTERN = "the times at which a person stays or moves on are not protected, only where the person is"
@@ -70,6 +70,7 @@ class Memoised(Unary):
             (
                 f"a device is in at most {self.v_max} categories, then reports elsewhere, and keeps what it drew",
                 PATTERN,
+                ONE_DEVICE,
             ),
             self.basis,
         )
@@ -88,16 +89,9 @@ class Memoised(Unary):
     def report(self, category: int, word: Word) -> bytes:
         return self.instant(self.permanent(category, word), word)
 
-    def _draw(self, categories: Ints, streams: Streams, block: int) -> Rows:
-        kept = super()._draw(categories, streams, block)
-        count = 8 * kept.size
-        one = coins(streams, "instant one", block, count, self.instant_p, self.bits).view(np.uint8)[: kept.size]
-        zero = coins(streams, "instant zero", block, count, self.instant_q, self.bits).view(np.uint8)[: kept.size]
-        flat = kept.reshape(-1)
-        rows = ((flat & one) | (~flat & zero)).reshape(kept.shape)
-        if self.size % 8:
-            rows[:, -1] &= (1 << self.size % 8) - 1
-        return rows
+    def randomize(self, values: ArrayLike | Sequence[str | None], *, source: Source | None = None) -> Reports:
+        """Refused: a second call would draw second permanent reports of the same people, outside the claim."""
+        raise PrivacyError("memoised reports need a memory for each person: use one MemoisedClient for each")
 
 
 class MemoisedClient:
@@ -113,8 +107,11 @@ class MemoisedClient:
 
     def report(self, value: str | int | None) -> bytes:
         """A report of `value`; of "elsewhere" when its place would be one too many."""
+        return self.report_category(int(self.randomizer.categories([value])[0]))
+
+    def report_category(self, category: int) -> bytes:
+        """The same for a category's number."""
         randomizer = self.randomizer
-        category = int(randomizer.categories([value])[0])
         elsewhere = randomizer.size - 1
         places = len(self._kept.keys() - {elsewhere})
         if category not in self._kept and category != elsewhere and places >= randomizer.v_max - 1:
@@ -127,12 +124,23 @@ class MemoisedClient:
         """The memory, to be kept on the device: it is as confidential as the places themselves."""
         return {"randomizer": self.randomizer.fingerprint, "kept": {str(k): v for k, v in self._kept.items()}}
 
-    def restore(self, data: dict[str, object]) -> None:
-        """Take up a memory again; one of another randomizer is refused."""
-        kept = data.get("kept")
-        if data.get("randomizer") != self.randomizer.fingerprint or not isinstance(kept, dict):
+    def restore(self, data: Mapping[str, object]) -> None:
+        """Take up a memory again, in a fresh client; one of another randomizer, or beyond v_max, is refused."""
+        if self._kept:
+            raise ProtocolError("this client has a memory already: restore into a fresh one")
+        given, d = data.get("kept"), self.randomizer.size
+        if data.get("randomizer") != self.randomizer.fingerprint or not isinstance(given, dict):
             raise ProtocolError("this memory belongs to another randomizer")
-        self._kept = {int(k): int(v) for k, v in kept.items()}
+        kept: dict[int, int] = {}
+        for category, bits in given.items():
+            if not (isinstance(category, str) and category.isascii() and category.isdigit() and len(category) < 10):
+                raise ProtocolError("this memory is damaged: categories are whole numbers")
+            if int(category) >= d or type(bits) is not int or not 0 <= bits < 1 << d:
+                raise ProtocolError("this memory is damaged: a category or report is none of this randomizer")
+            kept[int(category)] = bits
+        if len(kept) != len(given) or len(kept.keys() - {d - 1}) > self.randomizer.v_max - 1:
+            raise ProtocolError("this memory holds more than v_max permanent reports")
+        self._kept = kept
 
 
 def memoised(

@@ -26,10 +26,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from kasuri.errors import DomainError, FormatError, KasuriError, NumericsError, PrivacyError, raise_faults
 from kasuri.local.odds import BITS, demand, least, within
-from kasuri.local.randomizer import PUBLIC, WIRE_VERSION, Word, bytes_for, little, number_of, words_of
+from kasuri.local.randomizer import (
+    ONE_DEVICE,
+    PUBLIC,
+    WIRE_VERSION,
+    Word,
+    bytes_for,
+    little,
+    number_of,
+    trusted,
+    words_of,
+)
 from kasuri.noise import exp_minus
 from kasuri.privacy import Guarantee, decimal, exact
-from kasuri.rng import Source, Streams, secure
+from kasuri.rng import Source, Streams
 from kasuri.schema import Unit
 
 Outputs = NDArray[np.int64]
@@ -121,7 +131,7 @@ class Numeric(ABC):
             Fraction(0),
             Unit(person, "replace", reports),
             PUBLIC,
-            (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer",),
+            (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer", ONE_DEVICE),
             "docs/proofs/local_numeric.md",
         )
 
@@ -129,7 +139,7 @@ class Numeric(ABC):
         """One output, as a device draws it: a word rounds x to the grid, a word chooses the output."""
         try:
             at = (Fraction(x) - self.low) * self.steps / (self.high - self.low)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, ZeroDivisionError):
             raise DomainError("the number is none") from None
         if not 0 <= at <= self.steps:
             raise DomainError("the number lies outside the bounds")
@@ -148,7 +158,7 @@ class Numeric(ABC):
                 f"{int(bad.sum())} of {x.size} numbers lie outside the bounds (or are none): clip them on the device"
             )
         at = np.clip(at, 0, self.steps)
-        streams = Streams((source or secure()).release_key(), f"local.{self.kind}")
+        streams = Streams(trusted(source).release_key(), f"local.{self.kind}")
         out = np.empty(x.size, dtype=np.int64)
         for block, first in enumerate(range(0, x.size, _BLOCK)):
             part = at[first : first + _BLOCK]
@@ -545,6 +555,13 @@ MAKERS: dict[str, Callable[..., Numeric]] = {
 """Every randomizer of numbers by name."""
 
 
+def _bound(value: object) -> Fraction:
+    """A bound from its exact text."""
+    if not isinstance(value, str) or len(value) > 400 or not set(value) <= set("-0123456789./"):
+        raise FormatError("fields low, high: exact decimals as text")
+    return Fraction(value)
+
+
 def from_json(data: Mapping[str, Any]) -> Numeric:
     """A randomizer of numbers from its JSON, checked again."""
     try:
@@ -554,17 +571,21 @@ def from_json(data: Mapping[str, Any]) -> Numeric:
         given: dict[str, Any] = {}
         for f in fields(kind):
             value = data[f.name]
-            if f.name in ("low", "high", "epsilon"):
-                value = Fraction(value)
+            if f.name == "epsilon":
+                value = exact(value)
+            elif f.name in ("low", "high"):
+                value = _bound(value)
             elif f.name in ("wide", "narrow"):
                 value = from_json(value)
             elif f.name == "decay":
                 value = tuple(value)
+                if any(type(words) is not int for words in value):
+                    raise FormatError("field decay of the randomizer")
             elif type(value) is not int:
                 raise FormatError(f"field {f.name} of the randomizer")
             given[f.name] = value
         return kind(**given)
     except KasuriError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as fault:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as fault:
         raise FormatError(f"not a randomizer's description: {type(fault).__name__}") from None

@@ -41,6 +41,7 @@ BLOCK = 1 << 16
 """Reports per keystream: a public constant, so that threads and restarts draw the same bits for the same place."""
 MAX_CATEGORIES = 1 << 20
 MAX_BUCKETS = 1 << 16
+ONE_DEVICE = "a person reports with one device"
 PUBLIC = ("domain", "randomizer", "that a person takes part", "number of reports")
 
 
@@ -81,7 +82,7 @@ class Randomizer(ABC):
     Privacy: Neighbours: one person's category changes to any other (local: no trusted party). Sensitivity: the worst
     ratio of the probabilities of one report, in exact integers. Guarantee: epsilon per fresh report, k reports cost
     k epsilon. Proof: docs/proofs/local_categorical.md. Public: the domain, the randomizer, that a person takes part.
-    Assumes: the device draws uniform words and reports as often as it says.
+    Assumes: the device draws uniform words and reports as often as it says, and is a person's only one.
     """
 
     domain: Domain
@@ -167,23 +168,27 @@ class Randomizer(ABC):
             Fraction(0),
             Unit(person, "replace", reports),
             PUBLIC,
-            (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer",),
+            (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer", ONE_DEVICE),
             self.basis,
         )
 
     def categories(self, values: Any) -> Ints:
-        """Category numbers of labels, cell numbers, or None (elsewhere). A value outside the domain is refused."""
+        """Category numbers of labels, cell numbers, or None (elsewhere). A value outside the domain is refused.
+
+        Where a label is a numeral ("1", "13101"), a whole number, or a float that is one, is looked up by its digits
+        as a label; elsewhere it is the number of a category. This depends on the public labels alone.
+        """
         array = np.asarray(values)
         if array.ndim != 1:
             raise DomainError("values must be one list, one category for each report")
-        if array.dtype.kind in "iu":
+        if array.dtype.kind in "iu" and not self._numerals:
             found = array.astype(np.int64)
             bad = (array < 0) | (array >= self.size)
         else:
             index: dict[Any, int] = {label: i for i, label in enumerate(self.labels)}
             if self.elsewhere:
                 index[None] = self.size - 1
-            found = np.array([_look_up(value, index, self.size) for value in array.tolist()], dtype=np.int64)
+            found = np.array([self._look_up(value, index) for value in array.tolist()], dtype=np.int64)
             bad = found < 0
         if bad.any():
             where = int(np.flatnonzero(bad)[0])
@@ -193,13 +198,32 @@ class Randomizer(ABC):
             )
         return found
 
+    @cached_property
+    def _numerals(self) -> bool:
+        own = getattr(self.domain.axes[0], "labels", None) if len(self.domain.axes) == 1 else None
+        return any(_is_numeral(label) for label in own or ())
+
+    def _look_up(self, value: Any, index: Mapping[Any, int]) -> int:
+        if isinstance(value, bool):
+            return -1
+        if self._numerals and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int):
+            if self._numerals:
+                return index.get(str(value), -1)
+            return value if 0 <= value < self.size else -1
+        try:
+            return index.get(value, -1)
+        except TypeError:
+            return -1
+
     def randomize(self, values: ArrayLike | Sequence[str | None], *, source: Source | None = None) -> Reports:
         """Randomise one value per person: exact law, bulk speed. `source` is `secure()` unless a test is seeded.
 
         Cost: about 8 random bits per bit sent for unary reports, 64 per report for the others.
         """
         categories = self.categories(values)
-        source = source or secure()
+        source = trusted(source)
         streams = Streams(source.release_key(), f"local.{self.kind}")
         rows = np.empty((categories.size, self.width), dtype=np.uint8)
         for block, start in enumerate(range(0, categories.size, BLOCK)):
@@ -232,13 +256,21 @@ class Randomizer(ABC):
         return hashlib.sha256(canonical(self.to_json())).hexdigest()
 
 
-def _look_up(value: Any, index: Mapping[Any, int], size: int) -> int:
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return int(value) if 0 <= value < size else -1
+def trusted(source: Source | None) -> Source:
+    """The source to draw from; an object that only looks like one could say `secure` of anything."""
+    if source is None:
+        return secure()
+    if type(source) is not Source:
+        raise PrivacyError("source must be ks.secure() or ks.seeded(n)")
+    return source
+
+
+def _is_numeral(label: str) -> bool:
     try:
-        return index.get(value, -1)
-    except TypeError:
-        return -1
+        float(label)
+    except ValueError:
+        return False
+    return True
 
 
 def canonical(data: Any) -> bytes:

@@ -3,19 +3,21 @@
 A batch is acknowledged after the commit that holds it has been synced to disk (WAL, synchronous=FULL), never before;
 its key is unique, so that a batch sent twice, or again after a crash, is stored once. Nothing about who sent a report
 is kept: no address, no agent, no time. One-round tokens are kept only as keyed hashes in a table of their own, and
-are deleted when the round closes.
+are deleted when the round closes, from the write-ahead log too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from kasuri.local.randomizer import Ints, Randomizer, Rows
 from kasuri.local.wire import Round, read_round
 
 Outcome = str
-"""stored, duplicate, closed, token (refused), failed (not written)."""
+"""stored, duplicate, conflict (the key is that of another batch), closed, token (refused), failed (not written)."""
 MAX_PENDING = 8192
 MAX_PENDING_BYTES = 1 << 26
 """Batches, and their bytes, that may wait for the disk; beyond this the collector answers 503."""
@@ -92,10 +94,12 @@ class Store:
         self._wake = threading.Condition()
         self._admin = threading.Lock()
         self._stopping = False
+        self._unwiped = True  # a log left by a process that was killed may still hold deleted token hashes
         self._writer = threading.Thread(target=self._write, name="kasuri-store", daemon=True)
         self._writer.start()
 
     def _connect(self) -> sqlite3.Connection:
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite gives its log the mode of the file
         db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA busy_timeout = 30000")
         db.execute("PRAGMA synchronous = FULL")
@@ -154,8 +158,25 @@ class Store:
                 db.execute("DELETE FROM token WHERE round = ?", (opened.number,))
                 db.execute("COMMIT")
             finally:
-                db.close()
+                db.close()  # rolls back what was not committed
             self._rounds = {**self._rounds, id: Opened(opened.number, opened.round, True)}
+            self._unwiped = True
+        with suppress(sqlite3.Error):  # the writer tries again
+            self._wipe()
+
+    def _wipe(self) -> None:
+        """Empty the write-ahead log, which still holds the pages as they were. A reader at work puts it off."""
+        db = self._connect()
+        try:
+            db.execute("PRAGMA busy_timeout = 100")
+            self._unwiped = False  # before: a round closed meanwhile sets it again
+            busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._unwiped = self._unwiped or bool(busy)
+        except sqlite3.Error:
+            self._unwiped = True
+            raise
+        finally:
+            db.close()
 
     def issue_tokens(self, id: str, count: int, key: bytes) -> list[str]:
         """`count` fresh one-round tokens, each good for reports_per_device reports; only keyed hashes are kept."""
@@ -184,8 +205,10 @@ class Store:
         self, opened: Opened, key: bytes, rows: Rows, done: Callable[[Outcome], None], token: bytes | None = None
     ) -> bool:
         """Hand one checked batch to the writer; `done(outcome)` is called from its thread after the sync.
-        False when too much is waiting: nothing was taken."""
+        False when too much is waiting, or the writer is gone: nothing was taken."""
         with self._wake:
+            if not self._writer.is_alive():
+                return False
             if len(self._pending) >= MAX_PENDING or self._pending_bytes >= MAX_PENDING_BYTES or self._stopping:
                 return False
             self._pending_bytes += rows.size
@@ -198,19 +221,37 @@ class Store:
     def waiting(self) -> int:
         return len(self._pending)
 
+    def alive(self) -> bool:
+        """Whether batches can be stored: the writer runs."""
+        return self._writer.is_alive()
+
     def _write(self) -> None:
-        while True:
+        try:
+            while self._turn():
+                pass
+        finally:  # whatever ended the writer: nobody waits for an answer that will not come
             with self._wake:
-                if not self._pending and not self._stopping:
-                    self._wake.wait(1.0)  # wakes by itself once a second, to close rounds that have ended
-                if self._stopping and not self._pending:
-                    return
-                group = [self._pending.popleft() for _ in range(min(len(self._pending), 1024))]
-                self._pending_bytes -= sum(len(item.reports) for item in group)
-            if group:
-                for item, outcome in zip(group, self._commit(group), strict=True):
-                    item.done(outcome)
+                self._stopping = True
+                left = list(self._pending)
+                self._pending.clear()
+            _tell(left, ["failed"] * len(left))
+
+    def _turn(self) -> bool:
+        """Store what is waiting and close what has ended; False when there is nothing left to do."""
+        with self._wake:
+            if not self._pending and not self._stopping:
+                self._wake.wait(1.0)  # wakes by itself once a second, to close rounds that have ended
+            if self._stopping and not self._pending:
+                return False
+            group = [self._pending.popleft() for _ in range(min(len(self._pending), 1024))]
+            self._pending_bytes -= sum(len(item.reports) for item in group)
+        if group:
+            _tell(group, self._commit(group))
+        with suppress(sqlite3.Error):  # a locked or full disk: again at the next turn
             self._expire()
+            if self._unwiped:
+                self._wipe()
+        return True
 
     def _commit(self, group: list[_Pending]) -> list[Outcome]:
         """Store a group in one transaction; when this returns, it is on disk."""
@@ -222,9 +263,10 @@ class Store:
             for item in group:
                 outcomes.append("closed" if item.number in closed or now >= item.closes else self._insert(item))
             self._db.execute("COMMIT")
-        except sqlite3.Error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+        except (sqlite3.Error, MemoryError):
+            with suppress(sqlite3.Error):
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
             return ["failed"] * len(group)
         return outcomes
 
@@ -234,7 +276,10 @@ class Store:
             (item.number, item.key, item.count, item.reports),
         )
         if not done.rowcount:
-            return "duplicate"
+            same = self._db.execute(
+                "SELECT reports = ? FROM batch WHERE round = ? AND key = ?", (item.reports, item.number, item.key)
+            )
+            return "duplicate" if same.fetchone()[0] else "conflict"
         if item.token is not None:
             paid = self._db.execute(
                 "UPDATE token SET left = left - ? WHERE round = ? AND hash = ? AND left >= ?",
@@ -291,6 +336,12 @@ class Store:
             self._wake.notify()
         self._writer.join()
         self._db.close()
+
+
+def _tell(group: list[_Pending], outcomes: list[Outcome]) -> None:
+    for item, outcome in zip(group, outcomes, strict=True):
+        with suppress(Exception):  # a caller that fails to listen does not stop the writer
+            item.done(outcome)
 
 
 def _read(db: sqlite3.Connection, opened: Opened, randomizer: Randomizer, after: int) -> Iterator[tuple[int, Rows]]:

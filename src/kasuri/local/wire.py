@@ -30,8 +30,16 @@ if TYPE_CHECKING:
 
 MAGIC = b"kasuri" + WIRE_VERSION.to_bytes(2, "little")
 HEAD = len(MAGIC) + 32
+_CLAIM = ("model", "epsilon", "delta", "unit")
 MAX_BATCH = 10_000
 """Most reports in one batch."""
+MAX_BODY = 1 << 24
+"""Most bytes of one batch, however wide its reports are."""
+
+
+def max_reports(randomizer: Randomizer) -> int:
+    """Most reports in one batch of this randomizer."""
+    return min(MAX_BATCH, (MAX_BODY - HEAD) // randomizer.width)
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,10 @@ class Round:
 
 
 def read_round(text: str) -> Round:
-    """A round from its description, checked field by field; its claim must be the one its randomizer gives."""
+    """A round from its description, checked field by field; its claim must be the one its randomizer gives.
+
+    The text is kept as it was signed: the caveats and the order of its fields may be those of another release.
+    """
     try:
         data = json.loads(text)
         if data["kasuri"] != "local round" or data["version"] != WIRE_VERSION:
@@ -101,12 +112,16 @@ def read_round(text: str) -> Round:
         made = Round(
             data["id"], from_json(data["randomizer"]), data["closes"], data["reports_per_device"], data["tokens"]
         )
+        own = json.loads(made.text)
+        stated = [data["guarantee"][name] for name in _CLAIM]
+        odd = set(data) ^ set(own) | set(data["guarantee"]) ^ set(own["guarantee"])
     except KasuriError:
         raise
-    except (KeyError, TypeError, ValueError, RecursionError) as fault:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as fault:
         raise FormatError(f"not a round description: {type(fault).__name__}") from None
-    if made.text != text:
-        raise FormatError("the round description is not the text this version writes (field guarantee or order)")
+    if odd or stated != [own["guarantee"][name] for name in _CLAIM]:
+        raise FormatError("field guarantee: not the claim that the round's randomizer gives, or unknown fields")
+    made.__dict__["text"] = text  # what was signed, and what batches are fingerprinted with
     return made
 
 
@@ -137,8 +152,9 @@ def decode(body: bytes, rounded: Round) -> tuple[bytes, Rows]:
         raise FormatError("field fingerprint: the batch was made for another round description")
     width = rounded.randomizer.width
     count, rest = divmod(len(body) - HEAD, width)
-    if rest or not 1 <= count <= MAX_BATCH:
-        raise FormatError(f"field reports: 1 to {MAX_BATCH} reports of {width} bytes each")
+    most = max_reports(rounded.randomizer)
+    if rest or not 1 <= count <= most:
+        raise FormatError(f"field reports: 1 to {most} reports of {width} bytes each")
     rows = np.frombuffer(body, dtype=np.uint8, offset=HEAD).reshape(count, width)
     if rounded.randomizer.bad_rows(rows).any():
         raise FormatError(f"field reports: not reports of {rounded.randomizer.kind}")
