@@ -39,8 +39,8 @@ _HOME = {
     "verify": "manifest",
 }
 
-_PACKAGES = ("kanon",)
-"""Sibling packages: ks.kanon and so on."""
+_PACKAGES = ("kanon", "local")
+"""Sibling packages that `ks.<name>` imports at first use."""
 
 __all__ = sorted(_HOME)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -38,22 +39,22 @@ def terada2015(
 
 @app.command()
 def horigome2020(
-    part: str = typer.Option(..., "--part", help="kanon: k-anonymity audited with epsilon (Table 4.1)."),
+    part: str = typer.Option(..., "--part", help="ldp: locations (Table A.5); kanon: audited k-anonymity (Table 4.1)."),
     runs: int = typer.Option(10, "--runs", min=1, help="Runs per setting."),
     figures: Path | None = typer.Option(None, "--figures", help="Folder for the figures as PNG."),
     as_json: bool = show.JSON,
 ) -> None:
-    """Table 4.1 of Horigome 2020: the realised loss of k-anonymised samples, beside what is guaranteed.
+    """Horigome 2020: locations under local DP (Table A.5, ward maps), or k-anonymity audited with epsilon (Table 4.1).
 
-    Example: kasuri reproduce horigome2020 --part kanon --figures figures
+    Example: kasuri reproduce horigome2020 --part ldp --figures figures
     """
-    if part != "kanon":
-        raise typer.BadParameter("--part must be kanon")
-    from kasuri.reproduce import horigome2020_kanon as paper
+    from kasuri.reproduce import horigome2020, horigome2020_kanon
 
-    with show.step(f"auditing Adult, {runs} runs per setting"):
-        result = paper.run(runs)
+    if part not in ("ldp", "kanon"):
+        raise typer.BadParameter("--part must be ldp or kanon")
+    paper: Any = horigome2020 if part == "ldp" else horigome2020_kanon
+    result = paper.run(runs, progress=lambda words: typer.echo(f"{words} ...", err=True))
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
-        paper.figure(result, figures / "horigome2020-table4.1.png")
+        paper.figure(result, figures / f"horigome2020-{part}.png")
     show.result(result, paper.text(result), as_json)

@@ -8,8 +8,9 @@ from typing import Any
 from kasuri.errors import DomainError, FormatError
 
 
-def read_table(path: str | Path) -> Any:
-    """A CSV (header line, UTF-8) or Parquet file as an Arrow table."""
+def read_table(path: str | Path, *, text: str | None = None) -> Any:
+    """A CSV (header line, UTF-8) or Parquet file as an Arrow table; the CSV column `text` is not guessed to be numbers
+    ("01" stays "01")."""
     path = Path(path)
     if not path.exists():
         raise DomainError(f"{path}: no such file")
@@ -22,7 +23,8 @@ def read_table(path: str | Path) -> Any:
         if kind == ".csv":
             from pyarrow import csv
 
-            return csv.read_csv(path)
+            types = {} if text is None else {text: pa.string()}
+            return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types))
         from pyarrow import parquet
 
         with parquet.ParquetFile(path) as file:  # read_table would import pandas where it is installed

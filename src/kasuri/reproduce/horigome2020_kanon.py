@@ -6,6 +6,7 @@ cannot be: see `NOTE`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -68,8 +69,9 @@ def recoding() -> kanon.Recoding:
     return kanon.Recoding.load(HERE / "adult.toml")
 
 
-def run(runs: int = 10, seed: int = 2020) -> dict[str, Any]:
+def run(runs: int = 10, seed: int = 2020, *, progress: Callable[[str], None] = lambda words: None) -> dict[str, Any]:
     """Audit every setting of Table 4.1 `runs` times."""
+    progress(f"auditing Adult, {runs} runs per setting")
     rows, spec = adult(), recoding()
     out = []
     for (rate, k), (printed, deviation) in PRINTED.items():

@@ -1,0 +1,198 @@
+"""kasuri local: plan a collection, randomise, collect, estimate."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kasuri.cli import show
+from kasuri.errors import DomainError, FormatError, PrivacyError
+
+if TYPE_CHECKING:
+    from kasuri.local import Randomizer
+    from kasuri.schema import Mesh, Nominal, Ordered
+
+app = typer.Typer(no_args_is_help=True, help="Local differential privacy: devices randomise, the collector never sees.")
+
+LABELS = typer.Option(None, "--labels", help="Categories, separated by commas, or @file with one on each line.")
+MESH = typer.Option(None, "--mesh", help="A mesh of ROWSxCOLS cells, e.g. 32x32.")
+SIZE = typer.Option(None, "--categories", min=1, help="A number of categories without names.")
+EPSILON = typer.Option(..., "--epsilon", help='What one person may spend in all, e.g. "1".')
+
+
+def _places(labels: str | None, mesh: str | None, size: int | None) -> Mesh | Nominal | Ordered:
+    import kasuri as ks
+
+    if sum(given is not None for given in (labels, mesh, size)) != 1:
+        raise typer.BadParameter("give one of --labels, --mesh, --categories: places are declared, not read from data")
+    if labels is not None:
+        names = (
+            Path(labels[1:]).read_text(encoding="utf-8").split("\n") if labels.startswith("@") else labels.split(",")
+        )
+        return ks.Nominal("place", labels=tuple(name.strip() for name in names if name.strip()))
+    if mesh is not None:
+        try:
+            rows, cols = (int(part) for part in mesh.lower().split("x"))
+        except ValueError:
+            raise typer.BadParameter("--mesh is ROWSxCOLS, e.g. 32x32") from None
+        return ks.Mesh("grid", shape=(rows, cols))
+    assert size is not None
+    return ks.Ordered("place", size)
+
+
+@app.command()
+def plan(
+    users: int = typer.Option(..., "--users", min=1, help="How many people will report."),
+    epsilon: str = EPSILON,
+    reports: int = typer.Option(1, "--reports", min=1, help="Fresh reports of one person: they share epsilon."),
+    labels: str | None = LABELS,
+    mesh: str | None = MESH,
+    categories: int | None = SIZE,
+    save: Path | None = typer.Option(None, "--save", help="Write the best randomizer here as JSON."),
+    as_json: bool = show.JSON,
+) -> None:
+    """Compare the randomizers before anyone is asked: standard error, bytes, loss. Reads no data.
+
+    Example: kasuri local plan --users 1000000 --epsilon 1 --categories 23
+    """
+    from kasuri import local
+
+    found = local.plan(_places(labels, mesh, categories), users=users, epsilon=epsilon, reports=reports)
+    if save is not None:
+        save.write_text(json.dumps(found.best.randomizer.to_json(), ensure_ascii=False) + "\n", encoding="utf-8")
+    size = found.best.randomizer.size
+    lines = [
+        f"{size} categories ('elsewhere' included), {users} people, {reports} report(s) each",
+        f"{'randomizer':20}{'std. error':>12}{'at 10 % share':>15}{'bytes':>7}{'epsilon of one':>16}",
+    ]
+    for option in found.options:
+        lines.append(
+            f"{option.randomizer.kind:20}{option.standard_error:12.1f}{option.standard_error_share:15.1f}"
+            f"{option.bytes:7}{option.loss:16.6f}"
+        )
+    lines.append(f"best: {found.best.randomizer.kind}; {found.best.randomizer.guarantee(reports=reports).words()}")
+    show.result(found.to_json(), "\n".join(lines), as_json)
+
+
+def _randomizer(path: Path) -> Randomizer:
+    from kasuri import local
+
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise FormatError(f"{path.name} is no JSON file") from None
+    return local.from_json(data)
+
+
+@app.command()
+def randomize(
+    source: Path = typer.Argument(..., help="CSV or Parquet with one row for each person."),
+    column: str = typer.Option(..., "--column", help="The column of categories (labels or numbers)."),
+    randomizer: Path = typer.Option(..., "--randomizer", help="JSON of a randomizer (kasuri local plan --save)."),
+    out: Path = typer.Option(..., "--out", help="Parquet file of reports to write."),
+    as_json: bool = show.JSON,
+) -> None:
+    """Randomise a column as the devices would: for trials, and for data that leaves a trusted machine.
+
+    Example: kasuri local randomize people.csv --column ward --randomizer rr.json --out reports.parquet
+    """
+    from kasuri import local
+    from kasuri.ingest import read_table
+
+    made = _randomizer(randomizer)
+    table = read_table(source, text=column)
+    if column not in table.column_names:
+        raise DomainError(f"no column {column!r}; the columns are {table.column_names}")
+    values = table.column(column)
+    if str(values.type).startswith(("int", "uint")):
+        values = values.cast("string")  # a column holds labels; without labels these are the cells' numbers
+    reports = made.randomize(values.to_pylist())
+    rounded = local.Round.new(made, closes=(1 << 40) - 1)
+    local.write_reports(out, reports, rounded)
+    claim = made.guarantee()
+    data = {"reports": len(reports), "out": str(out), "guarantee": claim.to_json()}
+    show.result(data, f"{len(reports)} reports in {out}; each: {claim.words()}", as_json)
+
+
+@app.command()
+def estimate(
+    reports: Path = typer.Argument(..., help="Parquet of reports (kasuri local randomize, or a collector's export)."),
+    method: str = typer.Option("em", "--method", help="em, em_columns, projection or inversion."),
+    prior: float | None = typer.Option(None, "--prior", help="Imaginary people spread evenly (Dirichlet), for em."),
+    neighbours: float | None = typer.Option(None, "--neighbours", help="People by which cells side by side differ."),
+    out: Path | None = typer.Option(None, "--out", help="Write the estimate as CSV."),
+    as_json: bool = show.JSON,
+) -> None:
+    """Estimate people in each category, with 95 % intervals and a certificate of convergence.
+
+    Example: kasuri local estimate reports.parquet --method em --out estimate.csv
+    """
+    from kasuri import local
+
+    packed, rounded = local.read_reports(reports)
+    if prior is not None and neighbours is not None:
+        raise typer.BadParameter("give --prior or --neighbours, not both")
+    chosen = local.Dirichlet(prior) if prior is not None else local.Neighbours(neighbours) if neighbours else None
+    found = local.estimate(
+        packed, rounded.randomizer, method=method, reports_per_device=rounded.reports_per_device, prior=chosen
+    )
+    low, high = found.interval()
+    rows = list(zip(found.labels, found.counts, found.standard_error, low, high, strict=True))
+    lines = [f"{'category':16}{'people':>12}{'std. error':>12}{'95 % from':>12}{'to':>12}"]
+    lines += [f"{label:16}{count:12.1f}{error:12.1f}{a:12.1f}{b:12.1f}" for label, count, error, a, b in rows]
+    if out is not None:
+        with out.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["category", "people", "standard_error", "lower", "upper"])
+            writer.writerows([label, *(f"{number:.3f}" for number in numbers)] for label, *numbers in rows)
+    state = "converged" if found.converged else "NOT converged"
+    lines.append(f"{found.reports} reports, {found.method}: {state} ({found.passes} passes, gap {found.gap:.2g} nats)")
+    show.result(found.to_json(), "\n".join(lines), as_json)
+    if not found.converged:
+        raise typer.Exit(1)
+
+
+@app.command()
+def serve(
+    folder: Path = typer.Argument(..., help="Folder of the collector: its store and its key; made where missing."),
+    randomizer: Path | None = typer.Option(None, "--randomizer", help="Open a round with this randomizer (JSON)."),
+    hours: float = typer.Option(24.0, "--hours", min=0.01, help="How long that round stays open."),
+    reports: int = typer.Option(1, "--reports", min=1, help="How often one device may report in it."),
+    tokens: bool = typer.Option(False, "--tokens", help="Ask every batch for a one-round token."),
+    host: str = typer.Option("127.0.0.1", "--host"),
+    port: int = typer.Option(8000, "--port", min=1, max=65535),
+    as_json: bool = show.JSON,
+) -> None:
+    """Run the collector. The operator's token is read from KASURI_OPERATOR_TOKEN (16 characters or more).
+
+    Example: KASURI_OPERATOR_TOKEN=$(openssl rand -hex 16) kasuri local serve collector --randomizer rr.json
+    """
+    import os
+    import time
+
+    from kasuri import local
+
+    token = os.environ.get("KASURI_OPERATOR_TOKEN", "")
+    if len(token) < 16:
+        raise PrivacyError("set KASURI_OPERATOR_TOKEN to a secret of at least 16 characters")
+    made = None if randomizer is None else _randomizer(randomizer)
+    folder.mkdir(parents=True, exist_ok=True)
+    key = local.CollectorKey.open(folder / "collector.key")
+    store = local.Store(folder / "reports.db")
+    data = {"url": f"http://{host}:{port}", "public_key": key.public}
+    text = [
+        f"collector: {data['url']}",
+        f"status:    {data['url']}/status",
+        f"demo page: {data['url']}/?key={key.public}",
+    ]
+    if made is not None:
+        closes = int(time.time() + 3600 * hours)
+        opened = store.open_round(local.Round.new(made, closes=closes, reports_per_device=reports, tokens=tokens))
+        data["round"] = opened.round.id
+        text.append(f"round:     {opened.round.id}, {made.guarantee(reports=reports).words()}")
+    show.result(data, "\n".join(text), as_json)
+    local.serve(store, key, operator_token=token, host=host, port=port)

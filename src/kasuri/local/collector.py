@@ -1,0 +1,462 @@
+"""The HTTP collector: it checks, stores and counts reports, and never sees a true value, an address or an agent.
+
+`application(store, key, operator_token)` is the ASGI application; `serve` runs it with uvicorn. A batch is
+acknowledged (200) only after it is on disk; 409 says that a batch with this key is stored already, so a client that
+got no answer sends the same bytes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError
+from kasuri.local.categorical import from_json
+from kasuri.local.keys import CollectorKey
+from kasuri.local.randomizer import Reports
+from kasuri.local.reports import Opened, Outcome, Store, token_hash
+from kasuri.local.wire import HEAD, MAGIC, MAX_BATCH, Round, decode, max_reports
+
+_CLIENT = Path(__file__).parent / "client"
+_REFUSALS: dict[Outcome, tuple[int, str]] = {
+    "duplicate": (409, "a batch with this key is stored already"),
+    "conflict": (422, "another batch with this key is stored: a batch is sent again byte by byte the same"),
+    "closed": (410, "this round is closed"),
+    "token": (401, "this round asks for a one-round token with reports left"),
+    "failed": (503, "the store could not write; send the batch again"),
+}
+
+
+_PREFLIGHT = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"POST"),
+    (b"access-control-allow-headers", b"content-type, kasuri-token"),
+    (b"access-control-max-age", b"86400"),
+]
+
+
+def _need_serve() -> None:
+    try:
+        import msgspec  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise KasuriError("the collector needs further packages: pip install 'kasuri[serve]'") from None
+
+
+class _Submit:
+    """POST /rounds/{id}/reports, as a bare ASGI endpoint: this is the path that has to be fast."""
+
+    def __init__(self, store: Store, key: CollectorKey, metrics: Counter[str]) -> None:
+        import msgspec
+
+        class Batch(msgspec.Struct, forbid_unknown_fields=True):
+            version: int
+            round: str
+            key: str
+            reports: list[bytes]
+
+        self._store, self._token_key, self._metrics = store, key.token_key, metrics
+        self._mailbox: _Mailbox | None = None
+        self._json = msgspec.json.Decoder(Batch)
+        self._faults: tuple[type[Exception], ...] = (msgspec.MsgspecError, RecursionError, ValueError)
+
+    async def __call__(self, id: str, scope: Any, receive: Any, send: Any) -> None:
+        status, answer = await self._handle(id, scope, receive)
+        self._metrics[f"batches_{status}"] += 1
+        await _send(send, status, answer)
+
+    async def _handle(self, id: str, scope: Any, receive: Any) -> tuple[int, dict[str, Any]]:
+        opened = self._store.find(id)
+        if opened is None:
+            return 404, {"error": "no such round"}
+        headers = dict(scope["headers"])
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if kind not in (b"application/octet-stream", b"application/json"):
+            return 415, {"error": "send application/octet-stream or application/json"}
+        most = max_reports(opened.round.randomizer)
+        room = HEAD + most * opened.round.randomizer.width
+        body = await _body(receive, headers, room if kind == b"application/octet-stream" else 2 * room + (1 << 16))
+        if body is None:
+            return 413, {"error": f"a batch of this round holds at most {most} reports"}
+        try:
+            if kind == b"application/json":
+                body = self._packed(body, opened.round)
+            key, rows = decode(body, opened.round)
+            token = self._token(headers, opened)
+        except FormatError as fault:
+            return 400, {"error": str(fault)}
+        except PrivacyError as fault:
+            return 401, {"error": str(fault)}
+        if opened.closed:
+            return 410, {"error": "this round is closed"}
+        loop = asyncio.get_running_loop()
+        if self._mailbox is None or self._mailbox.loop is not loop:
+            self._mailbox = _Mailbox(loop)
+        answer, done = self._mailbox.expect()
+        if not self._store.put(opened, key, rows, done, token):
+            return 503, {"error": "too much is waiting for the disk; send the batch again"}
+        outcome = await answer
+        if outcome == "stored":
+            self._metrics["reports_stored"] += rows.shape[0]
+            return 200, {"stored": rows.shape[0]}
+        status, reason = _REFUSALS[outcome]
+        return status, {"error": reason}
+
+    def _packed(self, body: bytes, rounded: Round) -> bytes:
+        """A JSON batch as a packed one; both then pass the same checks."""
+        try:
+            batch = self._json.decode(body)
+            fingerprint, key = bytes.fromhex(batch.round), bytes.fromhex(batch.key)
+        except self._faults:
+            raise FormatError("not a JSON batch {version, round, key, reports: [base64, ...]}") from None
+        width = rounded.randomizer.width
+        if batch.version != MAGIC[6] or len(fingerprint) != 16 or len(key) != 16:
+            raise FormatError("fields version, round, key: the version and twice 32 hexadecimal digits")
+        if any(len(report) != width for report in batch.reports):
+            raise FormatError(f"field reports: base64 of {width} bytes each")
+        return MAGIC + fingerprint + key + b"".join(batch.reports)
+
+    def _token(self, headers: dict[bytes, bytes], opened: Opened) -> bytes | None:
+        if not opened.round.tokens:
+            return None
+        try:
+            token = bytes.fromhex(headers.get(b"kasuri-token", b"").decode("ascii"))
+        except ValueError:
+            token = b""
+        if len(token) != 16:
+            raise PrivacyError("this round asks for a one-round token in the header Kasuri-Token")
+        return token_hash(self._token_key, token)
+
+
+class _Mailbox:
+    """Outcomes from the writer's thread to the event loop: the loop is woken once for a group, not once a batch."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop, self._letters, self._ringing = loop, deque[tuple[asyncio.Future[Outcome], Outcome]](), False
+
+    def expect(self) -> tuple[asyncio.Future[Outcome], Callable[[Outcome], None]]:
+        answer: asyncio.Future[Outcome] = self.loop.create_future()
+
+        def done(outcome: Outcome) -> None:
+            self._letters.append((answer, outcome))
+            if not self._ringing:
+                self._ringing = True
+                with suppress(RuntimeError):  # the loop is closed: nobody waits any more, and the writer goes on
+                    self.loop.call_soon_threadsafe(self._open)
+
+        return answer, done
+
+    def _open(self) -> None:
+        self._ringing = False  # before looking: a letter that comes from now on rings again
+        while self._letters:
+            answer, outcome = self._letters.popleft()
+            if not answer.done():  # the client may have gone; what is stored stays stored
+                answer.set_result(outcome)
+
+
+async def _body(receive: Any, headers: dict[bytes, bytes], limit: int) -> bytes | None:
+    """The request body, or None as soon as it is known to exceed the limit."""
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or len(length) > 12 or int(length) > limit:
+        return None
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            return None
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _send(send: Any, status: int, answer: dict[str, Any]) -> None:
+    body = json.dumps(answer).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers.append((b"access-control-allow-origin", b"*"))
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def application(store: Store, key: CollectorKey, *, operator_token: str, clock: Callable[[], float] = time.time) -> Any:
+    """The ASGI application. Operator endpoints want `Authorization: Bearer <operator_token>`."""
+    _need_serve()
+    if len(operator_token) < 16:
+        raise PrivacyError("the operator token must have at least 16 characters")
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    metrics: Counter[str] = Counter()
+    submit = _Submit(store, key, metrics)
+
+    def is_open(opened: Opened) -> bool:
+        return not opened.closed and clock() < opened.round.closes
+
+    def describe(opened: Opened) -> dict[str, Any]:
+        return {**opened.round.sign(key.signing), "open": is_open(opened)}
+
+    async def rounds(request: Request) -> Response:
+        return _json({"rounds": [opened.round.id for opened in store.rounds() if is_open(opened)]})
+
+    async def one_round(request: Request) -> Response:
+        opened = store.find(request.path_params["id"])
+        return _json(describe(opened)) if opened else _json({"error": "no such round"}, 404)
+
+    async def health(request: Request) -> Response:
+        if not store.alive():
+            return _json({"status": "the store's writer has stopped: restart the collector"}, 503)
+        return _json({"status": "ok", "waiting": store.waiting()})
+
+    async def show_metrics(request: Request) -> Response:
+        lines = [f"kasuri_{name} {value}" for name, value in sorted(metrics.items())]
+        return PlainTextResponse("\n".join([*lines, f"kasuri_waiting {store.waiting()}", ""]))
+
+    async def openapi(request: Request) -> Response:
+        return _json(OPENAPI)
+
+    def page(name: str, kind: str) -> Any:
+        async def show(request: Request) -> Response:
+            return FileResponse(_CLIENT / name, media_type=kind)
+
+        return show
+
+    def operator(act: Callable[[Request, Opened | None], Response], *, of_round: bool = True) -> Any:
+        async def guarded(request: Request) -> Response:
+            given = request.headers.get("authorization", "").removeprefix("Bearer ")
+            if not secrets.compare_digest(given.encode(), operator_token.encode()):
+                return _json({"error": "this endpoint is the operator's"}, 401)
+            opened = store.find(request.path_params["id"]) if of_round else None
+            if of_round and opened is None:
+                return _json({"error": "no such round"}, 404)
+            body = await _body(request.receive, dict(request.scope["headers"]), 1 << 20)
+            if body is None:
+                return _json({"error": "at most 1 MiB"}, 413)
+            request.state.body = body
+            try:
+                return await run_in_threadpool(act, request, opened)
+            except KasuriError as fault:
+                return _json({"error": str(fault)}, 400)
+
+        return guarded
+
+    def _json(data: Any, status: int = 200) -> Response:
+        return JSONResponse(data, status, headers={"access-control-allow-origin": "*"})
+
+    def given(request: Request) -> dict[str, Any]:
+        try:
+            data = json.loads(request.state.body or b"{}")
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            raise FormatError("send a JSON object")
+        return data
+
+    def open_round(request: Request, _: Opened | None) -> Response:
+        data = given(request)
+        unknown = set(data) - {"randomizer", "closes", "reports_per_device", "tokens"}
+        if unknown or not isinstance(data.get("randomizer"), dict):
+            raise FormatError("fields: randomizer, closes, and as wanted reports_per_device, tokens")
+        made = Round.new(
+            from_json(data["randomizer"]),
+            closes=data.get("closes", 0),
+            reports_per_device=data.get("reports_per_device", 1),
+            tokens=data.get("tokens", False),
+        )
+        if made.closes <= clock():
+            raise DomainError("closes must lie in the future")
+        return _json(describe(store.open_round(made)), 201)
+
+    def close_round(request: Request, opened: Opened | None) -> Response:
+        assert opened
+        store.close_round(opened.round.id)
+        return _json({"closed": opened.round.id})
+
+    def tokens(request: Request, opened: Opened | None) -> Response:
+        assert opened
+        count = given(request).get("count", 1)
+        if type(count) is not int:
+            raise FormatError("field count: a whole number")
+        return _json({"tokens": store.issue_tokens(opened.round.id, count, key.token_key)}, 201)
+
+    def status(request: Request, _: Opened | None) -> Response:
+        return _json({"rounds": [_status(opened) for opened in store.rounds()], "waiting": store.waiting()})
+
+    def _status(opened: Opened) -> dict[str, Any]:
+        randomizer = opened.round.randomizer
+        return {
+            "id": opened.round.id,
+            "open": is_open(opened),
+            "closes": opened.round.closes,
+            "reports": store.count(opened),
+            "randomizer": randomizer.kind,
+            "guarantee": randomizer.guarantee(reports=opened.round.reports_per_device).words(),
+            "domain": randomizer.domain.to_json(),
+        }
+
+    def estimate(request: Request, opened: Opened | None) -> Response:
+        from kasuri.local import estimators
+
+        assert opened
+        method: Any = request.query_params.get("method", "projection")
+        each = opened.round.reports_per_device
+        if method == "em":
+            rows = store.rows(opened)
+            found = estimators.estimate(rows, opened.round.randomizer, method="em", reports_per_device=each)
+        else:
+            reports, agreeing = store.tally(opened)
+            if method not in estimators.METHODS:
+                raise DomainError(f"method must be one of {', '.join(estimators.METHODS)}")
+            found = estimators.from_columns(
+                agreeing, reports, opened.round.randomizer, method=method, reports_per_device=each
+            )
+        return _json(found.to_json())
+
+    def export(request: Request, opened: Opened | None) -> Response:
+        from starlette.background import BackgroundTask
+
+        from kasuri.local.files import write_reports
+
+        assert opened
+        with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as file:
+            path = Path(file.name)
+        try:
+            reports = Reports(store.rows(opened), opened.round.randomizer.fingerprint)
+            write_reports(path, reports, opened.round)
+        except BaseException:
+            path.unlink()
+            raise
+        return FileResponse(path, filename=f"{opened.round.id}.parquet", background=BackgroundTask(path.unlink))
+
+    pages = Starlette(
+        routes=[
+            Route("/", page("demo.html", "text/html")),
+            Route("/status", page("status.html", "text/html")),
+            Route("/kasuri-local.js", page("kasuri-local.js", "text/javascript")),
+            Route("/health", health),
+            Route("/metrics", show_metrics),
+            Route("/openapi.json", openapi),
+            Route("/rounds", rounds),
+            Route("/rounds/{id}", one_round),
+            Route("/operator/status", operator(status, of_round=False)),
+            Route("/operator/rounds", operator(open_round, of_round=False), methods=["POST"]),
+            Route("/operator/rounds/{id}/close", operator(close_round), methods=["POST"]),
+            Route("/operator/rounds/{id}/tokens", operator(tokens), methods=["POST"]),
+            Route("/operator/rounds/{id}/estimate", operator(estimate)),
+            Route("/operator/rounds/{id}/export", operator(export)),
+        ]
+    )
+
+    async def collector(scope: Any, receive: Any, send: Any) -> None:
+        """Batches go straight to their endpoint; everything else through the router."""
+        if scope["type"] == "http" and scope["method"] in ("POST", "OPTIONS"):
+            _, *parts = scope["path"].split("/")
+            if len(parts) == 3 and parts[0] == "rounds" and parts[2] == "reports":
+                if scope["method"] == "POST":
+                    await submit(parts[1], scope, receive, send)
+                else:  # a page of another origin asks whether it may send a batch: it may
+                    await send({"type": "http.response.start", "status": 204, "headers": _PREFLIGHT})
+                    await send({"type": "http.response.body", "body": b""})
+                return
+        await pages(scope, receive, send)
+
+    return collector
+
+
+def serve(store: Store, key: CollectorKey, *, operator_token: str, host: str = "127.0.0.1", port: int = 8000) -> None:
+    """Run the collector until it is stopped. Logs no request: neither address nor agent is written anywhere."""
+    _need_serve()
+    import uvicorn
+
+    try:
+        uvicorn.run(
+            application(store, key, operator_token=operator_token),
+            host=host,
+            port=port,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            date_header=False,
+            lifespan="off",
+            proxy_headers=False,
+        )
+    finally:
+        store.close()
+
+
+def _answer(text: str) -> dict[str, Any]:
+    return {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
+
+
+OPENAPI: dict[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "kasuri collector", "version": "1"},
+    "paths": {
+        "/health": {"get": {"responses": {"200": _answer("alive"), "503": _answer("nothing can be stored")}}},
+        "/rounds": {"get": {"responses": {"200": _answer("ids of the open rounds")}}},
+        "/rounds/{id}": {
+            "get": {
+                "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "responses": {"200": _answer("the signed description"), "404": _answer("no such round")},
+            }
+        },
+        "/rounds/{id}/reports": {
+            "post": {
+                "parameters": [
+                    {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
+                    {"name": "Kasuri-Token", "in": "header", "required": False, "schema": {"type": "string"}},
+                ],
+                "requestBody": {
+                    "required": True,
+                    "content": {
+                        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+                        "application/json": {
+                            "schema": {
+                                "type": "object",
+                                "additionalProperties": False,
+                                "required": ["version", "round", "key", "reports"],
+                                "properties": {
+                                    "version": {"type": "integer"},
+                                    "round": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+                                    "key": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+                                    "reports": {
+                                        "type": "array",
+                                        "maxItems": MAX_BATCH,
+                                        "items": {"type": "string", "contentEncoding": "base64"},
+                                    },
+                                },
+                            }
+                        },
+                    },
+                },
+                "responses": {
+                    "200": _answer("stored, on disk"),
+                    "400": _answer("not a batch of this round"),
+                    "401": _answer("token missing or used up"),
+                    "404": _answer("no such round"),
+                    "409": _answer("a batch with this key is stored already"),
+                    "410": _answer("the round is closed"),
+                    "413": _answer("too large"),
+                    "415": _answer("another media type"),
+                    "422": _answer("another batch with this key is stored"),
+                    "503": _answer("busy: send the same bytes again after Retry-After seconds"),
+                },
+            }
+        },
+    },
+}

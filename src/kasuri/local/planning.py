@@ -1,0 +1,76 @@
+"""What a collection will cost and tell, before anyone is asked: closed forms, no data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kasuri.errors import DomainError
+from kasuri.local.categorical import MAKERS, Places
+from kasuri.local.odds import loss
+from kasuri.local.randomizer import Randomizer
+from kasuri.privacy import exact
+
+
+@dataclass(frozen=True)
+class Option:
+    """One randomizer: the standard error of one category's count (of an empty one, and of one with `share` of all
+    people), bytes on the wire, and the exact loss of one report."""
+
+    randomizer: Randomizer
+    standard_error: float
+    standard_error_share: float
+    bytes: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All options, the least standard error first; `epsilon` is what a person spends in `reports` reports."""
+
+    options: tuple[Option, ...]
+    users: int
+    reports: int
+    epsilon: Fraction
+
+    @property
+    def best(self) -> Option:
+        return self.options[0]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "users": self.users,
+            "reports": self.reports,
+            "epsilon": str(float(self.epsilon)),
+            "options": [
+                {
+                    "kind": option.randomizer.kind,
+                    "standard_error": option.standard_error,
+                    "standard_error_share": option.standard_error_share,
+                    "bytes": option.bytes,
+                    "loss": option.loss,
+                }
+                for option in self.options
+            ],
+        }
+
+
+def plan(places: Places, *, users: int, epsilon: object, reports: int = 1, share: float = 0.1) -> Plan:
+    """Compare the randomizers for `users` people who each may spend `epsilon` in all, over `reports` fresh reports.
+
+    standard_error = sqrt(n q (1 - q)) / (p - q) with the exact p and q: of the inversion; em and a prior do better.
+    """
+    if not isinstance(users, int) or users < 1 or not isinstance(reports, int) or reports < 1 or not 0 <= share <= 1:
+        raise DomainError("plan: users and reports are whole numbers of at least 1, share lies in 0..1")
+    each = exact(epsilon) / reports
+    options = []
+    for make in MAKERS.values():
+        randomizer = make(places, epsilon=each)
+        p, q = float(randomizer.law.p), float(randomizer.law.q)
+        empty = users * q * (1 - q)
+        full = users * (share * p * (1 - p) + (1 - share) * q * (1 - q))
+        options.append(
+            Option(randomizer, empty**0.5 / (p - q), full**0.5 / (p - q), randomizer.width, loss(randomizer.law.ratio))
+        )
+    options.sort(key=lambda option: (option.standard_error_share, option.bytes))
+    return Plan(tuple(options), users, reports, exact(epsilon))

@@ -1,0 +1,308 @@
+"""The JavaScript client against the Python one: the same bytes from the same words, the same law, the same refusals;
+and the demo page in a real browser, from which the true place never leaves."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference.local import law_by_enumeration
+
+import kasuri as ks
+from kasuri.local.categorical import MAKERS
+from kasuri.local.keys import CollectorKey
+from kasuri.local.wire import Round, decode
+
+FOLDER = Path(ks.__file__).parent / "local" / "client"
+MODULE = FOLDER / "kasuri-local.js"
+DRIVER = Path(__file__).parent / "vectors.mjs"
+GOLDEN = Path(__file__).parent.parent / "golden"
+NODE = shutil.which("node")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+with_node = pytest.mark.skipif(NODE is None, reason="node is not installed: apt-get install nodejs")
+
+SMALL = {
+    "unary": ({"bits": 4}, 3), "oue": ({"bits": 4}, 3), "grr": ({"bits": 8}, 1), "olh": ({"bits": 5}, 2),
+    "hadamard": ({"bits": 5}, 2), "count_mean_sketch": ({"bits": 4, "buckets": 2, "hashes": 4}, 3),
+}  # fmt: skip
+
+
+def node(command, data):
+    module = MODULE.as_uri()
+    done = subprocess.run(
+        [NODE, "--no-warnings", str(DRIVER), module, command],
+        input=json.dumps(data), capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def check_in_python(vectors):
+    wrong = []
+    for i, v in enumerate(vectors):
+        words = iter(v["words"])
+        sent = ks.local.from_json(v["randomizer"]).report(v["category"], lambda words=words: next(words))
+        wrong += [] if sent.hex() == v["report"] and next(words, None) is None else [i]
+    return wrong
+
+
+def test_python_checks_the_vectors_of_the_javascript_client():
+    vectors = json.loads((GOLDEN / "local_vectors_javascript.json").read_text())
+    assert {v["randomizer"]["kind"] for v in vectors} == set(MAKERS)
+    assert check_in_python(vectors) == []
+
+
+@with_node
+def test_javascript_checks_the_vectors_of_the_python_client():
+    vectors = json.loads((GOLDEN / "local_vectors_python.json").read_text())
+    assert {v["randomizer"]["kind"] for v in vectors} == set(MAKERS)
+    assert node("check", vectors) == []
+    assert check_in_python(vectors) == []
+    spoilt = [{**vectors[0], "report": "ff" + vectors[0]["report"][2:]}]
+    assert node("check", spoilt) == [0] == check_in_python(spoilt)
+
+
+@with_node
+def test_fresh_javascript_reports_are_read_by_python():
+    asked = [{"randomizer": make(ks.Mesh("grid", shape=(7, 9)), epsilon="2").to_json(), "count": 64}
+             for make in MAKERS.values()]  # fmt: skip
+    vectors = node("make", asked)
+    assert check_in_python(vectors) == []
+    again = node("make", asked)
+    assert [v["words"] for v in again] != [v["words"] for v in vectors]
+
+
+@with_node
+@pytest.mark.parametrize("kind", sorted(MAKERS))
+def test_javascript_law_by_enumeration(kind):
+    more, words = SMALL[kind]
+    randomizer = MAKERS[kind](ks.Nominal("p", labels=("a", "b")), epsilon="1", **more)
+    total = randomizer.words**words
+    for category in range(3):
+        counts = node("law", {"randomizer": randomizer.to_json(), "category": category, "words": words})
+        found = {bytes.fromhex(report): Fraction(n, total) for report, n in counts.items()}
+        assert found == law_by_enumeration(randomizer, category, words)
+
+
+@with_node
+def test_javascript_verifies_before_it_randomises():
+    key = CollectorKey.generate()
+    randomizer = ks.local.olh(ks.Nominal("p", labels=("渋谷", "新宿")), epsilon="0.5")
+    rounded = Round.new(randomizer, closes=2_000_000_000, reports_per_device=3)
+    envelope = rounded.sign(key.signing)
+    good = node("verify", {"envelope": envelope, "key": key.public})
+    assert good == {"id": rounded.id, "epsilon": 1.5, "fingerprint": rounded.fingerprint.hex()}
+    other = CollectorKey.generate()
+    forged = {**envelope, "description": envelope["description"].replace("0.5", "0.6")}
+    object.__setattr__(randomizer, "epsilon", Fraction(1, 10))  # a signed lie: the probabilities lose 0.5
+    lie = Round(rounded.id, randomizer, 2_000_000_000).sign(key.signing)
+    for bad, trusted in [(envelope, other.public), (forged, key.public), ({**envelope, "signature": "00"}, key.public),
+                         (envelope, "zz"), (lie, key.public)]:  # fmt: skip
+        assert "error" in node("verify", {"envelope": bad, "key": trusted})
+
+
+@with_node
+def test_javascript_device_keeps_to_its_budget_across_restarts():
+    key = CollectorKey.generate()
+    randomizer = ks.local.grr(ks.Nominal("p", labels=("secretplace", "b")), epsilon="1")
+    first, second = (Round.new(randomizer, closes=2_000_000_000).sign(key.signing) for _ in range(2))
+    late = Round.new(randomizer, closes=1_000_000_000).sign(key.signing)
+    asked = {"key": key.public, "maxEpsilon": 1.5, "value": "secretplace"}
+    found = node("device", {**asked, "envelopes": [late, first, first, second]})
+    closed, length, again, beyond = found["answers"]
+    assert "closed" in closed and length == 41 and "all its reports" in again and "more epsilon" in beyond
+    assert "secretplace" not in found["kept"][0]
+    assert "none of the 3" in node("device", {**asked, "value": "x", "envelopes": [first]})["answers"][0]
+
+
+def signed(key, data):
+    """An envelope of any description at all: what a collector that means harm can sign."""
+    text = json.dumps(data)
+    return {"description": text, "signature": key.signing.sign(text.encode()).hex()}
+
+
+@with_node
+def test_javascript_refuses_signed_rounds_that_python_would_refuse():
+    """A description is trusted no further for being signed: each of these got a report past the budget, or could."""
+    key = CollectorKey.generate()
+    loud = ks.local.grr(ks.Nominal("p", labels=("a", "b")), epsilon="23", bits=32)
+    good = json.loads(Round.new(loud, closes=2_000_000_000).text)
+    asked = {"key": key.public, "maxEpsilon": 1, "value": "a"}
+    tell = lambda data: node("device", {**asked, "envelopes": [signed(key, data)]})["answers"][0]  # noqa: E731
+    assert "more epsilon" in tell(good)
+    assert node("device", {**asked, "maxEpsilon": 23, "envelopes": [signed(key, good)]})["answers"] == [41]
+    axis = good["randomizer"]["domain"]["axes"][0]
+
+    def with_axis(**more):
+        domain = {"axes": [{**axis, **more}], "mask": []}
+        return {**good, "randomizer": {**good["randomizer"], "domain": domain}}
+
+    claim = good["guarantee"]
+    cases = [
+        *({**good, "reports_per_device": n} for n in (0.01, 0, -1, None, "1", 10_001, [1])),
+        *({k: v for k, v in good.items() if k != gone} for gone in good),
+        *({**good, "id": id} for id in ("constructor", "toString", "__proto__", "A" * 32, None)),
+        *({**good, "closes": closes} for closes in (None, "x", 1.5, 1 << 40, True)),
+        {**good, "tokens": 1}, {**good, "more": 1}, {**good, "guarantee": {**claim, "epsilon": "0.5"}},
+        {**good, "guarantee": {**claim, "delta": "0.1"}}, {**good, "guarantee": {**claim, "model": "central"}},
+        *({**good, "randomizer": {**good["randomizer"], "epsilon": e}} for e in ("-1/-0.04", "1/0", "Infinity", 23)),
+        *({**good, "randomizer": {**good["randomizer"], **m}} for m in ({"more": 1}, {"elsewhere": 1}, {"bits": 33},
+                                                                        {"kind": "constructor"}, {"version": 2})),
+        with_axis(size=1), with_axis(labels=["a", "a"]), with_axis(labels=["a", 2]), with_axis(labels=2),
+        with_axis(kind="toString"), with_axis(kind="mesh"),
+    ]  # fmt: skip
+    found = node("device", {**asked, "maxEpsilon": 1000, "envelopes": [signed(key, data) for data in cases]})["answers"]
+    assert [(i, told) for i, told in enumerate(found) if not isinstance(told, str)] == []
+
+
+@with_node
+def test_javascript_never_sends_a_category_beyond_its_randomizer():
+    """An axis that states one size and lists more labels would send the 18th category in the clear."""
+    key = CollectorKey.generate()
+    small = ks.local.grr(ks.Nominal("p", labels=("w0",)), epsilon="0.1")
+    good = json.loads(Round.new(small, closes=2_000_000_000).text)
+    axis = {"kind": "nominal", "size": 1, "labels": [f"w{i}" for i in range(23)]}
+    for extra in ({}, {"name": "p", "tree": None}):
+        bad = {**good, "randomizer": {**good["randomizer"], "domain": {"axes": [{**axis, **extra}], "mask": []}}}
+        asked = {"key": key.public, "maxEpsilon": 9, "value": "w17", "envelopes": [signed(key, bad)]}
+        assert isinstance(node("device", asked)["answers"][0], str)
+    ordered = {"kind": "ordered", "name": "p", "size": 1, "labels": axis["labels"]}
+    bad = {**good["randomizer"], "domain": {"axes": [ordered], "mask": []}}
+    asked = {
+        "key": key.public,
+        "maxEpsilon": 9,
+        "value": "w17",
+        "envelopes": [signed(key, {**good, "randomizer": bad})],
+    }
+    assert isinstance(node("device", asked)["answers"][0], str)
+    codes = ks.local.grr(ks.Nominal("p", labels=("1", "2", "3")), epsilon="1")
+    told = node("category", {"randomizer": codes.to_json(), "values": [1, "1", 3, 0]})
+    assert told[:3] == [0, 0, 2] and isinstance(told[3], str), "a number is looked up where labels are numerals"
+    told = node("category", {"randomizer": small.to_json(), "values": [0, 1, 2, -1, 1.5, "w1", "w0", None]})
+    assert [isinstance(x, str) for x in told] == [False, False, True, True, True, True, False, False]
+
+
+@with_node
+def test_javascript_tabs_share_one_budget_and_a_device_needs_storage():
+    key = CollectorKey.generate()
+    randomizer = ks.local.grr(ks.Nominal("p", labels=("a", "b")), epsilon="1")
+    envelope = Round.new(randomizer, closes=2_000_000_000).sign(key.signing)
+    asked = {"key": key.public, "maxEpsilon": 1, "value": "a", "envelope": envelope}
+    answers = node("tabs", {**asked, "tabs": 5})
+    assert sorted(map(str, answers))[0] == "41" and answers.count(41) == 1
+    no_storage, no_locks, forgetful, damaged = node("bare", asked)
+    assert "needs storage" in no_storage and "needs storage" in no_locks
+    assert "keeps nothing" in forgetful and "damaged" in damaged
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+@pytest.mark.parametrize("trusted", [True, False])
+def test_the_demo_page_in_a_browser(tmp_path, trusted):
+    uvicorn = pytest.importorskip("uvicorn", reason="the collector needs kasuri[serve]")
+    from collector.asgi import TOKEN, free_port
+
+    from kasuri.local.collector import application
+    from kasuri.local.reports import Store
+
+    store = Store(tmp_path / "reports.db")
+    key = CollectorKey.generate()
+    wards = ks.Nominal("ward", labels=("Shinjuku", "Shibuya", "Minato", "Chuo", "Koto"))
+    opened = store.open_round(Round.new(ks.local.unary(wards, epsilon="1"), closes=int(time.time()) + 600))
+    app = application(store, key, operator_token=TOKEN)
+    seen = []
+    held = (FOLDER / "demo.html").read_bytes() + b"<script>fetch('hold')</script>"
+
+    async def answer(send, body, kind):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": body})
+
+    async def hold():
+        """A request that stays open while the page works: the browser's virtual time does not wait for a lock."""
+        for _ in range(600 if trusted else 60):
+            await asyncio.sleep(0.05)
+            if any(said["line"].startswith("POST") for said in seen):
+                await asyncio.sleep(0.5)
+                return
+
+    async def watched(scope, receive, send):
+        """Everything the page tells the collector."""
+        said = {"line": "", "body": b""}
+
+        async def listening():
+            message = await receive()
+            said["body"] += message.get("body", b"")
+            return message
+
+        if scope["type"] == "http":
+            query, headers = scope["query_string"].decode(), [v.decode("latin-1") for _, v in scope["headers"]]
+            said["line"] = " ".join([scope["method"], scope["path"], query, *headers])
+            seen.append(said)
+            if scope["path"] == "/":
+                await answer(send, held, b"text/html; charset=utf-8")
+                return
+            if scope["path"] == "/hold":
+                await hold()
+                await answer(send, b"", b"text/plain")
+                return
+        await app(scope, listening, send)
+
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(watched, port=port, log_level="error", access_log=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    pinned = key.public if trusted else CollectorKey.generate().public
+    try:
+        page = subprocess.run(
+            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
+             f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=8000", "--timeout=40000", "--dump-dom",
+             f"http://127.0.0.1:{port}/?key={pinned}#place=3"],
+            capture_output=True, text=True, timeout=90, check=True,
+        ).stdout  # fmt: skip
+    finally:
+        server.should_exit = True
+        thread.join()
+        rows = store.rows(opened)
+        store.close()
+    posts = [said for said in seen if said["line"].startswith("POST")]
+    if not trusted:
+        assert 'data-kind="refused"' in page and "not signed" in page
+        assert rows.shape[0] == 0 and not posts
+        return
+    assert 'data-kind="sent"' in page and rows.shape == (1, 1)
+    assert len(posts) == 1 and (decode(posts[0]["body"], opened.round)[1] == rows).all()
+    assert len(posts[0]["body"]) == 41
+    told = "\n".join(said["line"] for said in seen)
+    assert "place=" not in told and "Chuo" not in told  # the fragment and the choice stay in the page
+
+
+def regenerate():
+    """Write the vectors of both clients anew: python -c "from clients.test_clients import regenerate; regenerate()"."""
+    places = [ks.Nominal("ward", labels=tuple(f"w{i}" for i in range(23))), ks.Mesh("grid", shape=(20, 17))]
+    vectors, asked = [], []
+    rng = np.random.default_rng(2020)
+    for make in MAKERS.values():
+        for place in places:
+            more = {"buckets": 64} if make is MAKERS["count_mean_sketch"] else {}
+            randomizer = make(place, epsilon="1", **more)
+            asked.append({"randomizer": randomizer.to_json(), "count": 3})
+            for _ in range(3):
+                words, category = [], int(rng.integers(randomizer.size))
+
+                def word(words=words):
+                    words.append(int(rng.integers(1 << 32)))
+                    return words[-1]
+
+                sent = randomizer.report(category, word).hex()
+                vectors.append(
+                    {"randomizer": randomizer.to_json(), "category": category, "words": words, "report": sent}
+                )
+    (GOLDEN / "local_vectors_python.json").write_text(json.dumps(vectors) + "\n")
+    (GOLDEN / "local_vectors_javascript.json").write_text(json.dumps(node("make", asked)) + "\n")
