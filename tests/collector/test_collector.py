@@ -183,7 +183,7 @@ def test_one_round_tokens_pay_once_and_leave_no_trace(collector, tmp_path):
 
 
 def test_a_reader_puts_the_wiping_of_the_log_off_and_no_further(collector, tmp_path):
-    store, key, app, _ = collector
+    store, _, app, _ = collector
     _, id, _ = open_round(app, tokens=True)
     operator(app, "POST", f"/operator/rounds/{id}/tokens", {"count": 3})
     reader = sqlite3.connect(store.path, isolation_level=None)
