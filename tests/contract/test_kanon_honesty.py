@@ -104,6 +104,14 @@ def test_a_cut_chosen_for_another_tree_is_refused():
     kanon.sample_then_anonymize(ROWS, again, **(OPTIONS | {"cut": kanon.choose_cut(ROWS, SEX, **CHOICE)}))
 
 
+def test_a_chosen_cut_is_no_candidate_of_a_further_choice():
+    chosen = kanon.choose_cut(ROWS, SEX, **CHOICE)
+    for cuts in ([chosen], [{"sex": 1}, chosen]):
+        assert "itself chosen" in faults(kanon.choose_cut, ROWS, SEX, **(CHOICE | {"cuts": cuts}))[0]
+    for cuts in (None, [], 5, {"sex": 1}):
+        assert "at least one cut" in faults(kanon.choose_cut, ROWS, SEX, **(CHOICE | {"cuts": cuts}))[-1]
+
+
 def test_every_fault_of_a_private_release_is_named_at_once():
     other = kanon.Recoding.of(kanon.categories("zz", ["a"]))
     wrong = {"cut": {"q": 1}, "k": 1, "sampling_rate": "2", "epsilon": "-1", "delta": "x", "source": 5}

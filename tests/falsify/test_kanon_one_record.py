@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -119,8 +120,8 @@ def test_meshes_dates_and_numbers_take_any_cell_without_a_warning():
             assert days.reader.read(pa.array([text, "2020-02-01"])).tolist() == [-1, 1]
 
 
-def bounded(rows, unit=UNIT):
-    return int(sample._bounded(columns.table_of(rows), SEX, unit)[1].sum())
+def bounded(rows):
+    return int(sample._bounded(columns.table_of(rows), SEX, "id")[1].sum())
 
 
 def test_ids_that_are_blank_are_no_ids_and_equal_numbers_are_one():
@@ -147,6 +148,13 @@ def test_ids_of_any_plain_type_are_told_apart_and_others_are_refused_by_their_ty
     ]
     for ids in plain:
         assert bounded(pa.table({"id": ids, "sex": ["f"] * 3})) == 2, ids.type
+    one, two = uuid4(), uuid4()
+    assert bounded(pd.DataFrame({"id": [one, two, one], "sex": ["f"] * 3})) == 2
+    assert bounded(pl.DataFrame({"id": pl.Series([one, two, one], dtype=pl.Object), "sex": ["f"] * 3})) == 2
+    surrogate = pd.Series(["a", "b", "x\ud800"], dtype=pd.StringDtype("python"))
+    assert bounded(pd.DataFrame({"id": surrogate, "sex": ["f"] * 3})) == 2
+    mixed = pd.Categorical(["a", 1, "a"])
+    assert bounded(pd.DataFrame({"id": mixed, "sex": ["f"] * 3})) == 2
     for ids in (pa.array([[1]] * 3), pa.array([{"a": 1}] * 3)):
         with pytest.raises(KasuriError, match="lists or records"):
             released(pa.table({"id": ids, "sex": ["f"] * 3}))

@@ -7,6 +7,7 @@ import math
 import re
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ Int = NDArray[np.int64]
 UNREADABLE = "\ufffd unreadable"
 """Stands for a cell that cannot be read; no label of a sensible tree."""
 _NO_VALUE = object()
-_PLAIN = (int, float, Decimal, datetime.date, datetime.time, datetime.timedelta)
+_PLAIN = (int, float, Decimal, datetime.date, datetime.time, datetime.timedelta, UUID)
 _NO_NUMBER = frozenset(("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A",
                         "NA", "NULL", "NaN", "NaT", "None", "n/a", "nan", "null"))  # fmt: skip
 """Text that stands for a missing number or day, as files spell it."""
@@ -68,7 +69,10 @@ def cells_of(table: Any, name: str) -> Any:
     series = table[name]
     if _holds_objects(series):
         return _texts(series.to_list())
-    column = arrow_of(table, name)
+    try:
+        column = arrow_of(table, name)
+    except DomainError:  # text that Arrow does not take, such as a lone surrogate: not a matter of the column's type
+        return _texts(series.to_list())
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     kind = column.type

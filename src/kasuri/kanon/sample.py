@@ -90,7 +90,7 @@ def sample_then_anonymize(
             f"k = {k} at sampling rate {decimal(sampling.rate)} and epsilon {decimal(value)} has delta "
             f"{decimal(claimed)}, more than {decimal(most)}; {_remedy(value, most, sampling.rate)}"
         )
-    coded, bounded, assumes = _bounded(table, spec, unit)
+    coded, bounded, assumes = _bounded(table, spec, None if rows_are_units else unit.id)
     source = checked_source(source)
     streams = Streams(source.release_key(), "sample_then_anonymize")
     kept = coins(streams.open("sampling"), sampling.rate, coded.rows) & bounded
@@ -145,11 +145,16 @@ def choose_cut(
     Cost: O(m) per cut for m distinct tuples. References: [McSherry2007].
     """
     wrong: list[KasuriError] = []
-    candidates = [_chosen(spec, cut, unit, wrong)[0] for cut in cuts]
-    if not candidates:
+    candidates: list[Cut] = []
+    for cut in cuts if isinstance(cuts, Sequence) else ():
+        if isinstance(cut, ChosenCut):  # its own epsilon would be lost
+            wrong.append(PrivacyError("choose_cut: a cut that was itself chosen from the data is no candidate"))
+        else:
+            candidates.append(_chosen(spec, cut, unit, wrong)[0])
+    if not isinstance(cuts, Sequence) or not cuts:
         wrong.append(DomainError("choose_cut: give at least one cut to choose from"))
     table, sampling, value = _checked(rows, spec, k, sampling_rate, epsilon, unit, rows_are_units, source, wrong)
-    coded, bounded, assumes = _bounded(table, spec, unit)
+    coded, bounded, assumes = _bounded(table, spec, None if rows_are_units else unit.id)
     tuples = tuples_of(coded, bounded)
     least = math.ceil(k / sampling.rate)
     scores = [
@@ -279,12 +284,13 @@ def _id_faults(columns: Sequence[str], name: str, rows_are_units: bool) -> list[
     return []
 
 
-def _bounded(table: Any, spec: Recoding, unit: Unit) -> tuple[Coded, NDArray[np.bool_], tuple[str, ...]]:
-    """Leaf numbers, which rows stand for a unit (inside the domain, the first of their id), and the caveats."""
+def _bounded(table: Any, spec: Recoding, name: str | None) -> tuple[Coded, NDArray[np.bool_], tuple[str, ...]]:
+    """Leaf numbers, which rows stand for a unit (inside the domain, the first of their id), and the caveats; `name` is
+    the column of ids, None where every row is a unit of its own."""
     coded = encode(table, replace(spec, sensitive=()), drop=True)
-    if unit.id not in table.columns:
+    if name is None:
         return coded, coded.good, (UNBOUNDED, UNMETERED)
-    ids = identified(cells_of(table, unit.id))
+    ids = identified(cells_of(table, name))
     usable = np.flatnonzero(coded.good & (ids >= 0))
     first = usable[np.unique(ids[usable], return_index=True)[1]]
     bounded = np.zeros(coded.rows, dtype=bool)
