@@ -48,7 +48,7 @@ def test_rows_outside_the_hierarchy_are_named_by_place_never_by_value():
 
 
 def test_arguments_are_refused_all_at_once():
-    assert len(faults(kanon.specialize, ROWS, SPEC, k=1, l_diversity=1, t_closeness="2", suppression="1")) == 5
+    assert len(faults(kanon.specialize, ROWS, SPEC, k=1, l_diversity=1, t_closeness="2", suppression="1")) == 6
     assert len(faults(kanon.audit, ROWS, SPEC, k=1, sampling_rate=1.5)) == 2
     one = kanon.Recoding.of(SPEC.attributes[0], sensitive=["sex"])
     for make in (kanon.specialize, kanon.mondrian):
@@ -73,6 +73,7 @@ def test_the_private_release_refuses_what_it_cannot_claim():
         "epsilon": "1",
         "delta": "0.01",
         "unit": UNIT,
+        "rows_are_units": True,
     }
 
     def release(**more):
@@ -85,11 +86,20 @@ def test_the_private_release_refuses_what_it_cannot_claim():
     assert len(release(cut={"age": -1, "nope": 1})) == 3
     assert release(cut={"age": ["0-49"], "sex": 1}) and release(cut={"age": ["0-49", "0-9", "50-99"], "sex": 1})
     chosen = kanon.choose_cut(
-        ROWS, SPEC, cuts=[options["cut"]], k=5, sampling_rate="0.2", epsilon="1", unit=ks.Unit("q", "add-remove", 1)
+        ROWS,
+        SPEC,
+        cuts=[options["cut"]],
+        k=5,
+        sampling_rate="0.2",
+        epsilon="1",
+        unit=ks.Unit("q", "add-remove", 1),
+        rows_are_units=True,
     )
     assert "another unit" in release(cut=chosen)[0]
     few = kanon.Recoding.of(SPEC.attributes[1])
-    chosen = kanon.choose_cut(ROWS, few, cuts=[{"sex": 1}], k=5, sampling_rate="0.2", epsilon="1", unit=UNIT)
+    chosen = kanon.choose_cut(
+        ROWS, few, cuts=[{"sex": 1}], k=5, sampling_rate="0.2", epsilon="1", unit=UNIT, rows_are_units=True
+    )
     assert "another recoding" in release(cut=chosen)[0]
     retention = faults(kanon.pk_anonymize, ROWS, SPEC, k=2, retention={"age": "1", "nope": "0.1"})
     assert len(retention) == 3
@@ -246,6 +256,7 @@ def test_the_commands(files):
         "0.000001",
         "--unit",
         "person",
+        "--rows-are-units",
     ]
     cut = [word for name in ("age=2", "workclass=1", "education=2", "income=1") for word in ("--cut", name)]
     code, text = run("anonymize", data, spec, "--k", "12", "--out", str(folder / "s.parquet"), *sample, *cut)
@@ -287,7 +298,9 @@ def test_columns_of_any_type_are_read():
             assert kanon.specialize(empty, spec, k=2).written() == {"b": ["none"]}
         else:
             assert "missing" in faults(kanon.specialize, empty, spec, k=2)[0]
-    assert "one type" in faults(kanon.specialize, pd.DataFrame({"b": [1, "x", b"y"]}), codes, k=2)[0]
+    assert "rows 2, 3" in faults(kanon.specialize, pd.DataFrame({"b": [1, "x", b"y"]}), codes, k=2)[0]
+    mixed = kanon.Recoding.of(kanon.categories("b", ["1"]), sensitive=["s"])
+    assert "one type" in faults(kanon.specialize, pd.DataFrame({"b": [1, 1], "s": [1, "x"]}), mixed, k=2)[0]
 
 
 def test_no_repr_shows_data():

@@ -95,7 +95,16 @@ def shown_counts(size, seed=11):
     """How often a class of `size` rows shows 0 (hidden), k, k + 1, ... rows: one release with 20,000 such classes."""
     rows = pd.DataFrame({"v": np.repeat(np.arange(GROUPS), size)})
     out = kanon.sample_then_anonymize(
-        rows, CELLS, cut={"v": 1}, k=K, sampling_rate=RATE, epsilon="1", delta="0.9", unit=UNIT, source=seeded(seed)
+        rows,
+        CELLS,
+        cut={"v": 1},
+        k=K,
+        sampling_rate=RATE,
+        epsilon="1",
+        delta="0.9",
+        unit=UNIT,
+        rows_are_units=True,
+        source=seeded(seed),
     )
     sizes = Counter(out.classes()["rows"].to_pylist())
     return [GROUPS - sum(sizes.values()), *(sizes[x] for x in range(K, size + 1))], out
@@ -142,7 +151,16 @@ def test_a_release_that_shows_small_classes_is_caught(monkeypatch):
         rows = pd.DataFrame({"v": np.repeat(np.arange(GROUPS), size)})
         monkeypatch.setattr(sample, "cut_sizes", all_sizes_look_large)
         out = kanon.sample_then_anonymize(
-            rows, CELLS, cut={"v": 1}, k=K, sampling_rate=RATE, epsilon="1", delta="0.9", unit=UNIT, source=seeded(size)
+            rows,
+            CELLS,
+            cut={"v": 1},
+            k=K,
+            sampling_rate=RATE,
+            epsilon="1",
+            delta="0.9",
+            unit=UNIT,
+            rows_are_units=True,
+            source=seeded(size),
         )
         sizes = Counter(out.classes()["rows"].to_pylist())
         seen[size] = [GROUPS - sum(sizes.values()), sizes[1], sizes[2]]
@@ -152,6 +170,7 @@ def test_a_release_that_shows_small_classes_is_caught(monkeypatch):
 def release(rows, **more):
     spec = kanon.Recoding.of(kanon.categories("v", {"g": ["x", "y"], "h": ["z"]}), sensitive=["s"])
     options = {"cut": {"v": 1}, "k": 3, "sampling_rate": "0.5", "epsilon": "1", "delta": "0.3", "unit": UNIT}
+    options["rows_are_units"] = "person" not in rows
     return kanon.sample_then_anonymize(pd.DataFrame(rows), spec, source=seeded(5), **(options | more))
 
 
@@ -184,7 +203,7 @@ def test_choice_of_a_cut_has_the_exponential_law(monkeypatch):
     spec = kanon.Recoding.of(kanon.categories("v", {"g": ["x", "y"], "h": ["z", "w"]}))
     rows = pd.DataFrame({"v": ["x"] * 14 + ["y"] * 12 + ["z"] * 11 + ["w"] * 9})
     cuts = [{"v": 0}, {"v": 1}, {"v": 2}]
-    options = {"cuts": cuts, "k": 2, "sampling_rate": "0.5", "epsilon": "0.05", "unit": UNIT}
+    options = {"cuts": cuts, "k": 2, "sampling_rate": "0.5", "epsilon": "0.05", "unit": UNIT, "rows_are_units": True}
     seen = Counter()
     for seed in range(3000):
         chosen = kanon.choose_cut(rows, spec, source=seeded(seed), **options)
@@ -195,7 +214,16 @@ def test_choice_of_a_cut_has_the_exponential_law(monkeypatch):
         p = weights[i] / sum(weights)
         assert abs(seen[i] - 3000 * p) < 4.5 * math.sqrt(3000 * p * (1 - p))
     total = kanon.sample_then_anonymize(
-        rows, spec, cut=chosen, k=9, sampling_rate="0.5", epsilon="1", delta="0.1", unit=UNIT, source=seeded(1)
+        rows,
+        spec,
+        cut=chosen,
+        k=9,
+        sampling_rate="0.5",
+        epsilon="1",
+        delta="0.1",
+        unit=UNIT,
+        rows_are_units=True,
+        source=seeded(1),
     )
     assert total.guarantee.epsilon == Fraction("1.05")
 

@@ -42,7 +42,7 @@ def hierarchy(
 
     recoding = Recoding.load(spec)
     if data is not None:
-        encode(_read(data), recoding, file=str(data))
+        encode(_read(data, recoding), recoding, file=str(data))
     if csv is not None:
         csv.mkdir(parents=True, exist_ok=True)
         for tree in recoding.attributes:
@@ -76,6 +76,9 @@ def anonymize(
     epsilon: Annotated[str | None, typer.Option(help="sample: epsilon, an exact decimal.")] = None,
     delta: Annotated[str | None, typer.Option(help="sample: largest delta, an exact decimal.")] = None,
     unit: Annotated[str | None, typer.Option(help="sample: the id column, or what one row is.")] = None,
+    rows_are_units: Annotated[
+        bool, typer.Option("--rows-are-units", help="sample: there is no id column; every row is a unit of its own.")
+    ] = False,
     report: Report = None,
     as_json: Json = False,
 ) -> None:
@@ -84,12 +87,17 @@ def anonymize(
     Example: kasuri kanon anonymize adult.csv adult.toml --k 10 --out anonymous.csv
     """
     from kasuri import kanon
+    from kasuri.kanon.anonymized import checked_path
     from kasuri.report.kanon import release_page
 
     recoding = kanon.Recoding.load(spec)
     sampled = {"--cut": cut, "--sampling-rate": sampling_rate, "--epsilon": epsilon, "--delta": delta, "--unit": unit}
     _options(method, sampled, suppression, l_diversity, t_closeness)
-    rows = _read(data)
+    if rows_are_units and method is not Method.sample:
+        raise typer.BadParameter("--rows-are-units belongs to --method sample")
+    checked_path(out)  # before anything is drawn: a sample that cannot be written must not be drawn again
+    _check_report(report)
+    rows = _read(data, recoding, unit if method is Method.sample else None)
     if method is Method.specialize:
         release = kanon.specialize(
             rows, recoding, k=k, l_diversity=l_diversity, t_closeness=t_closeness, suppression=suppression
@@ -100,7 +108,7 @@ def anonymize(
         randomized = kanon.pk_anonymize(rows, recoding, k=k)
         release = randomized.release
     else:
-        release = _sample(rows, recoding, k, cut or [], sampling_rate, epsilon, delta, unit)
+        release = _sample(rows, recoding, k, cut or [], sampling_rate, epsilon, delta, unit, rows_are_units)
     release.save(out)
     facts = release.to_json()
     if method is Method.pk:
@@ -138,8 +146,9 @@ def audit(
     from kasuri.report.kanon import audit_page
 
     recoding = kanon.Recoding.load(spec)
-    other = None if release is None else _read(release)
-    found = kanon.audit(_read(data), recoding, k=k, sampling_rate=sampling_rate, release=other)
+    _check_report(report)
+    other = None if release is None else _read(release, recoding)
+    found = kanon.audit(_read(data, recoding), recoding, k=k, sampling_rate=sampling_rate, release=other)
     if report is not None:
         cuts = found.release.cut if found.release is not None and found.release.cut is not None else ()
         trees = [tree.to_json(cut) for tree, cut in zip(recoding.attributes, cuts, strict=False)]
@@ -176,13 +185,14 @@ def _sample(
     epsilon: str | None,
     delta: str | None,
     unit: str | None,
+    rows_are_units: bool,
 ) -> Any:
     from kasuri import Unit, kanon
 
     depths: dict[str, Any] = {}
     for item in cut:
         name, _, depth = item.partition("=")
-        if not depth.isdigit():
+        if not (depth.isascii() and depth.isdigit() and len(depth) < 10):
             raise typer.BadParameter("--cut reads attribute=depth, e.g. age=2")
         depths[name] = int(depth)
     return kanon.sample_then_anonymize(
@@ -194,13 +204,23 @@ def _sample(
         epsilon=epsilon,
         delta=delta,
         unit=Unit(id=unit or "", change="add-remove", max_cells=1),
+        rows_are_units=rows_are_units,
     )
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, recoding: Any, unit: str | None = None) -> Any:
+    """The table, quasi-identifiers as text, so that a cell is read in the same way whatever the others hold. With
+    `unit` they and the ids are all that is read: no other record can then change or stop a release of this one."""
     from kasuri.ingest import read_table
 
-    return read_table(path)
+    return read_table(path, text=[*recoding.names, *([unit] if unit else [])], only=unit is not None)
+
+
+def _check_report(path: Path | None) -> None:
+    from kasuri.errors import DomainError
+
+    if path is not None and (not path.parent.is_dir() or path.is_dir()):
+        raise DomainError(f"{path}: the report needs a file name in a folder that is there")
 
 
 def _print(data: Any) -> None:

@@ -104,7 +104,7 @@ def randomize(
     from kasuri.ingest import read_table
 
     made = _randomizer(randomizer)
-    table = read_table(source, text=column)
+    table = read_table(source, text=[column])
     if column not in table.column_names:
         raise DomainError(f"no column {column!r}; the columns are {table.column_names}")
     values = table.column(column)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from csv import reader
 from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, FormatError
 
+_LONGEST_LINE = 1 << 26  # bytes; a line that is longer than a block of the reader stops it
 
-def read_table(path: str | Path, *, text: str | None = None) -> Any:
-    """A CSV (header line, UTF-8) or Parquet file as an Arrow table; the CSV column `text` is not guessed to be numbers
-    ("01" stays "01")."""
+
+def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = False) -> Any:
+    """A CSV (header line, UTF-8) or Parquet file as an Arrow table.
+
+    A CSV file has no types. Those of its columns are guessed from all their cells, so that one record can change how
+    every other is read; the columns named in `text` are not guessed: each cell is the text that stands in the file.
+    With `only` no other column is read, and a line that does not have the header's number of cells is left out like
+    any record outside the domain: one record then neither changes how another is read nor stops the reading, as long
+    as its quotation marks are balanced and its line has less than 64 MB.
+    """
     path = Path(path)
     if not path.exists():
         raise DomainError(f"{path}: no such file")
@@ -21,14 +31,32 @@ def read_table(path: str | Path, *, text: str | None = None) -> Any:
 
     try:
         if kind == ".csv":
-            from pyarrow import csv
-
-            types = {} if text is None else {text: pa.string()}
-            return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types))
+            return _read_csv(path, text, only)
         from pyarrow import parquet
 
         with parquet.ParquetFile(path) as file:  # read_table would import pandas where it is installed
-            return file.read()
+            return file.read([name for name in file.schema_arrow.names if name in text] if only else None)
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
         # Arrow's message can quote a line of the file: only its kind is passed on
         raise FormatError(f"{path}: cannot be read as {kind[1:]} ({type(error).__name__}); is it damaged?") from None
+
+
+def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        header = next(reader(file), [])
+    wanted = [name for name in header if name in text]
+    if len(set(wanted)) != len(wanted):
+        raise DomainError(f"{path}: two columns have the same name; give each its own")
+    if only and not wanted:
+        return pa.table({name: pa.nulls(0) for name in header})  # whoever asked says which columns it misses
+    options = csv.ConvertOptions(column_types=dict.fromkeys(wanted, pa.large_string()))
+    if only:
+        options.include_columns = wanted
+        options.check_utf8 = False  # a cell that is no UTF-8 is that cell's fault
+        parse = csv.ParseOptions(invalid_row_handler=lambda row: "skip")
+        blocks = csv.ReadOptions(block_size=_LONGEST_LINE)
+        return csv.read_csv(path, read_options=blocks, parse_options=parse, convert_options=options)
+    return csv.read_csv(path, convert_options=options)

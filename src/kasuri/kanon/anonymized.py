@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.kanon.classes import Measures, Tuples, grouped, measured
 from kasuri.kanon.recoding import Coded, Cut, Recoding
 from kasuri.privacy import Guarantee
@@ -20,6 +20,7 @@ NO_GUARANTEE = (
     "k-anonymity is a property of this table, not of how it was made: it is no differential privacy, "
     "and nothing bounds what someone with other knowledge learns from it"
 )
+UNMETERED = "no ledger: nothing bounds what other releases of the same data spend"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,7 +104,7 @@ class Anonymized:
         """Write the table as .parquet or .csv; a seeded randomised release is refused."""
         if self.seeded:
             raise PrivacyError("this release was drawn from a seed, for tests only; make it with source=secure()")
-        path = Path(path)
+        path = checked_path(path)
         if path.suffix.lower() == ".csv":
             import pyarrow as pa
             from pyarrow import csv
@@ -111,12 +112,10 @@ class Anonymized:
             table = self.table()
             plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
             csv.write_csv(pa.table(plain, names=table.column_names), path)
-        elif path.suffix.lower() == ".parquet":
+        else:
             from pyarrow import parquet
 
             parquet.write_table(self.table(), path)
-        else:
-            raise DomainError(f"{path}: a .csv or .parquet file is needed")
 
     def words(self) -> str:
         """What this release promises, in one sentence."""
@@ -132,6 +131,18 @@ class Anonymized:
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "words": self.words(),
         }
+
+
+def checked_path(path: str | Path) -> Path:
+    """Where a release may be written; refused if it is no .csv or .parquet file in a folder that is there."""
+    path = Path(path)
+    faults = [] if path.suffix.lower() in (".csv", ".parquet") else [f"{path}: a .csv or .parquet file is needed"]
+    if not path.parent.is_dir():
+        faults.append(f"{path}: there is no folder {path.parent}")
+    elif path.is_dir():
+        faults.append(f"{path}: is a folder")
+    raise_faults(DomainError, faults)
+    return path
 
 
 def by_cut(coded: Coded, tuples: Tuples, keep: NDArray[np.bool_], cut: Cut, method: str) -> Anonymized:

@@ -25,12 +25,12 @@ from kasuri.kanon import columns
 from kasuri.kanon.anonymized import NO_GUARANTEE, Anonymized
 from kasuri.kanon.classes import Measures, Tuples, distinct, grouped, measure, tuples_of
 from kasuri.kanon.delta import Sampling, exact_delta, least_epsilon, li_qardaji_su_delta
-from kasuri.kanon.draw import coins
+from kasuri.kanon.draw import checked_source, coins
 from kasuri.kanon.hierarchy import Hierarchy
 from kasuri.kanon.recoding import Coded, Recoding, encode
 from kasuri.kanon.specialize import Conditions, checked, decimal_of, specialized, too_few
 from kasuri.privacy import decimal
-from kasuri.rng import Source, Streams, secure
+from kasuri.rng import Source, Streams
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -52,7 +52,10 @@ IS_A_GUARANTEE = (
 @dataclass(frozen=True, eq=False, repr=False)
 class Losses:
     """Realised losses of classes (or of tuples): rows in the original, rows in the release, and the loss of removing
-    one record, forward ln(d (1-beta)/(d-n)), infinite where n = d, and backward, its negative."""
+    one record, forward ln(d (1-beta)/(d-n)), infinite where n = d, and backward, its negative.
+
+    Where original rows fit several classes (a local recoding made elsewhere) d is not known, only a bound above it,
+    which would hide infinite losses: `forward` is then NaN, and the class counts as `not_computable`."""
 
     original: Int
     released: Int
@@ -62,6 +65,11 @@ class Losses:
     def infinite(self) -> int:
         """Classes of which every record was released: removing one makes the output impossible."""
         return int(np.isinf(self.forward).sum())
+
+    @property
+    def not_computable(self) -> int:
+        """Classes whose original rows may as well belong to another class."""
+        return int(np.isnan(self.forward).sum())
 
     @property
     def largest_finite(self) -> float | None:
@@ -79,7 +87,12 @@ class Losses:
             "groups": int(self.forward.size),
             "infinite": self.infinite,
             "rows_in_infinite": int(self.original[np.isinf(self.forward)].sum()),
-            "largest": "infinite" if self.infinite else self.largest_finite,
+            "not_computable": self.not_computable,
+            "largest": "infinite"
+            if self.infinite
+            else "not computable"
+            if self.not_computable
+            else self.largest_finite,
             "largest_finite": self.largest_finite,
             "largest_backward": self.largest_backward,
         }
@@ -183,8 +196,8 @@ class Audit:
         ]
         finite = "none" if r.largest_finite is None else f"{r.largest_finite:.4f}"
         lines += [
-            f"realised loss  infinite in {r.infinite} of {r.forward.size} classes; largest finite {finite}; "
-            f"floor {self.bounds.sampling.floor:.4f}",
+            f"realised loss  infinite in {r.infinite} of {r.forward.size} classes; not computable in "
+            f"{r.not_computable} (values overlap); largest finite {finite}; floor {self.bounds.sampling.floor:.4f}",
             f"               {int(self.could_split.sum())} classes where the formula itself may fail (2k condition)",
         ]
         if self.ungeneralised is not None:
@@ -218,7 +231,8 @@ def audit(
     """Audit k-anonymisation of `rows`: sample at `sampling_rate`, specialise to k, and look at every class.
 
     With `release`, a table made elsewhere from a sample of `rows` is audited instead: its columns must hold labels of
-    the trees of `spec` (or "first to last" of an ordered one).
+    the trees of `spec` (or "first to last" of an ordered one). Where its values overlap, as a local recoding's do, the
+    loss of the classes concerned cannot be computed; they are counted.
 
     Parameters
     ----------
@@ -228,6 +242,7 @@ def audit(
     References: [Horigome2020, ch. 3], [Li2012].
     """
     faults: list[str] = []
+    source = checked_source(source)
     conditions = Conditions(2)
     try:
         conditions = checked(spec, k)
@@ -245,7 +260,7 @@ def audit(
     anonymous = None
     ungeneralised = None
     if release is None:
-        streams = Streams((secure() if source is None else source).release_key(), "kanon_audit")
+        streams = Streams(source.release_key(), "kanon_audit")
         kept = coins(streams.open("sampling"), rate, coded.rows)
         too_few(int(kept.sum()), k)
         anonymous = specialized(coded, tuples_of(coded, kept), conditions)
@@ -257,7 +272,7 @@ def audit(
         boxes, released, lost = _foreign_classes(release, spec)
         ncp = float((lost * released).sum())
         ncp_share = ncp / (int(released.sum()) * len(spec.attributes))
-    original = _rows_in(whole, boxes, spec)
+    original, shared = _rows_in(whole, boxes, spec)
     if (original < released).any():
         raise DomainError(
             f"release: {int((original < released).sum())} classes hold more rows than the original has for them; "
@@ -269,7 +284,7 @@ def audit(
         measures,
         ncp,
         ncp_share,
-        _losses(original, released, rate),
+        _losses(original, released, rate, shared),
         ungeneralised,
         _could_split(boxes, released, spec, k),
         coded.rows,
@@ -297,7 +312,7 @@ def _foreign_classes(release: Any, spec: Recoding) -> tuple[Boxes, Int, Float]:
     table = columns.table_of(release)
     codes, runs, faults = [], [], []
     for tree in spec.attributes:
-        code, texts = columns.coded(columns.arrow_of(table, tree.name))
+        code, texts = columns.coded(columns.cells_of(table, tree.name))
         found = [_run(tree, text) for text in texts]
         missing = np.array([run is None for run in found] + [tree.missing is None], dtype=bool)[code]
         if missing.any():
@@ -325,23 +340,32 @@ def _run(tree: Hierarchy, text: str) -> tuple[int, int] | None:
     return None
 
 
-def _rows_in(tuples: Tuples, boxes: Boxes, spec: Recoding) -> Int:
-    """Rows of the original that each class could have come from."""
+def _rows_in(tuples: Tuples, boxes: Boxes, spec: Recoding) -> tuple[Int, NDArray[np.bool_]]:
+    """Rows of the original that each class could have come from, and whether some of them fit another class too."""
     count = boxes[0][0].size
-    out = np.zeros(count, dtype=np.int64)
     place = [_partition(low, high, tree.leaves) for (low, high), tree in zip(boxes, spec.attributes, strict=True)]
     if all(part is not None for part in place):  # global recoding: every leaf is written in one way only
         starts = [part[leaf] for part, leaf in zip(place, tuples.leaves, strict=True)]  # type: ignore[index]
         sizes = [tree.leaves + 1 for tree in spec.attributes]
         both = [np.concatenate((low, start)) for (low, _), start in zip(boxes, starts, strict=True)]
         of, one = grouped(both, sizes)
-        return np.bincount(of[count:], tuples.weights, one.size).astype(np.int64)[of[:count]]
-    for c in range(count):
-        inside = np.ones(tuples.weights.size, dtype=bool)
+        rows = np.bincount(of[count:], tuples.weights, one.size).astype(np.int64)[of[:count]]
+        return rows, np.zeros(count, dtype=bool)
+
+    def inside(c: int) -> NDArray[np.bool_]:
+        out = np.ones(tuples.weights.size, dtype=bool)
         for (low, high), leaf in zip(boxes, tuples.leaves, strict=True):
-            inside &= (leaf >= low[c]) & (leaf < high[c])
-        out[c] = int(tuples.weights[inside].sum())
-    return out
+            out &= (leaf >= low[c]) & (leaf < high[c])
+        return out
+
+    fits = np.zeros(tuples.weights.size, dtype=np.int64)  # classes that each tuple fits
+    for c in range(count):
+        fits += inside(c)
+    rows, shared = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
+    for c in range(count):
+        own = inside(c)
+        rows[c], shared[c] = int(tuples.weights[own].sum()), bool((fits[own] > 1).any())
+    return rows, shared
 
 
 def _partition(low: Int, high: Int, leaves: int) -> Int | None:
@@ -354,11 +378,11 @@ def _partition(low: Int, high: Int, leaves: int) -> Int | None:
     return out
 
 
-def _losses(original: Int, released: Int, rate: Fraction) -> Losses:
+def _losses(original: Int, released: Int, rate: Fraction, shared: NDArray[np.bool_] | None = None) -> Losses:
     left = original - released
     with np.errstate(divide="ignore"):
         forward = np.where(left > 0, np.log(original * float(1 - rate) / np.maximum(left, 1)), np.inf)
-    return Losses(original, released, forward)
+    return Losses(original, released, forward if shared is None else np.where(shared, np.nan, forward))
 
 
 def _sampled_alone(coded: Coded, kept: NDArray[np.bool_], rate: Fraction) -> Losses:

@@ -27,6 +27,8 @@ from kasuri.privacy import exact
 _BITS = 160  # working precision of e^eps, and of tails beyond the size of their smallest term
 _MOST_ROWS = 500_000  # class sizes looked at before giving up
 _TERM_ROWS = 2000  # class sizes whose largest binomial term is worked out for the stopping rule
+_MOST_EPSILON = 500
+_LEAST_RATE = Fraction(1, 10**12)
 _TOO_SMALL = "epsilon is too small for this sampling rate and k: delta could not be bounded; raise it"
 
 
@@ -41,6 +43,8 @@ class Sampling:
         faults = []
         if not isinstance(self.rate, Fraction) or not 0 < self.rate < 1:
             faults.append("the sampling rate must lie between 0 and 1, both excluded")
+        elif not _LEAST_RATE <= self.rate <= 1 - _LEAST_RATE:
+            faults.append("the sampling rate must keep 10^-12 away from 0 and 1")
         if not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 2:
             faults.append("k must be a whole number of at least 2")
         raise_faults(PrivacyError, faults)
@@ -96,17 +100,24 @@ def least_epsilon(delta: object, sampling: Sampling, *, bound: str = "exact") ->
     return Fraction(high, 1000)
 
 
-def least_k(epsilon: object, delta: object, rate: Fraction) -> int | None:
-    """The smallest k whose exact delta at `epsilon` is at most `delta`; None if there is none up to 4096."""
-    wanted = exact(delta, "delta")
+def least_k(epsilon: object, delta: object, rate: Fraction, *, most_rows: int = _MOST_ROWS) -> int | None:
+    """The smallest k whose exact delta at `epsilon` is at most `delta`; None if there is none up to 4096.
+
+    most_rows: class sizes looked at per k before it gives up with a NumericsError.
+    """
+    wanted, value = exact(delta, "delta"), exact(epsilon)
+
+    def enough(k: int) -> bool:
+        return rate**k <= wanted and _exact(value, Sampling(rate, k), most_rows) <= wanted  # delta >= rate^k
+
     low, high = 1, 2
-    while exact_delta(epsilon, Sampling(rate, high)) > wanted:
+    while not enough(high):
         if high >= 4096:
             return None
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if exact_delta(epsilon, Sampling(rate, middle)) <= wanted else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
@@ -127,11 +138,11 @@ def _theorem(epsilon: Fraction, sampling: Sampling) -> Fraction:
 
 
 @lru_cache(maxsize=1024)
-def _exact(epsilon: Fraction, sampling: Sampling) -> Fraction:
+def _exact(epsilon: Fraction, sampling: Sampling, most_rows: int = _MOST_ROWS) -> Fraction:
     """The larger hockey-stick divergence, n against n - 1 rows, the largest over all n, rounded up."""
     e = _exp(epsilon)[0]
     best, checked = Fraction(0), sampling.k
-    for n, leaves, enters in islice(divergences(e, sampling), _MOST_ROWS):
+    for n, leaves, enters in islice(divergences(e, sampling), most_rows):
         best = max(best, leaves, enters)  # the first was the larger wherever we looked; that is not relied on
         if n < sampling.k + 64 or n >= checked + 64:
             checked = n
@@ -268,8 +279,11 @@ def _sum(n: int, a: int, c: int, start: int) -> tuple[Fraction, Fraction]:
 @lru_cache(maxsize=64)
 def _exp(epsilon: Fraction) -> tuple[Fraction, Fraction]:
     """(low, high) around e^epsilon."""
-    low, high = exp_minus(epsilon, _BITS)
-    return Fraction(1 << _BITS, high), Fraction(1 << _BITS, low)
+    if epsilon > _MOST_EPSILON:
+        raise PrivacyError(f"epsilon is at most {_MOST_EPSILON}: beyond it nothing is promised")
+    bits = _BITS + 2 * math.ceil(epsilon)  # e^-epsilon is at least 2^(-2 epsilon): the bits that are left are _BITS
+    low, high = exp_minus(epsilon, bits)
+    return Fraction(1 << bits, high), Fraction(1 << bits, low)
 
 
 def _short(value: Fraction) -> Fraction:

@@ -7,8 +7,22 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.errors import PrivacyError, raise_faults
 from kasuri.noise import exp_minus
-from kasuri.rng import Stream
+from kasuri.rng import Source, Stream, secure
+
+
+def source_faults(source: Source | None) -> list[str]:
+    """What is wrong with a source: anything but a Source could say of itself that it is secure."""
+    if source is None or type(source) is Source:
+        return []
+    return ["source must be secure() or, in a test, seeded(n)"]
+
+
+def checked_source(source: Source | None) -> Source:
+    """The source itself, or the operating system."""
+    raise_faults(PrivacyError, source_faults(source))
+    return secure() if source is None else source
 
 
 def coins(stream: Stream, p: Fraction, size: int) -> NDArray[np.bool_]:

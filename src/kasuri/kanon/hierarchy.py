@@ -30,6 +30,9 @@ Node = tuple[str, tuple[Any, ...]]
 
 ROOT = "*"
 MAX_LEAVES = 1 << 22
+MAX_LEVELS = 100
+MAX_NUMBER = 1 << 53
+"""Whole numbers up to here are floats too."""
 UNITS = ("day", "month", "quarter", "year", "decade")
 MISSING, OUTSIDE = -2, -1
 
@@ -185,7 +188,9 @@ class MeshReader:
         from kasuri.kanon.columns import numbers
 
         values, known = numbers(column)
-        whole = known & (np.where(known, values, 0.5) % 1 == 0)
+        with np.errstate(invalid="ignore"):
+            inside = known & (values >= 0) & (values < MAX_NUMBER)  # an infinity has no remainder and no whole number
+        whole = inside & (np.where(inside, values, 0.5) % 1 == 0)
         code = np.where(whole, values, 0).astype(np.int64)
         leaf = np.minimum(np.searchsorted(self.codes, code), self.codes.size - 1)
         return np.where(whole & (self.codes[leaf] == code), leaf, np.where(known, OUTSIDE, MISSING))
@@ -240,6 +245,8 @@ def categories_csv(name: str, path: str | Path, *, missing: str | None = None) -
     for line, row in enumerate(rows, 1):
         steps = [label.strip() for label in row]
         steps = [label for i, label in enumerate(steps) if i == 0 or label != steps[i - 1]]
+        if len(steps) > MAX_LEVELS:
+            faults.append(f"{path} line {line}: more than {MAX_LEVELS} levels")
         order.setdefault(steps[0])
         tops.setdefault(steps[-1])
         for child, above in pairwise(steps):
@@ -286,12 +293,16 @@ def numbers(
     faults = []
     if not all(isinstance(x, int) and not isinstance(x, bool) for x in (low, high, *widths)):
         faults.append(f"hierarchy {name!r}: low, high and widths are whole numbers")
+    elif max(abs(low), abs(high), *(abs(width) for width in widths)) > MAX_NUMBER:
+        faults.append(f"hierarchy {name!r}: low, high and widths lie within 2^53 of 0")
     elif not widths or min(widths) < 1 or any(b % a or b == a for a, b in pairwise(widths)):
         faults.append(f"hierarchy {name!r}: widths must rise, each a multiple of the one before, e.g. [5, 10, 20]")
     elif high <= low:
         faults.append(f"hierarchy {name!r}: high must lie above low")
     elif (high - low) // widths[0] > MAX_LEAVES:
         faults.append(f"hierarchy {name!r}: more than 2^22 leaves; widen the smallest interval")
+    if not isinstance(open_low, bool) or not isinstance(open_high, bool):
+        faults.append(f"hierarchy {name!r}: open_low and open_high are true or false")
     raise_faults(DomainError, faults)
 
     def label(start: int, width: int) -> str:

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.kanon.anonymized import Anonymized, assemble
+from kasuri.kanon.anonymized import UNMETERED, Anonymized, assemble
 from kasuri.kanon.classes import tuples_of
-from kasuri.kanon.draw import coins, uniform
+from kasuri.kanon.draw import checked_source, coins, uniform
 from kasuri.kanon.recoding import Coded, Recoding, encode
 from kasuri.kanon.specialize import checked, too_few
 from kasuri.privacy import Guarantee, decimal, exact
-from kasuri.rng import Source, Streams, secure
+from kasuri.rng import Source, Streams
 from kasuri.schema import Unit
 
 _GRID = 1 << 30  # retention probabilities found by `pk_anonymize` are multiples of 2^-30
@@ -38,7 +38,7 @@ class Randomized:
     pk: Fraction
 
     def __repr__(self) -> str:
-        return f"Randomized(pk={float(self.pk):.4g})"
+        return f"Randomized(pk={_down(self.pk)})"
 
     @property
     def guarantee(self) -> Guarantee:
@@ -65,12 +65,17 @@ class Randomized:
         return {
             "method": "pk_anonymize",
             "rows": self.release.rows,
-            "pk": float(self.pk),
+            "pk": float(_down(self.pk)),
             "retention": {name: decimal(rho) for name, rho in self.retention.items()},
             "guarantee": self.guarantee.to_json(),
-            "words": f"no row can be linked to a person with probability above 1/{float(self.pk):.6g}; "
+            "words": f"no row can be linked to a person with probability above 1/{_down(self.pk)}; "
             + self.guarantee.words(),
         }
+
+
+def _down(pk: Fraction) -> str:
+    """A k with six digits after the point, rounded down: what is printed promises no more than what holds."""
+    return decimal(Fraction(math.floor(pk * 10**6), 10**6))
 
 
 def pk_of(rows: int, sizes: list[int], retention: list[Fraction]) -> Fraction:
@@ -102,7 +107,8 @@ def pk_anonymize(
     Guarantee: sum of eps_a (rounded up), delta 0, in the local model; and Pk-anonymity: whatever an attacker knows,
     the probability that a given row of the release came from a given person is at most 1/k, with
     k = 1 + (n-1) prod (e^-eps_a)^2. Proof: docs/proofs/pk_anonymity.md.
-    Public: recoding, retention, number of rows. Assumes: each row is a unit of its own, inside the declared domain.
+    Public: recoding, retention, number of rows, column types. Assumes: each row is a unit of its own, inside the
+    declared domain; no ledger bounds what other releases spend.
 
     Parameters
     ----------
@@ -112,17 +118,14 @@ def pk_anonymize(
     Cost: O(n) words per attribute. References: [Ikarashi2015].
     """
     checked(spec, k)
+    source = checked_source(source)
     coded = encode(rows, replace(spec, sensitive=()))
     too_few(coded.rows, k)
     sizes = [tree.leaves for tree in spec.attributes]
     kept = _retention(spec, sizes, coded.rows, k, retention)
     pk = pk_of(coded.rows, sizes, kept)
     if pk < k:
-        raise PrivacyError(
-            f"this retention gives k = {decimal(Fraction(math.floor(pk * 1000), 1000))}, less than {k}; "
-            "lower it or leave it out"
-        )
-    source = secure() if source is None else source
+        raise PrivacyError(f"this retention gives k = {_down(pk)}, less than {k}; lower it or leave it out")
     streams = Streams(source.release_key(), "pk_anonymize")
     drawn: list[NDArray[np.int32]] = []
     for a, (leaf, size, rho) in enumerate(zip(coded.leaves, sizes, kept, strict=True)):
@@ -134,8 +137,8 @@ def pk_anonymize(
         _epsilon(sizes, kept),
         Fraction(0),
         Unit(id="row", change="replace", max_cells=1),
-        ("recoding", "retention", "number of rows"),
-        (ONE_ROW, IN_DOMAIN),
+        ("recoding", "retention", "number of rows", "column types"),
+        (ONE_ROW, IN_DOMAIN, UNMETERED),
         "docs/proofs/pk_anonymity.md",
     )
     release = replace(_release(coded, drawn), guarantee=guarantee, seeded=not source.secure)

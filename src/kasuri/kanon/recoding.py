@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.kanon import hierarchy
-from kasuri.kanon.columns import arrow_of, ranked, table_of
+from kasuri.kanon.columns import arrow_of, cells_of, ranked, table_of
 from kasuri.kanon.hierarchy import MISSING, OUTSIDE, Hierarchy
 from kasuri.schema import Axis, Domain, Mesh, Time
 
@@ -71,7 +71,7 @@ class Recoding:
         faults += [
             f'sensitive column {column.name!r}: order must be "nominal" or "ordered"'
             for column in self.sensitive
-            if column.order not in ("nominal", "ordered")
+            if not isinstance(column.order, str) or column.order not in ("nominal", "ordered")
         ]
         raise_faults(DomainError, faults)
 
@@ -106,6 +106,9 @@ class Recoding:
             attributes = {}
         if not isinstance(sensitive, (Mapping, list)):
             faults.append(f'{file}: sensitive must read {{ column = "nominal" }} or ["column"]')
+            sensitive = {}
+        elif not all(isinstance(name, str) and name for name in sensitive):
+            faults.append(f'{file}: sensitive names columns, e.g. ["income"]')
             sensitive = {}
         trees = []
         for name, entry in attributes.items():
@@ -144,6 +147,8 @@ class Recoding:
         >>> [age.labels[i] for i in np.unique(Recoding.of(age).cut({"age": 1})[0])]
         ['0-49', '50-99']
         """
+        if not isinstance(chosen, Mapping):
+            raise DomainError('a cut maps every attribute to a depth or to labels, e.g. {"age": 2}')
         faults = [
             f"cut: no attribute {name!r}; there are {list(self.names)}" for name in chosen if name not in self.names
         ]
@@ -152,7 +157,7 @@ class Recoding:
         out = []
         for tree in self.attributes:
             choice = chosen.get(tree.name, 0)
-            if isinstance(choice, bool) or not isinstance(choice, (int, list, tuple)) or choice == ():
+            if isinstance(choice, bool) or not isinstance(choice, (int, list, tuple)) or choice in ((), []):
                 faults.append(f"cut: attribute {tree.name!r} takes a depth or a list of labels")
             elif isinstance(choice, int):
                 if choice < 0:
@@ -205,13 +210,13 @@ def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False)
     `good` (a release that claims differential privacy must not refuse because of one record).
     """
     table = table_of(rows)
-    faults = _absent(table.columns, spec, file)
+    faults = absent(table.columns, spec, file)
     raise_faults(DomainError, faults)
     size = len(table)
     good = np.ones(size, dtype=bool)
     leaves: list[Small] = []
     for tree in spec.attributes:
-        code = tree.reader.read(arrow_of(table, tree.name))
+        code = tree.reader.read(cells_of(table, tree.name))
         if tree.missing is not None:
             code[code == MISSING] = tree.leaf_labels.index(tree.missing)
         for sign, rule in (
@@ -235,7 +240,8 @@ def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False)
     return Coded(spec, size, tuple(leaves), tuple(sensitive), tuple(sizes), tuple(values), good)
 
 
-def _absent(present: Sequence[str], spec: Recoding, file: str) -> list[str]:
+def absent(present: Sequence[str], spec: Recoding, file: str) -> list[str]:
+    """Columns of a recoding that a table does not have."""
     wanted = [*spec.names, *(column.name for column in spec.sensitive)]
     return [f"{file}: no column {name!r}; the columns are {list(present)}" for name in wanted if name not in present]
 
@@ -285,7 +291,9 @@ def _tree(name: str, entry: Any, folder: Path) -> Hierarchy:
         if "file" in fields:
             return hierarchy.categories_csv(name, folder / fields["file"], missing=missing)
         return hierarchy.categories(name, fields["tree"], missing=missing)
-    except (TypeError, AttributeError):
+    except RecursionError:
+        raise FormatError(f"{kind}: the tree has too many levels") from None
+    except (TypeError, AttributeError, OverflowError):
         raise FormatError(f"{kind}: an entry has the wrong type") from None
 
 

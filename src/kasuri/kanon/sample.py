@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.kanon.anonymized import Anonymized, by_cut
+from kasuri.errors import DomainError, KasuriError, NumericsError, PrivacyError, raise_faults
+from kasuri.kanon.anonymized import UNMETERED, Anonymized, by_cut
 from kasuri.kanon.classes import Tuples, cut_sizes, tuples_of
-from kasuri.kanon.columns import arrow_of, ranked, table_of
+from kasuri.kanon.columns import cells_of, identified, table_of
 from kasuri.kanon.delta import Sampling, exact_delta, least_k
-from kasuri.kanon.draw import coin_exp, coins, uniform
-from kasuri.kanon.recoding import Coded, Cut, Recoding, encode
+from kasuri.kanon.draw import checked_source, coin_exp, coins, source_faults, uniform
+from kasuri.kanon.recoding import Coded, Cut, Recoding, absent, encode
 from kasuri.privacy import Guarantee, decimal, exact
-from kasuri.rng import Source, Streams, secure
+from kasuri.rng import Source, Streams
 from kasuri.schema import Unit
 
-UNBOUNDED = "each row is a unit of its own (the rows carry no id column)"
-UNMETERED = "no ledger: nothing bounds what other releases of the same data spend"
+UNBOUNDED = "each row is a unit of its own, as the caller stated (the rows carry no id column)"
 BASIS = "docs/proofs/sample_then_anonymize.md"
+_REMEDY_ROWS = 4000  # class sizes looked at per k when an error message looks for a k that would do
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,10 @@ class ChosenCut:
 
     cut: Cut
     guarantee: Guarantee
+    spec: Recoding
+    """The recoding whose nodes the cut names."""
+    seeded: bool = False
+    """Drawn from a seed: a release made with it is seeded too."""
 
 
 def sample_then_anonymize(
@@ -45,6 +49,7 @@ def sample_then_anonymize(
     epsilon: object,
     delta: object,
     unit: Unit,
+    rows_are_units: bool = False,
     source: Source | None = None,
 ) -> Anonymized:
     """Keep each unit's row with probability `sampling_rate`, write it as `cut` says, hide classes below k.
@@ -56,41 +61,37 @@ def sample_then_anonymize(
     Guarantee: (epsilon, delta)-DP with the exact hockey-stick delta of n against n - 1 rows in a class, the largest
     over all n, rounded up; a `ChosenCut` adds its epsilon. It is an error if that delta exceeds `delta`.
     Proof: docs/proofs/sample_then_anonymize.md.
-    Public: recoding, cut, k, sampling rate, the types of the columns.
-    Assumes: nothing further with an id column; without one, that each row is a unit of its own.
+    Public: recoding, cut (with a `ChosenCut` the cuts to choose from), k, sampling rate, the types of the columns.
+    Assumes: no ledger bounds what other releases spend; with `rows_are_units`, that each row is a unit of its own;
+    what the choice of a `ChosenCut` assumes.
 
     Parameters
     ----------
     cut: per attribute the depth (0 = root) or the labels to write, **decided without looking at the data**, or the
     result of `choose_cut`. sampling_rate, epsilon, delta: exact decimals such as "0.1"; delta is the most you accept.
-    unit: `Unit(id=..., change="add-remove", max_cells=1)`. source: `secure()` unless a test wants `seeded(n)`.
+    unit: `Unit(id=..., change="add-remove", max_cells=1)`; `id` names the column of ids, which must be there.
+    rows_are_units: states that there is no such column because every row is a unit of its own.
+    source: `secure()` unless a test wants `seeded(n)`.
 
-    Rows that hold no leaf of a hierarchy, or no id, are left out silently: refusing them would tell that they exist.
+    Rows that hold no leaf of a hierarchy, no id (missing, blank, unreadable) or a value that cannot be read are left
+    out silently: refusing them would tell that they exist.
     Sensitive columns are not published: a class is then not one outcome, and the theorem does not cover them.
 
     Returns: a release with a `guarantee`; the number of suppressed rows is not in it, being confidential.
     Cost: O(n). References: [Li2012], [Horigome2020, ch. 3].
     """
-    sampling, chosen_guarantee = _checked(spec, k, sampling_rate, unit), None
-    if isinstance(cut, ChosenCut):
-        chosen, chosen_guarantee = cut.cut, cut.guarantee
-        if chosen_guarantee.unit != unit:
-            raise PrivacyError("the cut was chosen for another unit of protection; choose it for this one")
-        if [node.size for node in chosen] != [tree.leaves for tree in spec.attributes]:
-            raise DomainError("the cut was chosen for another recoding; choose it for this one")
-    else:
-        chosen = spec.cut(cut)
-    value, most = exact(epsilon), exact(delta, "delta")
+    wrong: list[KasuriError] = []
+    chosen, before = _chosen(spec, cut, unit, wrong)
+    most = _most(delta, wrong)
+    table, sampling, value = _checked(rows, spec, k, sampling_rate, epsilon, unit, rows_are_units, source, wrong)
     claimed = exact_delta(value, sampling)
     if claimed > most:
-        enough = least_k(value, most, sampling.rate)
-        remedy = f"k = {enough} would do" if enough else "no k up to 4096 would do; lower the sampling rate"
         raise PrivacyError(
             f"k = {k} at sampling rate {decimal(sampling.rate)} and epsilon {decimal(value)} has delta "
-            f"{decimal(claimed)}, more than {decimal(most)}; {remedy}"
+            f"{decimal(claimed)}, more than {decimal(most)}; {_remedy(value, most, sampling.rate)}"
         )
-    coded, bounded, assumes = _bounded(rows, spec, unit)
-    source = secure() if source is None else source
+    coded, bounded, assumes = _bounded(table, spec, None if rows_are_units else unit.id)
+    source = checked_source(source)
     streams = Streams(source.release_key(), "sample_then_anonymize")
     kept = coins(streams.open("sampling"), sampling.rate, coded.rows) & bounded
     tuples = tuples_of(coded, kept)
@@ -98,18 +99,22 @@ def sample_then_anonymize(
     shown = sizes[of] >= k
     guarantee = Guarantee(
         "central",
-        value + (chosen_guarantee.epsilon if chosen_guarantee else 0),
+        value + (before.guarantee.epsilon if before else 0),
         claimed,
         unit,
-        ("recoding", "cut", "k", "sampling rate"),
+        ("recoding", "cuts" if before else "cut", "k", "sampling rate", "column types"),
         assumes,
         BASIS,
     )
+    if before:
+        guarantee = guarantee.assuming(*before.guarantee.assumes)
     # only what is shown goes on: how many rows were hidden is no part of the release
     visible = Tuples(tuple(leaf[shown] for leaf in tuples.leaves), (), tuples.weights[shown], tuples.first[shown])
     out = by_cut(coded, visible, np.ones(visible.weights.size, dtype=bool), chosen, "sample_then_anonymize")
     measures = replace(out.measures, suppressed=None)
-    return replace(out, measures=measures, guarantee=guarantee, seeded=not source.secure)
+    return replace(
+        out, measures=measures, guarantee=guarantee, seeded=not source.secure or (before is not None and before.seeded)
+    )
 
 
 def choose_cut(
@@ -121,6 +126,7 @@ def choose_cut(
     sampling_rate: object,
     epsilon: object,
     unit: Unit,
+    rows_are_units: bool = False,
     source: Source | None = None,
 ) -> ChosenCut:
     """Choose one of several cuts by the exponential mechanism: detailed ones are better, small classes count nothing.
@@ -138,18 +144,23 @@ def choose_cut(
 
     Cost: O(m) per cut for m distinct tuples. References: [McSherry2007].
     """
-    sampling = _checked(spec, k, sampling_rate, unit)
-    value = exact(epsilon)
-    if not cuts:
-        raise DomainError("choose_cut: give at least one cut to choose from")
-    candidates = [spec.cut(cut) for cut in cuts]
-    coded, bounded, assumes = _bounded(rows, spec, unit)
+    wrong: list[KasuriError] = []
+    candidates: list[Cut] = []
+    for cut in cuts if isinstance(cuts, Sequence) else ():
+        if isinstance(cut, ChosenCut):  # its own epsilon would be lost
+            wrong.append(PrivacyError("choose_cut: a cut that was itself chosen from the data is no candidate"))
+        else:
+            candidates.append(_chosen(spec, cut, unit, wrong)[0])
+    if not isinstance(cuts, Sequence) or not cuts:
+        wrong.append(DomainError("choose_cut: give at least one cut to choose from"))
+    table, sampling, value = _checked(rows, spec, k, sampling_rate, epsilon, unit, rows_are_units, source, wrong)
+    coded, bounded, assumes = _bounded(table, spec, None if rows_are_units else unit.id)
     tuples = tuples_of(coded, bounded)
     least = math.ceil(k / sampling.rate)
     scores = [
         _detail(spec, cut) * int(np.maximum(cut_sizes(tuples, spec, cut)[1] - least, 0).sum()) for cut in candidates
     ]
-    source = secure() if source is None else source
+    source = checked_source(source)
     streams = Streams(source.release_key(), "choose_cut")
     pick, coin = streams.open("pick"), streams.open("coin")
     best = max(scores)
@@ -157,8 +168,9 @@ def choose_cut(
         i = int(uniform(pick, len(candidates), 1)[0])
         if coin_exp(coin, value * (best - scores[i])):
             break
-    public = ("recoding", "cuts", "k", "sampling rate")
-    return ChosenCut(candidates[i], Guarantee("central", value, Fraction(0), unit, public, assumes, BASIS))
+    public = ("recoding", "cuts", "k", "sampling rate", "column types")
+    guarantee = Guarantee("central", value, Fraction(0), unit, public, assumes, BASIS)
+    return ChosenCut(candidates[i], guarantee, spec, seeded=not source.secure)
 
 
 def _detail(spec: Recoding, cut: Cut) -> Fraction:
@@ -173,31 +185,112 @@ def _detail(spec: Recoding, cut: Cut) -> Fraction:
     return 1 - lost / len(spec.attributes)
 
 
-def _checked(spec: Recoding, k: int, sampling_rate: object, unit: Unit) -> Sampling:
-    faults = []
+def _chosen(spec: Recoding, cut: Any, unit: Unit, wrong: list[KasuriError]) -> tuple[Cut, ChosenCut | None]:
+    """The cut, and the choice it came from if there was one."""
     if not isinstance(spec, Recoding):
-        faults.append("spec must be a Recoding (see Recoding.load)")
-    if not isinstance(unit, Unit):
-        faults.append('a unit of protection is needed: unit=Unit(id=..., change="add-remove", max_cells=1)')
-    elif unit.change != "add-remove" or unit.most != 1:
-        faults.append('the theorem covers one row of one unit: Unit(..., change="add-remove", max_cells=1), no weights')
-    sampling = None
+        return (), None  # `_checked` says so
+    if not isinstance(cut, ChosenCut):
+        try:
+            return spec.cut(cut), None
+        except DomainError as error:
+            wrong.append(error)
+            return (), None
+    if cut.guarantee.unit != unit:
+        wrong.append(PrivacyError("the cut was chosen for another unit of protection; choose it for this one"))
+    if _nodes(cut.spec) != _nodes(spec):
+        wrong.append(DomainError("the cut was chosen for another recoding; choose it for this one"))
+    return cut.cut, cut
+
+
+def _nodes(spec: Recoding) -> list[tuple[str, tuple[str, ...], list[int]]]:
+    return [(tree.name, tree.labels, tree.parent.tolist()) for tree in spec.attributes]
+
+
+def _most(delta: object, wrong: list[KasuriError]) -> Fraction:
+    most = _exact_or(Fraction(0), delta, "delta", wrong)
+    if most >= 1:
+        wrong.append(PrivacyError("delta must be below 1: a delta of 1 promises nothing"))
+    return most
+
+
+def _exact_or(default: Fraction, value: object, what: str, wrong: list[KasuriError]) -> Fraction:
     try:
-        sampling = Sampling(exact(sampling_rate, "sampling_rate"), k)
+        return exact(value, what)
     except PrivacyError as error:
-        faults += error.faults
-    raise_faults(PrivacyError, faults)
-    assert sampling is not None
-    return sampling
+        wrong.append(error)
+        return default
 
 
-def _bounded(rows: Any, spec: Recoding, unit: Unit) -> tuple[Coded, NDArray[np.bool_], tuple[str, ...]]:
-    """Leaf numbers, which rows stand for a unit (inside the domain, the first of their id), and the caveats."""
-    coded = encode(rows, replace(spec, sensitive=()), drop=True)
-    table = table_of(rows)
-    if unit.id not in table.columns:
+def _remedy(epsilon: Fraction, delta: Fraction, rate: Fraction) -> str:
+    try:
+        enough = least_k(epsilon, delta, rate, most_rows=_REMEDY_ROWS)
+    except NumericsError:
+        return "raise k or epsilon, or lower the sampling rate"
+    return f"k = {enough} would do" if enough else "no k up to 4096 would do; lower the sampling rate"
+
+
+def _checked(
+    rows: Any,
+    spec: Recoding,
+    k: int,
+    sampling_rate: object,
+    epsilon: object,
+    unit: Unit,
+    rows_are_units: bool,
+    source: Source | None,
+    wrong: list[KasuriError],
+) -> tuple[Any, Sampling, Fraction]:
+    """The frame, the sampling and epsilon; every fault of the arguments at once, those in `wrong` among them."""
+    privacy, domain = source_faults(source), []
+    if not isinstance(spec, Recoding):
+        privacy.append("spec must be a Recoding (see Recoding.load)")
+    if not isinstance(unit, Unit):
+        privacy.append('a unit of protection is needed: unit=Unit(id=..., change="add-remove", max_cells=1)')
+    elif unit.change != "add-remove" or unit.most != 1:
+        privacy.append(
+            'the theorem covers one row of one unit: Unit(..., change="add-remove", max_cells=1), no weights'
+        )
+    rate = _exact_or(Fraction(1, 2), sampling_rate, "sampling_rate", wrong)
+    value = _exact_or(Fraction(1), epsilon, "epsilon", wrong)
+    sampling = Sampling(Fraction(1, 2), 2)
+    try:
+        sampling = Sampling(rate, k)
+    except PrivacyError as error:
+        wrong.append(error)
+    table = None
+    try:
+        table = table_of(rows)
+    except DomainError as error:
+        wrong.append(error)
+    if table is not None and isinstance(spec, Recoding):
+        domain += absent(table.columns, replace(spec, sensitive=()), "rows")
+    if table is not None and isinstance(unit, Unit):
+        privacy += _id_faults(table.columns, unit.id, rows_are_units)
+    privacy += [fault for error in wrong if isinstance(error, PrivacyError) for fault in error.faults]
+    domain += [fault for error in wrong if not isinstance(error, PrivacyError) for fault in error.faults]
+    raise_faults(PrivacyError if privacy else DomainError, [*privacy, *domain])
+    return table, sampling, value
+
+
+def _id_faults(columns: Sequence[str], name: str, rows_are_units: bool) -> list[str]:
+    """Without ids nothing bounds what one unit adds: that must be stated, not happen by a slip of the pen."""
+    if rows_are_units is not True and rows_are_units is not False:
+        return ["rows_are_units is True or False"]
+    if name in columns and rows_are_units:
+        return [f"rows: there is an id column {name!r}; leave rows_are_units out"]
+    if name not in columns and not rows_are_units:
+        return [f"rows: no id column {name!r}; the columns are {list(columns)}. If every row is a unit of its own, say "
+                "so: rows_are_units=True (--rows-are-units)"]  # fmt: skip
+    return []
+
+
+def _bounded(table: Any, spec: Recoding, name: str | None) -> tuple[Coded, NDArray[np.bool_], tuple[str, ...]]:
+    """Leaf numbers, which rows stand for a unit (inside the domain, the first of their id), and the caveats; `name` is
+    the column of ids, None where every row is a unit of its own."""
+    coded = encode(table, replace(spec, sensitive=()), drop=True)
+    if name is None:
         return coded, coded.good, (UNBOUNDED, UNMETERED)
-    ids = ranked(arrow_of(table, unit.id))[0]
+    ids = identified(cells_of(table, name))
     usable = np.flatnonzero(coded.good & (ids >= 0))
     first = usable[np.unique(ids[usable], return_index=True)[1]]
     bounded = np.zeros(coded.rows, dtype=bool)

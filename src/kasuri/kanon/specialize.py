@@ -51,7 +51,8 @@ def specialize(
     ----------
     rows: any frame narwhals takes. spec: the trees and the sensitive columns. k: at least 2.
     l_diversity: distinct values every sensitive column keeps in a class. t_closeness: largest distance, in [0, 1], of
-    a class's distribution of a sensitive column from the whole table's.
+    a class's distribution of a sensitive column from the whole table's, which is that of the published table too:
+    together with `suppression` it is refused.
     suppression: share of rows, in [0, 1), that may be left out in classes that break a condition; a split is made
     only if the total NCP, with 1 per attribute for a suppressed row, does not rise.
 
@@ -81,6 +82,11 @@ def checked(
     closeness = None if t_closeness is None else decimal_of(t_closeness)
     if t_closeness is not None and (closeness is None or not 0 <= closeness <= 1):
         faults.append('t_closeness must be a number such as "0.2", from 0 to 1')
+    if closeness is not None and share:
+        faults.append(
+            "t_closeness and suppression do not go together: t is the distance from the whole table, and leaving rows "
+            "out changes it; take one of the two"
+        )
     if (l_diversity is not None or t_closeness is not None) and isinstance(spec, Recoding) and not spec.sensitive:
         faults.append("l_diversity and t_closeness need a sensitive column in the recoding")
     raise_faults(DomainError, faults)

@@ -31,6 +31,7 @@ def release_page(release: Mapping[str, Any], trees: Sequence[Mapping[str, Any]])
     ]
     body = [
         _note(release["words"]),
+        *_conditions(release["guarantee"]),
         _table(facts + _sensitive_facts(release)),
         "<h2>Class sizes</h2>",
         sizes_svg(release["class_sizes"]),
@@ -54,6 +55,7 @@ def audit_page(audit: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]) -> 
     ]
     losses = [
         ("Classes with an infinite loss", f"{_whole(per['infinite'])} of {_whole(per['groups'])}"),
+        ("Classes whose loss cannot be computed (values overlap)", _whole(per["not_computable"])),
         ("Largest finite loss", _number(per["largest_finite"])),
         ("Largest backward loss", f"{_number(per['largest_backward'])} (never above {loss['floor']:.4f})"),
         ("Classes where the formula may fail (2k condition)", _whole(loss["classes_that_could_split"])),
@@ -149,6 +151,14 @@ def _trees(trees: Sequence[Mapping[str, Any]]) -> list[str]:
         written = f", {len(tree['cut']):,} written" if tree["cut"] is not None else ""
         out.append(f"<h3>{escape(tree['name'])}</h3><p>{tree['leaves']:,} leaves{written}</p>{tree_svg(tree)}")
     return out
+
+
+def _conditions(guarantee: Mapping[str, Any] | None) -> list[str]:
+    """What a guarantee rests on: as much a part of it as its epsilon."""
+    if guarantee is None:
+        return []
+    out = [_note("Assumes: " + "; ".join(guarantee["assumes"]))] if guarantee["assumes"] else []
+    return [*out, _note("Treated as public: " + ", ".join(guarantee["public"]))]
 
 
 def _sensitive_facts(release: Mapping[str, Any]) -> list[tuple[str, str]]:
