@@ -4,6 +4,7 @@ import asyncio
 import base64
 import dataclasses
 import http.client
+import http.server
 import json
 import os
 import random
@@ -300,6 +301,7 @@ def test_the_writer_outlives_a_locked_disk(tmp_path, monkeypatch):
         store.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_dead_writer_takes_nothing_and_health_says_so(collector, monkeypatch):
     store, key, app, _ = collector
     envelope, id, randomizer = open_round(app)
@@ -310,12 +312,10 @@ def test_a_dead_writer_takes_nothing_and_health_says_so(collector, monkeypatch):
 
     monkeypatch.setattr(store, "_commit", broken)
     body = batch(key, envelope, randomizer)
-    with store._wake:  # both wait when the writer ends: one in its group, one that comes later
-        told = []
-        rows = decode(body, store.find(id).round)[1]
-        assert store.put(store.find(id), b"a" * 16, rows, told.append)
+    told = []
+    assert store.put(store.find(id), b"a" * 16, decode(body, store.find(id).round)[1], told.append)
     store._writer.join(10)
-    assert not store.alive()
+    assert not store.alive() and told == ["failed"]
     assert call(app, "POST", f"/rounds/{id}/reports", body, BINARY)[0] == 503
     assert call(app, "GET", "/health")[0] == 503
 
@@ -431,6 +431,36 @@ def test_a_state_that_gives_budget_back_is_refused(collector):
     again = fresh()
     again.restore(good)
     assert again.spent == 1
+
+
+def test_send_tells_a_collector_that_answers_nonsense(monkeypatch):
+    answers = [(503, {"retry-after": "soon"}, b""), (200, {}, b"<html>")]
+
+    class Odd(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            status, headers, body = answers.pop(0)
+            self.send_response(status)
+            for name, value in {**headers, "content-length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    waits = []
+    monkeypatch.setattr("kasuri.local.device.time.sleep", waits.append)
+    with http.server.HTTPServer(("127.0.0.1", 0), Odd) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            with pytest.raises(ks.KasuriError, match="keep the bytes"):
+                send(f"http://127.0.0.1:{server.server_port}/", b"x")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert waits == [1] and not answers
 
 
 def test_export_is_shuffled_and_complete(collector, tmp_path):

@@ -91,7 +91,7 @@ def _randomizer(path: Path) -> Randomizer:
 @app.command()
 def randomize(
     source: Path = typer.Argument(..., help="CSV or Parquet with one row for each person."),
-    column: str = typer.Option(..., "--column", help="The column of categories (labels or numbers)."),
+    column: str = typer.Option(..., "--column", help="The column of labels (cell numbers where there are none)."),
     randomizer: Path = typer.Option(..., "--randomizer", help="JSON of a randomizer (kasuri local plan --save)."),
     out: Path = typer.Option(..., "--out", help="Parquet file of reports to write."),
     as_json: bool = show.JSON,

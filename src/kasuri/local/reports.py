@@ -245,8 +245,11 @@ class Store:
                 return False
             group = [self._pending.popleft() for _ in range(min(len(self._pending), 1024))]
             self._pending_bytes -= sum(len(item.reports) for item in group)
-        if group:
-            _tell(group, self._commit(group))
+        outcomes = ["failed"] * len(group)  # should anything end the writer here: sending again is always safe
+        try:
+            outcomes = self._commit(group) if group else []
+        finally:
+            _tell(group, outcomes)
         with suppress(sqlite3.Error):  # a locked or full disk: again at the next turn
             self._expire()
             if self._unwiped:
