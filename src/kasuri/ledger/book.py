@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import secrets
 import sqlite3
 import threading
@@ -65,7 +66,7 @@ class Ledger:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).resolve()  # one journal, whatever link leads here
-        self._mutex = threading.Lock()
+        self._mutex, self._owner = threading.Lock(), os.getpid()
         self._handle = -1
         self._state = State()
         self._offset = 0  # bytes of the journal the state was read from
@@ -287,6 +288,10 @@ class Ledger:
     @contextlib.contextmanager
     def _locked(self, *, create: bool) -> Iterator[sqlite3.Connection]:
         """Alone with both files, which agree, every entry checked."""
+        if self._owner != os.getpid():  # forked: a thread that was inside is not here to leave
+            if self._mutex.locked():
+                self._forget()
+            self._mutex, self._owner = threading.Lock(), os.getpid()
         with self._mutex, files.held(self.path, self.journal, create=create) as (connection, handle):
             self._handle = handle
             self._catch_up(connection)
