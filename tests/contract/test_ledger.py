@@ -224,6 +224,38 @@ def test_bad_allowances(path, words):
 @pytest.mark.parametrize(
     "words",
     [
+        {"data": "census\ud800"},
+        {"owner": "\ud800"},
+        {"unit": ks.Unit("person\ud800", "add-remove", 1)},
+        {"epsilon": 10**5000},
+        {"epsilon": Fraction(1, 3**9999)},
+    ],
+)
+def test_what_no_file_can_hold(path, words):
+    with pytest.raises(ks.PrivacyError):
+        opened(path, **words)
+    assert not path.exists()
+
+
+def test_sums_that_cannot_be_written_are_refused_and_spend_nothing(path):
+    """Fractions of unlike denominators: their sum grows until no entry can hold it."""
+    ledger = opened(path)
+    spent = []
+
+    def pay():
+        for number in range(60):
+            claim = ks.geometric().guarantee(DOMAIN, UNIT, f"{10**94}/{10**97 + 2 * number + 1}")
+            ledger.reserve(claim, data="census-2020", recipe="geometric", plan="x")
+            spent.append(claim.epsilon)
+
+    with pytest.raises(ks.PrivacyError, match="cannot be written down"):
+        pay()
+    assert spent and Ledger.load(path).balance().spent == sum(spent)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
         {"epsilon": "2"},
         {"epsilon": "0.5"},
         {"delta": "1e-9"},
@@ -801,6 +833,20 @@ def test_plan(words, least):
     assert json.loads(result.stdout)["least"] == least
     text = command("plan", "--releases", 720, "--epsilon", "0.1", "--delta", "1e-9", *words).stdout
     assert "epsilon 72\n" in text and f"epsilon {least} at delta 1e-9" in text
+
+
+def test_a_plan_says_its_relation():
+    words = ("plan", "--releases", 720, "--epsilon", "0.1", "--delta", "1e-9", "--recipe", "haar_topdown", "--cells", 9)
+    assert "when one unit, in 1 cell, enters or leaves the data" in command(*words).stdout
+    replaced = json.loads(command(*words, "--change", "replace", "--json").stdout)
+    assert replaced["relation"].endswith("changes its records") and replaced["least"] == "19.0269"  # the generic pair
+
+
+@pytest.mark.parametrize("text", ['{"axes": [1]}', '{"axes": [1], "mask": []}', "[" * 100_000, "1"])
+def test_a_domain_that_is_none(path, tmp_path, text):
+    (tmp_path / "domain.json").write_text(text)
+    series = ("--releases", 3, "--each", "0.1", "--domain", tmp_path / "domain.json", "--delta", "1e-9")
+    assert command("open", path, *OPEN, *series).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -6,24 +6,27 @@ import json
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kasuri import meshcode
 from kasuri.published import Release
-from kasuri.schema import Mesh, Nominal, Ordered
+from kasuri.schema import Domain, Mesh, Nominal, Ordered
 
 
 def release_table(release: Release) -> Any:
-    """The released cells as an Arrow table, sorted by cell. `row` and `col` count from the window's corner."""
+    """The released cells as an Arrow table, sorted by cell."""
+    return cells_table(release.provenance["release_id"], release.domain, release.cells, release.values)
+
+
+def cells_table(release_id: str, domain: Domain, cells: NDArray[np.int64], values: NDArray[Any]) -> Any:
+    """Cells and values with every column that follows from them. `row` and `col` count from the window's corner."""
     import pyarrow as pa
 
-    domain = release.domain
     columns: dict[str, Any] = {
-        "release_id": pa.array([release.provenance["release_id"]] * 1).take(
-            pa.array(np.zeros(release.cells.size, np.int32))
-        ),
-        "cell": pa.array(release.cells),
+        "release_id": pa.array([release_id]).take(pa.array(np.zeros(cells.size, np.int32))),
+        "cell": pa.array(cells),
     }
-    index = dict(zip(domain.dims, domain.unravel(release.cells), strict=True))
+    index = dict(zip(domain.dims, domain.unravel(cells), strict=True))
     several = sum(isinstance(axis, Mesh) for axis in domain.axes) > 1
     for axis in domain.axes:
         if isinstance(axis, Mesh):
@@ -38,7 +41,7 @@ def release_table(release: Release) -> Any:
             columns[axis.name] = pa.array(axis.labels).take(pa.array(index[axis.name]))
         else:
             columns[axis.name] = pa.array(index[axis.name])
-    columns["value"] = pa.array(release.values)
+    columns["value"] = pa.array(values)
     return pa.table(columns)
 
 
