@@ -19,6 +19,7 @@ import numpy as np
 
 from kasuri.errors import PrivacyError
 from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.schema import Part
 
 Losses = tuple[tuple[Fraction, int], ...]
 """((epsilon, how many), ...): independent parts of one release, each epsilon-DP; their sum is its pure epsilon."""
@@ -47,6 +48,8 @@ class Series:
     def __post_init__(self) -> None:
         if not isinstance(self.releases, int) or isinstance(self.releases, bool) or self.releases < 1:
             raise PrivacyError("a series needs a whole number of releases, at least 1")
+        if sum((exact(epsilon) * count for epsilon, count in self.losses), start=Fraction(0)) < exact(self.epsilon):
+            raise PrivacyError("a series' parts lose less than its epsilon: the pair is not that of the release")
 
     @property
     def pure(self) -> Fraction:
@@ -100,8 +103,9 @@ def pld_epsilon(losses: Losses, delta: Fraction) -> Fraction:
     Cost: O(sqrt(n) * grid) for parts of several sizes, O(sqrt(n)) for one. References: [Kairouz2015], [Zhu2022].
     """
     parts: dict[Fraction, int] = {}
-    for epsilon, count in losses:
-        parts[exact(epsilon)] = parts.get(epsilon, 0) + count
+    for part, count in losses:
+        epsilon = exact(part)
+        parts[epsilon] = parts.get(epsilon, 0) + count
     if not parts or min(parts.values()) < 1:
         raise PrivacyError("a privacy-loss pair needs at least one part, each counted at least once")
     if sum(parts.values()) > MAX_PARTS:
@@ -170,7 +174,7 @@ def epsilon_of_zcdp(rho: Fraction, delta: Fraction) -> Fraction:
     if delta >= 1:
         raise PrivacyError("delta must be below 1")
     with localcontext() as context:
-        context.prec = 60
+        context.prec = 60 + len(str(rho.numerator // rho.denominator))
         context.rounding = ROUND_FLOOR
         least = Decimal(delta.numerator) / Decimal(delta.denominator)
         context.rounding = ROUND_CEILING
@@ -202,18 +206,27 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     return _joined(first, guarantees, epsilon, delta, None, "sequential composition [Dwork2006]")
 
 
-def parallel(*guarantees: Guarantee) -> Guarantee:
-    """Parts of ONE table that was bounded once and then split by a public partition (`Counts.split`).
+def parallel(*claims: tuple[Part, Guarantee]) -> Guarantee:
+    """Parts of ONE table that was bounded once and then split by a public partition: (`counts.part`, claim), ...
 
-    A unit stands in at most max_cells parts, so the dearest max_cells of them add up; with one cell per unit that is
-    the maximum. Only under add-remove: under replace a unit can move from one part to another.
+    Claims about the same part add up. A unit stands in at most max_cells parts, so the dearest max_cells of them add
+    up; with one cell per unit that is the maximum. Only under add-remove: under replace a unit can move from one part
+    to another.
     """
+    if not all(isinstance(claim, tuple) and len(claim) == 2 and isinstance(claim[0], Part) for claim in claims):
+        raise PrivacyError("parallel composition needs to know the parts: (counts.part, guarantee), ...")
+    guarantees = tuple(guarantee for _, guarantee in claims)
     first = _alike(guarantees)
+    if len({part.split for part, _ in claims}) > 1:
+        raise PrivacyError("these are parts of several splits, so a unit can stand in all of them; use compose()")
     if first.unit.change != "add-remove":
         raise PrivacyError("parallel composition holds under add-remove only; under replace use compose()")
     if any(guarantee.rho is not None or guarantee.delta for guarantee in guarantees):
         raise PrivacyError("parallel composition is for pure epsilon claims; use compose()")
-    epsilon = dearest([guarantee.epsilon for guarantee in guarantees], first.unit.max_cells)
+    losses: dict[str, Fraction] = {}
+    for part, guarantee in claims:
+        losses[part.name] = losses.get(part.name, Fraction(0)) + guarantee.epsilon
+    epsilon = dearest(list(losses.values()), first.unit.max_cells)
     return _joined(first, guarantees, epsilon, Fraction(0), None, "parallel composition [McSherry2009]")
 
 

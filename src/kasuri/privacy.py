@@ -13,6 +13,10 @@ from kasuri.schema import Unit
 Model = Literal["central", "local", "shuffle", "none"]
 
 
+_BITS = 1400  # whatever 200 characters and an exponent of 200 can say
+_WRITABLE = 13000  # bits of a number Python writes out (4300 digits)
+
+
 def exact(value: object, what: str = "epsilon") -> Fraction:
     """An exact positive rational from a decimal string, a whole number or a Fraction; a float is refused.
 
@@ -27,6 +31,8 @@ def exact(value: object, what: str = "epsilon") -> Fraction:
         raise PrivacyError(f'{what} must be a finite decimal such as "0.1"') from None
     if number <= 0:
         raise PrivacyError(f"{what} must be greater than 0")
+    if max(number.numerator.bit_length(), number.denominator.bit_length()) > _BITS:
+        raise PrivacyError(f'{what} has too many digits; use a decimal such as "0.1"')
     return number
 
 
@@ -46,6 +52,8 @@ def decimal(number: Fraction) -> str:
     >>> decimal(Fraction(1, 10)), decimal(Fraction(1, 3))
     ('0.1', '1/3')
     """
+    if max(number.numerator.bit_length(), number.denominator.bit_length()) > _WRITABLE:
+        raise PrivacyError("a sum of so many unlike fractions cannot be written down; use decimals such as 0.1")
     rest, twos, fives = number.denominator, 0, 0
     while rest % 2 == 0:
         rest, twos = rest // 2, twos + 1

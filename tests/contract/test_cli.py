@@ -88,6 +88,20 @@ def test_a_budget_a_signature_and_a_check(census, tmp_path):
     assert "notes.txt: not part of the release" in run.stderr
 
 
+@pytest.mark.parametrize("out", ["file/release", "file/deep/release", "a" * 300])
+def test_an_unusable_folder_costs_nothing(census, tmp_path, out):
+    kasuri("ledger", "open", "c.ledger", "--data", "c-2020", *UNIT, "--epsilon", "1", cwd=tmp_path)
+    (tmp_path / "file").write_text("not a folder")
+    run = kasuri(
+        "release", census[0] / "codes.csv", "--origin", "8480,6240", "--shape", "20,30", "--code", "mesh_code",
+        "--count", "population", *UNIT, "--data", "c-2020", "--ledger", "c.ledger", "--epsilon", "0.1", "--out", out,
+        cwd=tmp_path, code=1,
+    )  # fmt: skip
+    assert "not written" in run.stderr
+    assert ks.Ledger.load(tmp_path / "c.ledger").balance().spent == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.ledger", "c.ledger.journal", "file"]
+
+
 def test_mask_and_recipe_options(census, tmp_path):
     folder, _ = census
     sea = np.zeros((20, 30), dtype=bool)

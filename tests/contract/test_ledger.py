@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import threading
 from dataclasses import replace
@@ -223,6 +224,38 @@ def test_bad_allowances(path, words):
 @pytest.mark.parametrize(
     "words",
     [
+        {"data": "census\ud800"},
+        {"owner": "\ud800"},
+        {"unit": ks.Unit("person\ud800", "add-remove", 1)},
+        {"epsilon": 10**5000},
+        {"epsilon": Fraction(1, 3**9999)},
+    ],
+)
+def test_what_no_file_can_hold(path, words):
+    with pytest.raises(ks.PrivacyError):
+        opened(path, **words)
+    assert not path.exists()
+
+
+def test_sums_that_cannot_be_written_are_refused_and_spend_nothing(path):
+    """Fractions of unlike denominators: their sum grows until no entry can hold it."""
+    ledger = opened(path)
+    spent = []
+
+    def pay():
+        for number in range(60):
+            claim = ks.geometric().guarantee(DOMAIN, UNIT, f"{10**94}/{10**97 + 2 * number + 1}")
+            ledger.reserve(claim, data="census-2020", recipe="geometric", plan="x")
+            spent.append(claim.epsilon)
+
+    with pytest.raises(ks.PrivacyError, match="cannot be written down"):
+        pay()
+    assert spent and Ledger.load(path).balance().spent == sum(spent)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
         {"epsilon": "2"},
         {"epsilon": "0.5"},
         {"delta": "1e-9"},
@@ -424,6 +457,99 @@ def test_a_torn_line_that_nobody_was_promised(path):
     assert Ledger.load(path).balance().left == Fraction(9, 10)
 
 
+def test_a_whole_entry_without_its_line_end_is_kept(path):
+    ledger = opened(path)
+    spend(ledger, "0.3")
+    before = path.read_bytes()
+    spend(ledger, "0.3")
+    path.write_bytes(before)  # SQLite lost the entry, and the journal the end of its line
+    journal = path.with_name("census.ledger.journal")
+    journal.write_bytes(journal.read_bytes()[:-1])
+    assert "ended the last line of the journal" in repair(path)["done"]
+    assert Ledger.load(path).balance().spent == Fraction(6, 10)
+
+
+def test_a_flipped_byte_in_an_entry_is_repaired(path):
+    """A body that is no longer UTF-8 is damage like any other."""
+    spend(opened(path))
+    data = bytearray(path.read_bytes())
+    data[data.rfind(b"geometric")] = 0xFF
+    path.write_bytes(data)
+    with pytest.raises(ks.FormatError, match="repair"):
+        Ledger.load(path)
+    assert "rebuilt the ledger from its journal" in repair(path)["done"]
+    assert Ledger.load(path).balance().spent == Fraction(1, 10)
+
+
+def freelist(data):
+    data[36:40] = b"\0\0\0\7"  # SQLite's integrity check fails, every row can be read
+
+
+def schema(data):
+    data[100] = 0  # no page of a table: SQLite reads nothing
+
+
+def body(data):
+    data[data.rfind(b"geometric")] = 0xFF
+
+
+def header(data):
+    data[:16] = b"x" * 16
+
+
+@pytest.mark.parametrize("damage", [freelist, schema, body, header])
+@pytest.mark.parametrize("cut", [1, 3, 5])
+def test_repair_forgets_no_entry_that_either_file_shows(path, damage, cut):
+    """A damaged SQLite file and a journal cut at a line: what the first still shows is not written off."""
+    ledger = opened(path)
+    for _ in range(5):
+        spend(ledger)
+    data = bytearray(path.read_bytes())
+    damage(data)
+    path.write_bytes(data)
+    journal = path.with_name("census.ledger.journal")
+    whole = journal.read_bytes()
+    journal.write_bytes(b"".join(whole.splitlines(keepends=True)[:cut]))
+    short = journal.read_bytes()
+    with pytest.raises(ks.FormatError, match="by hand"):
+        repair(path)
+    assert journal.read_bytes() == short and path.read_bytes() == bytes(data)  # nothing was changed
+    journal.write_bytes(whole)
+    repair(path)
+    assert Ledger.load(path).balance().spent == Fraction(5, 10)
+
+
+def test_a_fork_under_the_lock_does_not_keep_it(path, monkeypatch):
+    from kasuri.ledger import files
+
+    monkeypatch.setattr(files, "WAIT", 1.0)
+    ledger = opened(path)
+    reading, writing = os.pipe()
+    with ledger._locked(create=False):
+        child = os.fork()
+        if child == 0:  # it holds the journal open until the parent is done
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+    try:
+        assert Ledger.load(path).balance().left == 1
+    finally:
+        os.close(writing)
+        os.close(reading)
+        os.waitpid(child, 0)
+
+
+def test_a_fork_beside_a_busy_thread(path):
+    """The child of a process whose other thread was paying: that thread is not there to leave."""
+    ledger = opened(path)
+    with ledger._mutex:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            os._exit(0 if ledger.balance().left == 1 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_two_histories_are_left_alone(path, tmp_path):
     opened(path)
     copy = tmp_path / "copy"
@@ -527,6 +653,30 @@ def test_a_series_ends(path):
     spend(ledger, "0.1", recipe=recipe)  # the 61st is an ordinary release
     with pytest.raises(ks.BudgetError):
         spend(ledger, "0.1", recipe=recipe)
+
+
+def test_a_release_dearer_than_its_series_is_not_of_it(path):
+    """A series that declares less than its plan costs buys nothing."""
+    recipe = ks.geometric()
+    honest = recipe.series(DOMAIN, UNIT, "10", 100)
+    lie = replace(honest, epsilon=Fraction(1, 1000), losses=((Fraction(1, 1000), 1),))
+    ledger = opened(path, "1", delta="1e-9", accounting="pld", series=lie)
+    with pytest.raises(ks.BudgetError):
+        spend(ledger, "10")
+    claim = replace(recipe.guarantee(DOMAIN, UNIT, "0.001"), delta=Fraction("1e-9"))
+    with pytest.raises(ks.BudgetError):  # the series takes all of delta
+        ledger.reserve(claim, data="census-2020", recipe="geometric", plan=lie.plan)
+    assert ledger.summary()["series"]["released"] == 0
+
+
+def test_replay_does_not_count_a_dearer_release_as_of_the_series(path):
+    recipe = ks.geometric()
+    series = recipe.series(DOMAIN, UNIT, "0.1", 10)
+    ledger = opened(path, "5", delta="1e-9", accounting="pld", series=series)
+    spend(ledger, recipe=recipe)
+    rewritten(path, 2, '"epsilon":"0.1"', '"epsilon":"0.2"')
+    with pytest.raises(ks.FormatError, match="entry 2: the balance"):
+        Ledger.load(path)
 
 
 def test_a_series_that_does_not_fit(path):
@@ -683,6 +833,20 @@ def test_plan(words, least):
     assert json.loads(result.stdout)["least"] == least
     text = command("plan", "--releases", 720, "--epsilon", "0.1", "--delta", "1e-9", *words).stdout
     assert "epsilon 72\n" in text and f"epsilon {least} at delta 1e-9" in text
+
+
+def test_a_plan_says_its_relation():
+    words = ("plan", "--releases", 720, "--epsilon", "0.1", "--delta", "1e-9", "--recipe", "haar_topdown", "--cells", 9)
+    assert "when one unit, in 1 cell, enters or leaves the data" in command(*words).stdout
+    replaced = json.loads(command(*words, "--change", "replace", "--json").stdout)
+    assert replaced["relation"].endswith("changes its records") and replaced["least"] == "19.0269"  # the generic pair
+
+
+@pytest.mark.parametrize("text", ['{"axes": [1]}', '{"axes": [1], "mask": []}', "[" * 100_000, "1"])
+def test_a_domain_that_is_none(path, tmp_path, text):
+    (tmp_path / "domain.json").write_text(text)
+    series = ("--releases", 3, "--each", "0.1", "--domain", tmp_path / "domain.json", "--delta", "1e-9")
+    assert command("open", path, *OPEN, *series).exit_code == 2
 
 
 @pytest.mark.parametrize(

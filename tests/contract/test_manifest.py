@@ -265,6 +265,189 @@ def test_tables_must_be_consistent(copy, change, fault):
     assert any(found.startswith(fault) for found in damaged(copy, change))
 
 
+def unsigned(place: Path, change) -> list[str]:
+    """Faults, ledger included, after `change(folder, manifest)`, certificates, hashes and digest made right again."""
+    from kasuri.manifest import certificate
+
+    folder, data = place / "release", manifest(place)
+    (folder / "signature.json").unlink()
+    change(folder, data)
+    (folder / "certificate.md").write_text(certificate.english(data["privacy"]), encoding="utf-8")
+    (folder / "certificate.ja.md").write_text(certificate.japanese(data["privacy"]), encoding="utf-8")
+    rewrite(place, data)
+    return ks.verify(folder, ledger=place / "census.ledger")["faults"]
+
+
+def test_a_forger_changes_nothing(copy):
+    assert unsigned(copy, lambda folder, data: None) == []
+
+
+def said(*path, value):
+    def change(folder, data):
+        *inner, last = path
+        for name in ("privacy", *inner):
+            data = data[name]
+        assert data[last] != value
+        data[last] = value
+
+    return change
+
+
+def meta(file, column, value):
+    def change(folder, data):
+        if file.endswith("duckdb"):
+            import duckdb
+
+            connection = duckdb.connect(str(folder / file))
+            connection.execute(f"UPDATE release_meta SET {column} = ?", [value])
+            connection.close()
+            return
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        table = parquet.read_table(folder / file)
+        changed = table.set_column(table.column_names.index(column), column, pa.array([value]))
+        parquet.write_table(changed, folder / file)
+
+    return change
+
+
+def sql(*statements):
+    def change(folder, data):
+        import duckdb
+
+        connection = duckdb.connect(str(folder / "release.duckdb"))
+        for statement in statements:
+            connection.execute(statement.format(folder=folder))
+        connection.close()
+
+    return change
+
+
+LEDGER = ("accounting", "ledger")
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (said(*LEDGER, "after", "left", value="999"), "left another balance"),
+        (said(*LEDGER, "before", "left", value="999"), "left another balance"),
+        (said(*LEDGER, "charged", "amount", value="0"), "left another balance"),
+        (said(*LEDGER, "accounting", value="pld"), "left another balance"),
+        (said("data", value="other"), "is about other data"),
+        (said("privacy_loss", "contribution_bound", "max_cells", value=99), "protects another unit"),
+        (said("privacy_loss", "privacy_parameters", "delta", value="0.1"), "paid for another delta"),
+        (said("privacy_loss", "privacy_parameters", "rho", value="0.1"), "paid for another rho"),
+        (said("implementation", "configuration_hash", value="0" * 64), "paid for another recipe"),
+        (said("assumes", value=[]), "rests on other assumptions"),
+        (said("dp_variant", "relation", value="replace"), "two ways, and they differ"),
+        (said("dp_variant", "data_domain", value="row (9)"), "two ways, and they differ"),
+        (said("implementation", "software", value="kasuri 99"), "release_meta.parquet: does not say"),
+        (said("implementation", "basis", value="trust me"), "release_meta.parquet: does not say"),
+        *((meta("release_meta.parquet", name, "{}"), "release_meta.parquet: does not say")
+          for name in ("unit", "guarantee", "recipe", "provenance", "model", "data", "absent_cells")),
+        (meta("release.duckdb", "epsilon", "0.0001"), "release.duckdb: its release_meta is not"),
+        (sql("UPDATE release SET row = 0"), "release.duckdb: holds another table"),
+        (sql("UPDATE release SET mesh_code = '0'"), "release.duckdb: holds another table"),
+        (sql("DROP TABLE release_meta"), "release.duckdb: holds something else"),
+        (sql("CREATE TABLE people AS SELECT 1 AS id"), "release.duckdb: holds something else"),
+        (sql("CREATE MACRO one() AS 1"), "release.duckdb: holds something else"),
+        (
+            sql("DROP TABLE release", "CREATE VIEW release AS SELECT * FROM read_parquet('{folder}/release.parquet')"),
+            "release.duckdb: holds something else",
+        ),
+    ],
+)  # fmt: skip
+def test_all_say_the_same(copy, change, fault):
+    assert any(fault in found for found in unsigned(copy, change))
+
+
+def test_verify_runs_nothing_that_a_release_brings(copy, monkeypatch):
+    """Were a view let through, DuckDB itself would refuse to open the file it names."""
+    import duckdb
+
+    real, seen = duckdb.connect, []
+
+    def look(*words, **more):
+        connection = real(*words, **more)
+        with pytest.raises(duckdb.Error):
+            connection.execute(f"SELECT * FROM read_parquet('{copy}/release/release.parquet')")
+        with pytest.raises(duckdb.Error):
+            connection.execute("SET enable_external_access = true")
+        seen.append(1)
+        return connection
+
+    monkeypatch.setattr(duckdb, "connect", look)
+    assert check(copy)["ok"] and seen == [1]
+
+
+def text_column(name):
+    def change(table):
+        import pyarrow as pa
+
+        return table.set_column(table.column_names.index(name), name, pa.array([f"{i}" for i in range(len(table))]))
+
+    return change
+
+
+@pytest.mark.parametrize("name", ["release_id", "cell", "mesh_code", "row", "col", "sex", "value"])
+def test_every_column_is_there_and_follows(copy, tmp_path, name):
+    shutil.copytree(copy, tmp_path / "again")
+    for place, change in ((copy, lambda table: table.drop_columns([name])), (tmp_path / "again", text_column(name))):
+        faults = damaged(place, change)
+        assert faults and all(fault.startswith("release.") for fault in faults)
+
+
+@pytest.mark.parametrize("file", ["datapackage.json", "signature.json"])
+@pytest.mark.parametrize("content", [b"[" * 200_000, b'{"kasuri":' + b"1" * 5000 + b"}", b"\xff", b""])
+def test_hostile_json(copy, file, content):
+    (copy / "release" / file).write_bytes(content)
+    assert any(fault.startswith(file) for fault in check(copy)["faults"])
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
+def test_hostile_names(copy, name):
+    data = manifest(copy)
+    data["resources"].append({"path": name, "hash": ""})
+    data["digest"] = digest(data)
+    (copy / "release" / "datapackage.json").write_bytes(text(data))
+    assert any("cannot be read" in fault or "missing" in fault for fault in check(copy)["faults"])
+
+
+@pytest.mark.parametrize("file", ["datapackage.json", "signature.json", "release.parquet"])
+def test_links_are_not_files_of_a_release(copy, made, file):
+    path = copy / "release" / file
+    for target in (made / "release" / file, made / "nowhere"):
+        path.unlink()
+        path.symlink_to(target)
+        for key in (None, copy / "office.key.pub"):
+            faults = ks.verify(copy / "release", key=key)["faults"]
+            assert any(fault.startswith(file) for fault in faults), faults
+
+
+def test_a_key_that_is_not_there(copy):
+    with pytest.raises(ks.DomainError, match="cannot be read"):
+        ks.verify(copy / "release", key=copy / "missing.pub")
+
+
+def test_the_certificate_of_a_series(tmp_path):
+    """Late in a series a release costs nothing more; its certificate says what the whole costs."""
+    recipe = ks.haar_topdown()
+    series = recipe.series(DOMAIN, UNIT, "0.1", 60)
+    path = tmp_path / "census.ledger"
+    ledger = ks.Ledger.open(
+        path, epsilon="6", delta="1e-9", unit=UNIT, data="census-2020", accounting="pld", series=series
+    )
+    claim = recipe.guarantee(DOMAIN, UNIT, "0.1")
+    for _ in range(58):
+        ledger.reserve(claim, data="census-2020", recipe=recipe.name, plan=series.plan)
+    ks.release(counts(), recipe, epsilon="0.1", ledger=ledger, threads=1).save(str(tmp_path / "release"))
+    place = manifest(tmp_path)["privacy"]["accounting"]["ledger"]["series"]
+    assert (place["number"], place["of"]) == (59, 60) and Fraction(place["price"]) == ledger.allowance.price
+    assert "Release 59 of 60 of a series" in (tmp_path / "release" / "certificate.md").read_text(encoding="utf-8")
+    assert ks.verify(tmp_path / "release", ledger=path)["ok"]
+
+
 def test_a_masked_cell_must_be_zero(copy):
     def sea(cells):
         cells[5:7] = [5 * 2, 5 * 2 + 1]  # row 0, column 5: in the sea
@@ -310,12 +493,16 @@ def test_the_wrong_ledger_is_found(copy, tmp_path):
     assert check(copy, ledger=copy / "census.ledger")["ledger"] == "broken"
 
 
-def test_an_uncommitted_release_is_found(copy):
+def test_an_uncommitted_release_is_found(copy, monkeypatch):
     ledger = ks.Ledger.load(copy / "census.ledger")
     out = ks.release(counts(), ks.geometric(), epsilon="0.1", ledger=ledger, threads=1)
     from kasuri.store import save
 
-    save(replace(out, receipt=None), copy / "second")
+    with pytest.raises(ks.PrivacyError, match="no receipt"):
+        save(replace(out, receipt=None), copy / "second")
+    assert not (copy / "second").exists()
+    monkeypatch.setattr(type(out.receipt), "commit", lambda self, release_id: None)
+    save(out, copy / "second")
     faults = ks.verify(copy / "second", ledger=copy / "census.ledger")["faults"]
     assert faults == ["census.ledger: entry 4 was not committed to this release"]
 

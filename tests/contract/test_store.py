@@ -93,6 +93,14 @@ def test_the_store_itself_refuses_seeded_releases(tmp_path):
         )
 
 
+@pytest.mark.parametrize("name", ["file/release", "file/deep/release", "a" * 300, "a\0b"])
+def test_a_folder_that_cannot_be(tmp_path, name):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(ks.DomainError, match="not written"):
+        make().save(str(tmp_path / name), unmetered=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_unmetered_must_be_said(tmp_path):
     with pytest.raises(ks.PrivacyError, match="ledger"):
         make().save(str(tmp_path / "r"))

@@ -18,6 +18,7 @@ from kasuri.accounting import (
     repeated,
     zcdp_of_pure,
 )
+from kasuri.schema import Part
 
 UNIT = ks.Unit("person", "add-remove", 1)
 CELL = ks.Domain.of(ks.Ordered("place", 4))
@@ -105,7 +106,35 @@ def test_deltas_add_and_caveats_are_kept():
 @given(st.lists(epsilons, min_size=1, max_size=6), st.integers(1, 4))
 def test_parallel_is_the_dearest_parts(parts, most):
     unit = ks.Unit("person", "add-remove", most)
-    assert parallel(*(claim(e, unit=unit) for e in parts)).epsilon == sum(sorted(parts)[-most:])
+    claims = [(Part("s", str(i)), claim(e, unit=unit)) for i, e in enumerate(parts)]
+    assert parallel(*claims).epsilon == sum(sorted(parts)[-most:])
+    again = parallel(*claims, *claims)  # the same parts once more: each costs twice
+    assert again.epsilon == 2 * sum(sorted(parts)[-most:])
+
+
+def test_claims_about_one_part_add():
+    same = Part("s", "f")
+    assert parallel((same, claim("1")), (same, claim("1")), (same, claim("1"))).epsilon == 3
+
+
+def test_equal_parts_are_counted_together_however_they_are_written():
+    together = pld_epsilon(((Fraction(1, 10), 10),), Fraction("1e-6"))
+    for losses in ((("0.1", 5), ("0.1", 5)), (("0.10", 5), (Fraction(1, 10), 5)), (("0.1", 9), ("1/10", 1))):
+        assert pld_epsilon(losses, Fraction("1e-6")) == together
+
+
+def test_a_series_declares_what_its_releases_lose():
+    series = ks.geometric().series(CELL, UNIT, "0.1", 10)
+    from dataclasses import replace
+
+    with pytest.raises(ks.PrivacyError, match="lose less"):
+        replace(series, losses=((Fraction(1, 100), 1),))
+    with pytest.raises(ks.PrivacyError, match="lose less"):
+        replace(series, epsilon=Fraction(1))
+
+
+def test_very_large_numbers():
+    assert epsilon_of_zcdp(Fraction(10) ** 60, Fraction(1, 10)) > Fraction(10) ** 60
 
 
 @pytest.mark.parametrize(
@@ -117,8 +146,10 @@ def test_parallel_is_the_dearest_parts(parts, most):
         lambda: compose(claim("1"), claim("1", model="local")),
         lambda: compose(claim("1", model="none")),
         lambda: compose(claim("1", "1e-9"), claim("1", "1e-9", rho="0.1")),
-        lambda: parallel(*[claim("1", unit=ks.Unit("person", "replace", 1))] * 2),
-        lambda: parallel(claim("1", "1e-9"), claim("1")),
+        lambda: parallel((Part("s", "a"), claim("1", unit=ks.Unit("person", "replace", 1)))),
+        lambda: parallel((Part("s", "a"), claim("1", "1e-9")), (Part("s", "b"), claim("1"))),
+        lambda: parallel((Part("s", "a"), claim("1")), (Part("t", "b"), claim("1"))),
+        lambda: parallel(claim("1"), claim("1")),
     ],
 )
 def test_unlike_things_are_refused(combine):

@@ -50,7 +50,7 @@ def open_ledger(
         assert domain is not None and releases is not None
         try:
             shape = Domain.from_json(json.loads(domain.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise typer.BadParameter(f"{domain}: not a domain in JSON") from None
         series = _recipe(recipe).series(shape, who, each, releases)
     accounting = "pld" if series is not None else None
@@ -136,6 +136,7 @@ def plan(
     ] = None,
     levels: Annotated[int | None, typer.Option(help="Instead of a recipe: so many equal, independent levels.")] = None,
     max_cells: Annotated[int, typer.Option(help="Most cells one unit stands in.")] = 1,
+    change: Annotated[str, typer.Option(help="Neighbour relation: add-remove or replace.")] = "add-remove",
     as_json: bool = show.JSON,
 ) -> None:
     """What a series of releases costs: the pure sum, by its privacy-loss distribution, and the least of both.
@@ -153,19 +154,20 @@ def plan(
         raise typer.BadParameter("--recipe and --cells go together")
     if levels is not None and (recipe is not None or levels < 1):
         raise typer.BadParameter("--levels is a whole number from 1 on, and stands instead of --recipe")
+    unit = Unit("unit", change, max_cells)  # type: ignore[arg-type]
     name, losses = f"any {decimal(each)}-DP mechanism", generic(each)
     if recipe is not None and cells is not None:
-        unit = Unit("person", "add-remove", max_cells)
         losses = _recipe(recipe).losses(_domain(cells), unit, each)
         name = f"{recipe} on {cells} cells"
     elif levels is not None:
         name = f"{levels} equal levels"
-        losses = ((each / levels, levels),) if max_cells == 1 else losses
+        losses = ((each / levels, levels),) if (change, max_cells) == ("add-remove", 1) else losses
     pure, by_pld = each * releases, pld_epsilon(repeated(losses, releases), small)
     if as_json:
         _print(
             {
                 "recipe": name,
+                "relation": unit.words(),
                 "releases": releases,
                 "epsilon_each": decimal(each),
                 "delta": decimal(small),
@@ -176,7 +178,7 @@ def plan(
             }
         )
         return
-    typer.echo(f"{releases} releases of {name}, epsilon {decimal(each)} each")
+    typer.echo(f"{releases} releases of {name}, epsilon {decimal(each)} each, when {unit.words()}")
     typer.echo(f"  pure sum                    epsilon {decimal(pure)}")
     typer.echo(f"  privacy-loss distribution   epsilon {decimal(by_pld)} at delta {delta}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,12 @@ def release(
         raise typer.BadParameter("say who pays: --ledger FILE, or --unmetered for a release charged to no ledger")
     if ledger and data is None:
         raise typer.BadParameter("a ledger pays for one data set: name it with --data")
-    if out.exists():
+    if os.path.lexists(out):
         raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
 
     import kasuri as ks
     from kasuri.manifest import keys
+    from kasuri.store import ready
 
     mechanism = _recipe(recipe, {"order": order, "transform": transform})
     domain = ks.Domain.of(mesh, mask=None if mask is None else _mask(mask))
@@ -85,6 +87,7 @@ def release(
     book = ks.Ledger.load(ledger[0]) if ledger else None
     if sign is not None:
         keys.private(sign)  # readable, before anything is charged
+    ready(out)  # and writable
     with show.step(f"reading {table}") as progress:
         counts = ks.count(
             str(table), domain, columns={"grid": columns}, unit=who, weight=count, data=data, progress=progress

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import secrets
 import sqlite3
 import threading
@@ -32,8 +33,16 @@ class Receipt:
     hash: str
     before: Balance
     after: Balance
+    of_series: int = 0
+    """Which release of the declared series it pays for; 0 where it is none of it."""
 
     def reference(self) -> dict[str, Any]:
+        series, price = self.ledger.allowance.series, self.ledger.allowance.price
+        place = (
+            {}
+            if series is None or not self.of_series
+            else {"series": {"number": self.of_series, "of": series.releases, "price": decimal(price)}}
+        )
         return {
             "ledger": self.ledger.id,
             "entry": self.entry,
@@ -42,6 +51,7 @@ class Receipt:
             "charged": {"currency": self.after.currency, "amount": decimal(self.after.spent - self.before.spent)},
             "before": self.before.to_json(),
             "after": self.after.to_json(),
+            **place,
         }
 
     def commit(self, release_id: str) -> None:
@@ -65,7 +75,7 @@ class Ledger:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).resolve()  # one journal, whatever link leads here
-        self._mutex = threading.Lock()
+        self._mutex, self._owner = threading.Lock(), os.getpid()
         self._handle = -1
         self._state = State()
         self._offset = 0  # bytes of the journal the state was read from
@@ -99,6 +109,10 @@ class Ledger:
             raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
         if not isinstance(data, str) or not data.strip():
             raise PrivacyError('ledger: data must be a declared name such as "census-2020"')
+        try:
+            f"{data}{owner}{unit.id}".encode()
+        except UnicodeEncodeError:
+            raise PrivacyError("ledger: data, owner and unit must be text that can be written as UTF-8") from None
         if (epsilon is None) == (rho is None):
             raise PrivacyError("ledger: give an allowance, epsilon (and delta) or rho")
         zero = Fraction(0)
@@ -206,7 +220,8 @@ class Ledger:
                 "balance": after.to_json(),
             }
             entry = self._append(connection, "reserved", fields)
-            return Receipt(self, entry["entry"], self._state.hash, before, after)
+            place = self._state.series_used if charge.of_series else 0
+            return Receipt(self, entry["entry"], self._state.hash, before, after, place)
 
     def settle(self, receipt: Receipt, kind: Literal["committed", "abandoned"], release_id: str | None) -> None:
         """Record what became of a reservation; see Receipt."""
@@ -238,6 +253,22 @@ class Ledger:
         with self._locked(create=False) as connection:
             rows = connection.execute("SELECT hash, body FROM entries ORDER BY entry").fetchall()
         return [json.loads(body) | {"hash": digest} for digest, body in rows]
+
+    def receipt(self, number: int) -> Receipt | None:
+        """The receipt of an entry as it was given out; None where it is no reservation."""
+        with self._locked(create=False) as connection:
+            rows = files.rows(connection, 0)
+        if not 1 < number <= len(rows):
+            return None
+        state = State()
+        for digest, text in rows[: number - 1]:
+            state.add(text, digest)
+        before, used = state.balance(), state.series_used
+        digest, text = rows[number - 1]
+        if state.add(text, digest)["kind"] != "reserved":
+            return None
+        place = state.series_used if state.series_used > used else 0
+        return Receipt(self, number, digest, before, state.balance(), place)
 
     def summary(self) -> dict[str, Any]:
         """The ledger in plain data: allowance, balance, and how its reservations ended."""
@@ -287,6 +318,10 @@ class Ledger:
     @contextlib.contextmanager
     def _locked(self, *, create: bool) -> Iterator[sqlite3.Connection]:
         """Alone with both files, which agree, every entry checked."""
+        if self._owner != os.getpid():  # forked: a thread that was inside is not here to leave
+            if self._mutex.locked():
+                self._forget()
+            self._mutex, self._owner = threading.Lock(), os.getpid()
         with self._mutex, files.held(self.path, self.journal, create=create) as (connection, handle):
             self._handle = handle
             self._catch_up(connection)

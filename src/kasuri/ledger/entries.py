@@ -175,7 +175,9 @@ class State:
             return Charge(zcdp_of_pure(epsilon), zero, 0)
         series = allowance.series
         if series is not None and claim["plan"] == series.plan and self.series_used < series.releases:
-            return Charge(zero, zero, 1)
+            as_declared = epsilon <= series.epsilon and not delta
+            if as_declared:  # the price holds for no more than that: a dearer claim is an ordinary release
+                return Charge(zero, zero, 1)
         if "split" in claim and not delta:
             parts = self.splits.get(claim["split"], {})
             more = parts | {claim["part"]: parts.get(claim["part"], zero) + epsilon}

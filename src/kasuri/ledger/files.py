@@ -59,6 +59,7 @@ def lock(journal: Path, *, create: bool) -> Iterator[int]:
         raise PrivacyError(
             f"{journal}: cannot be opened for writing ({error.strerror}); nothing was drawn. Is the folder writable?"
         ) from None
+    owner = os.getpid()
     try:
         until = time.monotonic() + WAIT
         while True:
@@ -71,6 +72,8 @@ def lock(journal: Path, *, create: bool) -> Iterator[int]:
                 time.sleep(0.002)
         yield handle
     finally:
+        if os.getpid() == owner:  # a child forked meanwhile has the same lock, and closing ours alone would leave it
+            fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
@@ -78,6 +81,7 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     """A connection in a write transaction, the tables made where `create` allows it. Its file is checked to be ours."""
     mode = "rwc" if create else "rw"
     connection = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=WAIT)
+    connection.text_factory = _text
     try:
         ours = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -99,25 +103,35 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
     return connection
 
 
+def _text(data: bytes) -> str:
+    """What a damaged page holds is no text; it is read all the same, and its hash tells."""
+    return data.decode(errors="replace")
+
+
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
     """SQLite's errors in words: what happened, and what to do."""
     try:
         yield
-    except UnicodeDecodeError:  # sqlite3 passes on what a damaged page holds
+    except UnicodeDecodeError:  # names in a damaged schema
         raise FormatError(f"{path.name}: damaged; {REPAIR}") from None
     except sqlite3.Error as error:
-        name = getattr(error, "sqlite_errorname", "") or type(error).__name__
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
+        name = errorname(error)
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")) or not name:
             raise FormatError(f"{path.name}: damaged ({error}); {REPAIR}") from None
         raise PrivacyError(
             f"{path.name}: cannot be written ({name}); nothing was drawn. Is the folder writable, the disk full?"
         ) from None
 
 
+def errorname(error: sqlite3.Error) -> str:
+    """SQLite's name of the error; empty where the sqlite3 module itself could not read what it found."""
+    return getattr(error, "sqlite_errorname", "") or ""
+
+
 def rows(connection: sqlite3.Connection, start: int) -> list[Record]:
     """Records from entry `start` on, in order."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         return []
     found = connection.execute("SELECT entry, hash, body FROM entries WHERE entry >= ? ORDER BY entry", (start,))
     return [(digest, body) for _, digest, body in found]
@@ -149,8 +163,13 @@ def lines(handle: int, offset: int) -> tuple[list[Record], bytes]:
     while chunk := os.pread(handle, 1 << 20, offset + len(data)):
         data += chunk
     *whole, torn = data.split(b"\n")
+    return records(whole), torn
+
+
+def records(whole: list[bytes]) -> list[Record]:
+    """Lines of the journal as records."""
     parts = [line.decode(errors="replace").partition(" ") for line in whole]
-    return [(digest, text) for digest, _, text in parts], torn
+    return [(digest, text) for digest, _, text in parts]
 
 
 def append(handle: int, records: list[Record], offset: int) -> None:

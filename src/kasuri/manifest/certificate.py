@@ -137,6 +137,8 @@ def _ja(phrase: str) -> str:
 _ENGLISH = {
     "none": "This release was charged to no ledger: nothing bounds what other releases of the same data spend.",
     "ledger": "Ledger `{ledger}`, entry {entry}.",
+    "series": "Release {number} of {of} of a series declared beforehand, which costs {price} as a whole, "
+    "set aside from the start.",
     "row": "| | {currency} |",
     "before": "left before",
     "charged": "charged",
@@ -150,6 +152,7 @@ _ENGLISH = {
 _JAPANESE = {
     "none": "この公表は台帳に計上されていない。同じデータのほかの公表による消費は制限されない。",
     "ledger": "台帳 `{ledger}`、記入 {entry}。",
+    "series": "あらかじめ宣言した系列 {of} 回のうち {number} 回目。系列全体の価格は {price} で、最初に確保されている。",
     "row": "| | {currency} |",
     "before": "公表前の残り",
     "charged": "今回の消費",
@@ -196,7 +199,8 @@ def _budget(accounting: Mapping[str, Any], words: Mapping[str, str]) -> list[str
         (words["after"], ledger["after"]["left"]),
     ]
     table = [words["row"].format(currency=ledger["charged"]["currency"]), "|---|---|"]
-    return [words["ledger"].format(**ledger), *table, *(f"| {name} | {value} |" for name, value in rows)]
+    place = [words["series"].format(**ledger["series"])] if "series" in ledger else []
+    return [words["ledger"].format(**ledger), *table, *(f"| {name} | {value} |" for name, value in rows), *place]
 
 
 def _errors(error: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:

@@ -43,8 +43,9 @@ def private(path: str | Path) -> Any:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    data = _read(path)
     try:
-        key = serialization.load_pem_private_key(_read(path), password=None)
+        key = serialization.load_pem_private_key(data, password=None)
     except (ValueError, TypeError):
         raise FormatError(f"{path}: not a private key of `kasuri keygen`") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -57,8 +58,9 @@ def public_hex(path: str | Path) -> str:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    data = _read(path)
     try:
-        key = serialization.load_pem_public_key(_read(path))
+        key = serialization.load_pem_public_key(data)
     except ValueError:
         raise FormatError(f"{path}: not a public key of `kasuri keygen` (the file that ends in .pub)") from None
     if not isinstance(key, Ed25519PublicKey):

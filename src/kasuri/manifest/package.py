@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from collections.abc import Mapping
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from kasuri.errors import PrivacyError
 from kasuri.manifest import certificate, expected, keys
-from kasuri.privacy import decimal
+from kasuri.privacy import Guarantee, decimal
 from kasuri.published import NO_LEDGER, Release
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh
 
@@ -148,10 +149,8 @@ def privacy_block(release: Release) -> dict[str, Any]:
         "release_id": release.provenance["release_id"],
         "data": release.provenance["data"],
         "dp_variant": {
-            "name": "zero-concentrated" if guarantee.rho is not None else "approximate" if guarantee.delta else "pure",
-            "data_domain": " x ".join(
-                f"{dim} ({size})" for dim, size in zip(release.domain.dims, release.domain.shape, strict=True)
-            ),
+            "name": variant(guarantee),
+            "data_domain": data_domain(release.domain),
             "unprotected_quantities": list(guarantee.public),
             "neighbours": unit.words(),
             "relation": unit.change,
@@ -180,14 +179,10 @@ def privacy_block(release: Release) -> dict[str, Any]:
         "accounting": {
             "composition": _composition(ledger),
             "ledger": ledger,
-            "post_processing": {
-                "name": recipe["refine"],
-                "parameters": {key: recipe[key] for key in ("order", "interleave", "descent") if key in recipe},
-                "sees": "noisy numbers only",
-            },
+            "post_processing": post_processing(recipe),
         },
         "implementation": {
-            "mechanisms": _mechanisms(release),
+            "mechanisms": mechanisms(recipe, guarantee.epsilon),
             "pre_processing_eda_hyperparameter_tuning": recipe.get(
                 "tuning",
                 {"source": "none: this recipe has no parameter tuned on data", "charged": "nothing to charge"},
@@ -212,8 +207,27 @@ def privacy_block(release: Release) -> dict[str, Any]:
     }
 
 
-def _mechanisms(release: Release) -> list[dict[str, Any]]:
-    recipe, guarantee = release.recipe, release.guarantee
+def variant(guarantee: Guarantee) -> str:
+    """Which definition of differential privacy the claim is made in."""
+    return "zero-concentrated" if guarantee.rho is not None else "approximate" if guarantee.delta else "pure"
+
+
+def data_domain(domain: Domain) -> str:
+    """The dimensions and their sizes in words."""
+    return " x ".join(f"{dim} ({size})" for dim, size in zip(domain.dims, domain.shape, strict=True))
+
+
+def post_processing(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What was done with the noisy numbers."""
+    return {
+        "name": recipe["refine"],
+        "parameters": {key: recipe[key] for key in ("order", "interleave", "descent") if key in recipe},
+        "sees": "noisy numbers only",
+    }
+
+
+def mechanisms(recipe: Mapping[str, Any], epsilon: Fraction) -> list[dict[str, Any]]:
+    """What was measured, and with which noise."""
     if "mechanisms" in recipe:
         return list(recipe["mechanisms"])
     scale = Fraction(recipe["scale"])
@@ -221,7 +235,7 @@ def _mechanisms(release: Release) -> list[dict[str, Any]]:
         {
             "query": recipe["transform"],
             "recipe": recipe["name"],
-            "sensitivity": decimal(scale * guarantee.epsilon),
+            "sensitivity": decimal(scale * epsilon),
             "noise": recipe["noise"],
             "scale": recipe["scale"],
         }

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
-
-import numpy as np
 
 from kasuri.errors import DomainError, KasuriError
 from kasuri.ledger import Ledger
-from kasuri.manifest import certificate, keys
+from kasuri.manifest import certificate, keys, tables
 from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
-from kasuri.schema import Domain
+from kasuri.privacy import decimal
 
 _SHAPE: dict[str, Any] = {
     "profile": str,
@@ -28,12 +27,13 @@ _SHAPE: dict[str, Any] = {
     "digest": str,
     "privacy": {
         "release_id": str,
+        "data": (str, NoneType),
         "dp_variant": {"name": str, "data_domain": str, "unprotected_quantities": list, "relation": str},
         "privacy_loss": {
             "privacy_unit": str,
             "privacy_unit_description": str,
-            "privacy_parameters": {"epsilon": str, "delta": str},
-            "contribution_bound": {"max_cells": int, "enforced": str},
+            "privacy_parameters": {"epsilon": str, "delta": str, "rho": (str, NoneType)},
+            "contribution_bound": {"max_cells": int, "max_weight": (int, NoneType), "enforced": str},
         },
         "deployment_model": {"model_name": str},
         "accounting": {"composition": str, "post_processing": dict},
@@ -87,7 +87,7 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
             faults.append(f"{MANIFEST}: a seeded release, for tests only; it protects nobody")
         if not faults:  # what a changed file says is not worth judging
             _words(folder, manifest, faults)
-            _tables(folder, manifest, faults)
+            tables.check(folder, manifest, faults)
         if ledger is not None:
             out["ledger"] = _paid(manifest, ledger, faults)
     out["ok"] = not faults
@@ -97,13 +97,15 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
 def _manifest(folder: Path, faults: list[str]) -> tuple[dict[str, Any] | None, bytes]:
     """The manifest where its form and digest hold, else None; and its bytes."""
     try:
+        if (folder / MANIFEST).is_symlink():
+            raise OSError
         data = (folder / MANIFEST).read_bytes()
     except OSError:
         faults.append(f"{MANIFEST}: missing; this is no kasuri release")
         return None, b""
     try:
         manifest = json.loads(data.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         faults.append(f"{MANIFEST}: changed (not readable as JSON)")
         return None, data
     if isinstance(manifest, dict) and isinstance(version := manifest.get("kasuri"), int) and version > VERSION:
@@ -116,7 +118,7 @@ def _manifest(folder: Path, faults: list[str]) -> tuple[dict[str, Any] | None, b
         return None, data
     try:
         same = text(manifest) == data and manifest["digest"] == digest(manifest)
-    except ValueError:  # numbers or characters no manifest is written with
+    except (ValueError, RecursionError):  # numbers or characters no manifest is written with
         same = False
     if not same:
         faults.append(f"{MANIFEST}: changed since it was written (its digest does not match)")
@@ -140,15 +142,17 @@ def _shape(value: Any, wanted: Any, where: str, faults: list[str]) -> None:
 def _signature(folder: Path, data: bytes, intact: bool, key: str | Path | None, faults: list[str]) -> str:
     path = folder / keys.SIGNATURE
     trusted = None if key is None else keys.public_hex(key)
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         if trusted is not None:
             faults.append(f"{keys.SIGNATURE}: missing; the release is not signed")
         return "none"
     try:
+        if path.is_symlink():
+            raise OSError
         raw = path.read_bytes()
         statement = json.loads(raw.decode())
         good = text(statement) == raw
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         statement, good = None, False
     if not good or not isinstance(statement, dict):
         faults.append(f"{keys.SIGNATURE}: changed (not what a signature looks like)")
@@ -178,10 +182,14 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
             faults.append(f"{MANIFEST}: lists {name} twice")
         known.add(name)
         path = folder / name
-        if path.is_symlink() or not path.is_file():
-            faults.append(f"{name}: missing")
+        try:
+            whole = None if path.is_symlink() or not path.is_file() else path.read_bytes()
+        except (OSError, ValueError) as error:  # a name no file can have, a file that may not be read
+            faults.append(f"{name[:100]!r}: cannot be read ({type(error).__name__})")
             continue
-        if sha256(path.read_bytes()) != item.get("hash"):
+        if whole is None:
+            faults.append(f"{name}: missing")
+        elif sha256(whole) != item.get("hash"):
             faults.append(f"{name}: changed since it was written (its SHA-256 does not match)")
         else:
             good.append(name)
@@ -194,73 +202,10 @@ def _words(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
         try:
             same = (folder / name).read_text(encoding="utf-8") == words(manifest["privacy"])
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except tables.UNREADABLE:
             same = False
         if not same:
             faults.append(f"{name}: does not say what the manifest says")
-
-
-def _tables(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
-    """The released tables against the manifest and against one another."""
-    from pyarrow import parquet
-
-    try:
-        domain = Domain.from_json(manifest["domain"])
-        table = parquet.read_table(folder / "release.parquet")
-        cells = table["cell"].to_numpy()
-        values = table["value"].to_numpy()
-    except (KasuriError, AttributeError, KeyError, TypeError, ValueError, OSError):
-        faults.append("release.parquet: cannot be read as the table the manifest describes")
-        return
-    name = "release.parquet"
-    inside = bool(cells.size == 0 or (cells.min() >= 0 and cells.max() < domain.size))
-    if not inside or bool(np.any(np.diff(cells) <= 0)):
-        faults.append(f"{name}: cells are not rising inside the domain")
-        return
-    if not domain.possible(cells).all():
-        faults.append(f"{name}: a masked cell is not 0")
-    if (
-        manifest["privacy"]["accounting"]["post_processing"].get("name") not in ("none", "inverse")
-        and (values < 0).any()
-    ):
-        faults.append(f"{name}: a value is negative after a refinement that allows none")
-    if values.sum().item() != manifest["total"]:
-        faults.append(f"{name}: does not add up to the total of the manifest")
-    for dim, index in zip(domain.dims, domain.unravel(cells), strict=True):
-        whole = dim in table.column_names and str(table[dim].type).startswith("int")  # labels are text
-        if whole and not np.array_equal(table[dim].to_numpy(), index):
-            faults.append(f"{name}: column {dim} does not follow from the cell")
-    if cells.size and set(table["release_id"].unique().to_pylist()) != {manifest["id"]}:
-        faults.append(f"{name}: another release's id")
-    _duckdb(folder, table, faults)
-    parameters = manifest["privacy"]["privacy_loss"]["privacy_parameters"]
-    try:
-        (said,) = parquet.read_table(folder / "release_meta.parquet").to_pylist()
-        same = (said["release_id"], said["epsilon"], said["delta"]) == (
-            manifest["id"],
-            parameters["epsilon"],
-            parameters["delta"],
-        ) and json.loads(said["domain"]) == manifest["domain"]
-    except (KeyError, ValueError, OSError):
-        same = False
-    if not same:
-        faults.append("release_meta.parquet: does not say what the manifest says")
-
-
-def _duckdb(folder: Path, table: Any, faults: list[str]) -> None:
-    import duckdb
-
-    try:
-        connection = duckdb.connect(str(folder / "release.duckdb"), read_only=True)
-        try:
-            copy = connection.execute("SELECT cell, value FROM release ORDER BY cell").fetchnumpy()
-        finally:
-            connection.close()
-    except duckdb.Error:
-        faults.append("release.duckdb: cannot be read")
-        return
-    if any(not np.array_equal(copy[name], table[name].to_numpy()) for name in ("cell", "value")):
-        faults.append("release.duckdb: holds another table than release.parquet")
 
 
 def _paid(manifest: Mapping[str, Any], path: str | Path, faults: list[str]) -> str:
@@ -281,10 +226,30 @@ def _paid(manifest: Mapping[str, Any], path: str | Path, faults: list[str]) -> s
     if book.id != said.get("ledger") or entry.get("hash") != said.get("hash") or entry.get("kind") != "reserved":
         faults.append(f"{Path(path).name}: does not hold the entry this release names")
         return "not found"
-    if entry["claim"]["epsilon"] != manifest["privacy"]["privacy_loss"]["privacy_parameters"]["epsilon"]:
-        faults.append(f"{Path(path).name}: entry {number} paid for another epsilon")
+    faults += [f"{Path(path).name}: entry {number} {fault}" for fault in _unlike(manifest, book, entry)]
     committed = [item for item in entries if item["kind"] == "committed" and item["of"] == number]
     if not committed or committed[0]["release_id"] != manifest["id"]:
         faults.append(f"{Path(path).name}: entry {number} was not committed to this release")
         return "not committed"
     return f"paid by entry {number} of {len(entries)}"
+
+
+def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any]) -> list[str]:
+    """Where the manifest says something else than the entry it names."""
+    privacy, claim = manifest["privacy"], entry["claim"]
+    try:
+        guarantee = tables.claimed(manifest)
+    except tables.UNREADABLE:
+        return ["paid for a promise; the manifest states none"]
+    receipt = book.receipt(entry["entry"])
+    pairs = [
+        ("paid for another epsilon", claim["epsilon"], decimal(guarantee.epsilon)),
+        ("paid for another delta", claim["delta"], decimal(guarantee.delta)),
+        ("paid for another rho", claim.get("rho"), None if guarantee.rho is None else decimal(guarantee.rho)),
+        ("protects another unit", book.unit, guarantee.unit),
+        ("is about other data", book.data, privacy["data"]),
+        ("paid for another recipe or domain", claim["plan"], privacy["implementation"].get("configuration_hash")),
+        ("rests on other assumptions", entry["assumes"], privacy["assumes"]),
+        ("left another balance", receipt and receipt.reference(), privacy["accounting"]["ledger"]),
+    ]
+    return [words for words, paid, said in pairs if paid != said]

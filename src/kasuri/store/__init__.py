@@ -14,7 +14,7 @@ from kasuri.published import Release
 from kasuri.store import duck, parquet
 from kasuri.store.columns import may_leave
 
-__all__ = ["save"]
+__all__ = ["ready", "save"]
 
 
 def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign: str | Path | None = None) -> None:
@@ -25,12 +25,8 @@ def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign:
     """
     may_leave(release, unmetered)
     target = Path(folder)
-    if target.exists() or target.is_symlink():
-        raise DomainError(f"{target} exists; a release is never written over another. Choose a new folder")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.parent / f".{target.name}.{secrets.token_hex(8)}.part"
+    aside = _aside(target)
     try:
-        aside.mkdir()
         parquet.write(release, aside)
         duck.write(release, aside)
         manifest.write(release, aside, sign)  # last: it lists every other file
@@ -42,16 +38,39 @@ def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign:
         # rename(2) refuses a folder that is not empty, so a rival that was faster is not overwritten
         os.rename(aside, target)
     except OSError as error:
-        where = error.filename or target
-        raise DomainError(
-            f"{target}: not written ({error.strerror or type(error).__name__}: {where}); nothing was kept"
-        ) from None
+        raise _not_written(target, error) from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     try:
         _sync(target.parent)
     except OSError:  # the release is there; saying "not written" would invite a second one
         warnings.warn(f"{target} is written, but may not survive a power failure in the next seconds", stacklevel=2)
+
+
+def ready(folder: str | Path) -> None:
+    """Refuse a target that cannot be written, while nothing is charged yet; its parent folders are made."""
+    _aside(Path(folder)).rmdir()
+
+
+def _aside(target: Path) -> Path:
+    """A new hidden folder beside `target`, which must not exist."""
+    try:
+        if os.path.lexists(target):
+            raise DomainError(f"{target} exists; a release is never written over another. Choose a new folder")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.parent / f".{target.name}.{secrets.token_hex(8)}.part"
+        aside.mkdir()
+    except (OSError, ValueError) as error:
+        if isinstance(error, DomainError):
+            raise
+        raise _not_written(target, error) from None
+    return aside
+
+
+def _not_written(target: Path, error: OSError | ValueError) -> DomainError:
+    why = getattr(error, "strerror", None) or type(error).__name__
+    where = getattr(error, "filename", None) or target
+    return DomainError(f"{target}: not written ({why}: {where}); nothing was kept")
 
 
 def _sync(path: Path) -> None:

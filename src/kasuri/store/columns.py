@@ -27,6 +27,11 @@ def may_leave(release: Release, unmetered: bool) -> None:
         raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
     if NO_LEDGER in release.guarantee.assumes and not unmetered:
         raise PrivacyError("this release was charged to no ledger; save(..., unmetered=True) publishes it all the same")
+    if release.receipt is None and release.provenance.get("ledger") is not None:
+        raise PrivacyError(
+            "this release names a ledger but carries no receipt, so the ledger cannot hear of it: save what release() "
+            "returned"
+        )
 
 
 def release_table(release: Release, *, geometry: bool = False) -> Any:

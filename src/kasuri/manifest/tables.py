@@ -1,0 +1,200 @@
+"""The released tables against the manifest and against one another: what one says, all say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kasuri.errors import KasuriError
+from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, variant
+from kasuri.privacy import Guarantee
+from kasuri.schema import Domain, Unit
+
+UNREADABLE = (
+    ArithmeticError, AttributeError, KasuriError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What a file made to confuse its reader can raise."""
+
+
+def claimed(manifest: Mapping[str, Any]) -> Guarantee:
+    """The promise a manifest states field by field, as one Guarantee."""
+    privacy = manifest["privacy"]
+    loss, relation = privacy["privacy_loss"], privacy["dp_variant"]
+    bound, parameters = loss["contribution_bound"], loss["privacy_parameters"]
+    return Guarantee(
+        privacy["deployment_model"]["model_name"],
+        Fraction(parameters["epsilon"]),
+        Fraction(parameters["delta"]),
+        Unit(loss["privacy_unit"], relation["relation"], bound["max_cells"], bound["max_weight"]),
+        tuple(relation["unprotected_quantities"]),
+        tuple(privacy["assumes"]),
+        privacy["implementation"]["basis"],
+        None if parameters["rho"] is None else Fraction(parameters["rho"]),
+    )
+
+
+def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    """Add a fault for everything in the tables that does not follow from the manifest, or from the cells."""
+    from pyarrow import parquet
+
+    try:
+        domain, guarantee = Domain.from_json(manifest["domain"]), claimed(manifest)
+        same = _says(manifest, domain, guarantee)
+    except UNREADABLE:
+        same = False
+    if not same:
+        faults.append("datapackage.json: says the same thing in two ways, and they differ")
+        return
+    name = "release.parquet"
+    try:
+        table = parquet.read_table(folder / name)
+        good = _cells(table, domain, manifest, faults)
+    except UNREADABLE:
+        faults.append(f"{name}: cannot be read as the table the manifest describes")
+        return
+    if not good:
+        return
+    meta = "release_meta.parquet"
+    try:
+        rows = parquet.read_table(folder / meta).to_pylist()
+        same = len(rows) == 1 and _meta(rows[0], manifest, guarantee)
+    except UNREADABLE:
+        rows, same = [], False
+    if not same:
+        faults.append(f"{meta}: does not say what the manifest says")
+    _duckdb(folder, table, rows, faults)
+
+
+def _says(manifest: Mapping[str, Any], domain: Domain, guarantee: Guarantee) -> bool:
+    """Do the fields that follow from others follow from them?"""
+    privacy, words = manifest["privacy"], guarantee.unit.words()
+    loss, relation = privacy["privacy_loss"], privacy["dp_variant"]
+    found = {
+        "grid": manifest["grid"],
+        "name": relation["name"],
+        "domain": relation["data_domain"],
+        "neighbours": (relation["neighbours"], loss["privacy_unit_description"]),
+        "parameters": loss["privacy_parameters_description"],
+    }
+    return found == {
+        "grid": grid(domain),
+        "name": variant(guarantee),
+        "domain": data_domain(domain),
+        "neighbours": (words, words),
+        "parameters": guarantee.words(),
+    }
+
+
+def _cells(table: Any, domain: Domain, manifest: Mapping[str, Any], faults: list[str]) -> bool:
+    """The cells and what follows from each; False where they are not worth comparing with anything."""
+    from kasuri.store.columns import cell_table
+
+    name = "release.parquet"
+    cells, values = table["cell"].to_numpy(), table["value"].to_numpy()
+    if cells.dtype != np.int64 or values.dtype not in (np.int64, np.float64):
+        raise TypeError
+    inside = bool(cells.size == 0 or (cells.min() >= 0 and cells.max() < domain.size))
+    if not inside or bool(np.any(np.diff(cells) <= 0)):
+        faults.append(f"{name}: cells are not rising inside the domain")
+        return False
+    if not domain.possible(cells).all():
+        faults.append(f"{name}: a masked cell is not 0")
+    refine = manifest["privacy"]["accounting"]["post_processing"].get("name")
+    if refine not in ("none", "inverse") and (values < 0).any():
+        faults.append(f"{name}: a value is negative after a refinement that allows none")
+    if values.sum().item() != manifest["total"]:
+        faults.append(f"{name}: does not add up to the total of the manifest")
+    wanted = cell_table(domain, cells, values, manifest["id"], geometry=False)
+    if table.column_names != wanted.column_names:
+        faults.append(f"{name}: its columns are not those of the domain")
+        return False
+    for column in table.column_names:
+        if not _equal(table[column], wanted[column]):
+            what = (
+                "another release's id" if column == "release_id" else f"column {column} does not follow from the cell"
+            )
+            faults.append(f"{name}: {what}")
+    return True
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one.type == other.type and one.combine_chunks().equals(other.combine_chunks())
+
+
+def _meta(said: Mapping[str, Any], manifest: Mapping[str, Any], guarantee: Guarantee) -> bool:
+    """Does release_meta say what the manifest says? Its recipe has more words; what both have must be the same."""
+    privacy = manifest["privacy"]
+    implementation = privacy["implementation"]
+    recipe, provenance = json.loads(said["recipe"]), json.loads(said["provenance"])
+    promise = guarantee.to_json()
+    plain = {
+        "release_id": manifest["id"],
+        "data": privacy["data"] or "",
+        "model": promise["model"],
+        "epsilon": promise["epsilon"],
+        "delta": promise["delta"],
+        "unit": guarantee.unit.words(),
+        "absent_cells": "0",
+    }
+    origin = {
+        "release_id": manifest["id"],
+        "software": implementation["software"],
+        "source": implementation["randomness"],
+        "secure": implementation["secure"],
+        "data": privacy["data"],
+        "plan": implementation["configuration_hash"],
+        "ledger": privacy["accounting"]["ledger"],
+    }
+    return (
+        set(said) == {*plain, "recipe", "guarantee", "provenance", "domain"}
+        and all(said[name] == value for name, value in plain.items())
+        and json.loads(said["guarantee"]) == promise
+        and json.loads(said["domain"]) == manifest["domain"]
+        and {name: provenance.get(name) for name in origin} == origin
+        and mechanisms(recipe, guarantee.epsilon) == implementation["mechanisms"]
+        and post_processing(recipe) == privacy["accounting"]["post_processing"]
+    )
+
+
+def _duckdb(folder: Path, table: Any, meta: list[dict[str, Any]], faults: list[str]) -> None:
+    """The DuckDB copy, read without running anything it brings along: no files, no network, no extensions, no views."""
+    import duckdb
+
+    name = "release.duckdb"
+    off: dict[str, Any] = {
+        "enable_external_access": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "lock_configuration": "true",
+    }
+    try:
+        connection = duckdb.connect(str(folder / name), read_only=True, config=off)
+        try:
+            tables = connection.execute(
+                "SELECT schema_name, table_name FROM system.main.duckdb_tables() WHERE NOT internal"
+            ).fetchall()
+            views = connection.execute("SELECT 1 FROM system.main.duckdb_views() WHERE NOT internal").fetchall()
+            macros = connection.execute("SELECT 1 FROM system.main.duckdb_functions() WHERE NOT internal").fetchall()
+            if sorted(tables) != [("main", "release"), ("main", "release_meta")] or views or macros:
+                faults.append(f"{name}: holds something else than the tables release and release_meta")
+                return
+            copy = connection.sql("SELECT * FROM release.main.release ORDER BY cell").to_arrow_table()
+            said = connection.sql("SELECT * FROM release.main.release_meta").to_arrow_table().to_pylist()
+        finally:
+            connection.close()
+        same = copy.column_names == table.column_names and all(
+            _equal(copy[column].cast(table[column].type), table[column]) for column in table.column_names
+        )
+    except (duckdb.Error, *UNREADABLE):
+        faults.append(f"{name}: cannot be read")
+        return
+    if not same:
+        faults.append(f"{name}: holds another table than release.parquet")
+    if said != meta:
+        faults.append(f"{name}: its release_meta is not that of release_meta.parquet")
