@@ -47,7 +47,8 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         domain, guarantee = Domain.from_json(manifest["domain"]), claimed(manifest)
         same = _says(manifest, domain, guarantee)
     except UNREADABLE:
-        same = False
+        faults.append("datapackage.json: its domain or its promise cannot be read")
+        return
     if not same:
         faults.append("datapackage.json: says the same thing in two ways, and they differ")
         return
