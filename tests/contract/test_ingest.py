@@ -116,3 +116,14 @@ def test_deleting_a_record_never_changes_the_domain():
         part = pd.DataFrame({k: np.delete(v, i) for k, v in data.items()})
         counts = ks.count(part, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
         assert counts.domain == whole.domain == DOMAIN
+
+
+@pytest.mark.parametrize("head", ["\nperson,row,col\n", '"no\nte",person,row,col\n', "person,row,col\n"],
+                         ids=["blank line", "line break in a name", "plain"])  # fmt: skip
+def test_ids_of_a_csv_are_text_whatever_its_header_looks_like(tmp_path, head):
+    """ "7", "07" and "007" are three people, with or without one more whose id is no number."""
+    domain, lead = Domain.of(Mesh("grid", shape=(4, 4))), "a," if "te" in head else ""
+    for extra in ("", f"{lead}x,3,3\n"):
+        (tmp_path / "a.csv").write_text(head + f"{lead}7,0,0\n{lead}07,0,1\n{lead}007,0,2\n" + extra)
+        counts = ks.count(tmp_path / "a.csv", domain, columns={"grid": ("row", "col")}, unit=PERSON)
+        assert counts.cells.tolist() == [0, 1, 2, 15][: 3 + bool(extra)]

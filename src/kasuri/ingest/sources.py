@@ -112,14 +112,26 @@ _CSV_BLOCK = 1 << 24
 
 def _csv(path: Path, wanted: Sequence[str] | None) -> Any:
     import pyarrow as pa
+
+    # the names as Arrow itself finds them (after blank lines, with line breaks in quotes): a column missed here would
+    # get a type from its values, and one record would change how all ids are read
+    with _csv_reader(path, [], None) as reader:
+        names = reader.schema.names
+    reader = _csv_reader(path, names, wanted)
+    if not all(pa.types.is_string(field.type) for field in reader.schema):
+        reader.close()
+        raise FormatError(f"{path}: a column cannot be read as text; write the header line again")
+    return reader
+
+
+def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None) -> Any:
+    import pyarrow as pa
     from pyarrow import csv
 
-    with path.open("rb") as file:
-        header = file.readline(1 << 20)
-    names = next(_csv_rows(header.decode("utf-8-sig")), [])
     return csv.open_csv(
         path,
         read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=None if wanted is None else list(wanted),
@@ -128,12 +140,6 @@ def _csv(path: Path, wanted: Sequence[str] | None) -> Any:
             quoted_strings_can_be_null=False,
         ),
     )
-
-
-def _csv_rows(line: str) -> Iterator[list[str]]:
-    import csv as plain
-
-    return iter(plain.reader([line]))
 
 
 def _damaged(path: Path | str, error: Exception) -> FormatError:
