@@ -6,11 +6,11 @@ CSV is read as text, so that an id "0012" stays four characters. No message quot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kasuri.errors import DomainError, FormatError, raise_faults
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 
 BATCH = 1 << 20
 """Rows per batch."""
@@ -37,7 +37,29 @@ class Stream:
 
 
 def open_stream(source: Any, file: str | None = None) -> Stream:
-    """The stream of a path, several paths, a Query, or any data frame narwhals knows."""
+    """The stream of a path, several paths, a Query, or any data frame narwhals knows.
+
+    An error of a library can quote a record, so only its kind is passed on, here and while the rows are read.
+    """
+    try:
+        stream = _open(source, file)
+    except KasuriError:
+        raise
+    except Exception as error:
+        raise _damaged(file or "the source", error) from None
+
+    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+        try:
+            yield from stream.start(wanted)
+        except KasuriError:
+            raise
+        except Exception as error:
+            raise _damaged(stream.label, error) from None
+
+    return replace(stream, start=start)
+
+
+def _open(source: Any, file: str | None) -> Stream:
     if isinstance(source, (str, Path)):
         return _files([Path(source)], file)
     if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
