@@ -181,3 +181,16 @@ def test_import_is_light(tmp_path):
     assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout.strip() == "[]"
     text = f"import sys, kasuri.cli; print([m for m in '{heavy} numpy'.split() if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_a_foreign_error_shows_its_kind_only(monkeypatch, capsys):
+    from kasuri import cli
+
+    def broken():
+        raise ValueError("could not convert 'SECRET'")
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    shown = capsys.readouterr().err
+    assert caught.value.code == 1 and "ValueError" in shown and "SECRET" not in shown

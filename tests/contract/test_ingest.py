@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 import kasuri as ks
+from kasuri.ingest import Query
 from kasuri.meshcode import encode
-from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
+from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 
 PERSON = Unit("person", "add-remove", 1)
 DOMAIN = Domain.of(Mesh("grid", level="500m", origin=(8480, 6240), shape=(4, 6)), Nominal("sex", ("f", "m")))
@@ -116,3 +117,47 @@ def test_deleting_a_record_never_changes_the_domain():
         part = pd.DataFrame({k: np.delete(v, i) for k, v in data.items()})
         counts = ks.count(part, DOMAIN, columns={"grid": "code", "sex": "sex"}, unit=PERSON, weight="people")
         assert counts.domain == whole.domain == DOMAIN
+
+
+@pytest.mark.parametrize("head", ["\nperson,row,col\n", '"no\nte",person,row,col\n', "person,row,col\n"],
+                         ids=["blank line", "line break in a name", "plain"])  # fmt: skip
+def test_ids_of_a_csv_are_text_whatever_its_header_looks_like(tmp_path, head):
+    """ "7", "07" and "007" are three people, with or without one more whose id is no number."""
+    domain, lead = Domain.of(Mesh("grid", shape=(4, 4))), "a," if "te" in head else ""
+    for extra in ("", f"{lead}x,3,3\n"):
+        (tmp_path / "a.csv").write_text(head + f"{lead}7,0,0\n{lead}07,0,1\n{lead}007,0,2\n" + extra)
+        counts = ks.count(tmp_path / "a.csv", domain, columns={"grid": ("row", "col")}, unit=PERSON)
+        assert counts.cells.tolist() == [0, 1, 2, 15][: 3 + bool(extra)]
+
+
+def test_an_error_of_a_source_quotes_no_record(tmp_path):
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "q.duckdb")) as base:
+        base.execute("CREATE TABLE t AS SELECT i AS person, CASE WHEN i = 4000 THEN 'SECRET' ELSE '1' END AS r "
+                     "FROM range(5000) s(i)")  # fmt: skip
+    (tmp_path / "a.csv").write_text("person,r,c\n" + "1,1,1\n" * 2000 + "1,SECRET,1\n")
+    sql = "SELECT person, r::INT AS r, 1 AS c FROM t"
+    live = duckdb.connect(str(tmp_path / "q.duckdb"), read_only=True)
+    sources = [Query(str(tmp_path / "q.duckdb"), sql), live.sql(sql), pl.scan_csv(tmp_path / "a.csv")]
+    for source in sources:
+        with pytest.raises(ks.KasuriError) as caught:
+            ks.count(source, Domain.of(Mesh("grid", shape=(4, 4))), columns={"grid": ("r", "c")}, unit=PERSON)
+        assert "SECRET" not in str(caught.value)
+    live.close()
+
+
+def test_times_and_codes_out_of_range_are_dropped_row_by_row():
+    hours = Domain.of(Time("t", "2020-01-01T00:00:00", 3600, 24))
+    start = 1577836800
+    for unit, values in {
+        "ns": [start * 10**9 + 1, start * 10**9 - 1],
+        "s": [start, 2**62],
+        "ms": [start * 1000, None],
+    }.items():
+        frame = pa.table({"person": ["a", "b"], "t": pa.array(values, pa.timestamp(unit))})
+        counts = ks.count(frame, hours, columns={"t": "t"}, unit=PERSON)
+        assert (counts.cells.tolist(), counts.values.tolist()) == ([0], [1])
+    frame = pa.table({"person": ["a", "b", "c"], "r": pa.array([2**63 + 5, None, 1], pa.uint64()), "c": [0, 0, 0]})
+    counts = ks.count(frame, Domain.of(Mesh("grid", shape=(4, 4))), columns={"grid": ("r", "c")}, unit=PERSON)
+    assert counts.cells.tolist() == [4]

@@ -41,10 +41,13 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 
 def main() -> None:
-    """Run the command line; a KasuriError becomes a message and an exit code, never a traceback."""
+    """Run the command line; a KasuriError becomes a message and an exit code, any other error its kind."""
     try:
         app()
     except KasuriError as error:
         for fault in error.faults:
             typer.echo(f"kasuri: {fault}", err=True)
         sys.exit(3 if isinstance(error, BudgetError) else 1)
+    except Exception as error:  # a library's message can quote a record: only its kind is shown
+        typer.echo(f"kasuri: failed ({type(error).__name__}); its message is withheld, it could quote data", err=True)
+        sys.exit(1)

@@ -132,9 +132,14 @@ def _steps(axis: Time, values: NDArray[Any]) -> tuple[Int, NDArray[np.bool_]]:
 
 def from_arrow(axis: Axis, place: Place, columns: list[Any]) -> tuple[list[Int], NDArray[np.bool_], str]:
     """`indices` of Arrow columns; missing entries are wrong."""
-    if isinstance(axis, (Nominal, Ordered)) and axis.labels is not None:
-        return _places(_labels(columns[0], axis.labels), axis)
-    return indices(axis, place, [_numpy(column, axis, isinstance(place, Mapping)) for column in columns])
+    import pyarrow as pa
+
+    try:
+        if isinstance(axis, (Nominal, Ordered)) and axis.labels is not None:
+            return _places(_labels(columns[0], axis.labels), axis)
+        return indices(axis, place, [_numpy(column, axis, isinstance(place, Mapping)) for column in columns])
+    except pa.ArrowException as error:  # its message can quote a value
+        raise DomainError(f"axis {axis.name!r}: its column cannot be read ({type(error).__name__})") from None
 
 
 def _places(found: Int, axis: Axis) -> tuple[list[Int], NDArray[np.bool_], str]:
@@ -165,7 +170,7 @@ def _labels(column: Any, labels: tuple[str, ...]) -> Int:
 
 
 def _numpy(column: Any, axis: Axis, degrees: bool) -> NDArray[Any]:
-    """An Arrow column as numbers or times; what is missing or no number becomes -1, NaN or NaT."""
+    """An Arrow column as numbers or times; what is missing or no number becomes far off, NaN or NaT."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -175,16 +180,32 @@ def _numpy(column: Any, axis: Axis, degrees: bool) -> NDArray[Any]:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         if getattr(kind, "tz", None) is not None:
             raise DomainError(f"axis {axis.name!r}: a time column with a zone; convert it to local time first")
-        return column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False)
+        return _times(column)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         form = r"^[+-]?[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+)?$" if degrees else r"^[0-9]{1,18}$"
         good = pc.match_substring_regex(column, form)
         column = pc.if_else(good, column, pa.scalar(None, kind)).cast(pa.float64() if degrees else pa.int64())
         kind = column.type
     if pa.types.is_integer(kind):
-        if column.null_count:
-            column = pc.fill_null(column.cast(pa.int64()), -1)  # no code, no index
+        if column.null_count:  # an entry that is no code, no index and in no window
+            big = pa.types.is_uint64(kind)
+            column = pc.fill_null(column if big else column.cast(pa.int64()), (1 << 64) - 1 if big else -(1 << 62))
         return column.to_numpy(zero_copy_only=False)
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     raise DomainError(f"axis {axis.name!r}: a column of type {kind} cannot place a row; use numbers, text or times")
+
+
+def _times(column: Any) -> NDArray[Any]:
+    """Dates and times as microseconds, rounded down; one too far off for them is missing."""
+    import pyarrow as pa
+
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
+    values = column.to_numpy(zero_copy_only=False)
+    per = {"s": 1_000_000, "ms": 1000, "us": 1}.get(column.type.unit)
+    if per is not None:
+        count = values.view(np.int64)
+        far = (count > (1 << 61) // per) | (count < -(1 << 61) // per)
+        values = np.where(far, np.array("NaT", values.dtype), values)
+    return values.astype("datetime64[us]")

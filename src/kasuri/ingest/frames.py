@@ -81,7 +81,10 @@ def _aggregated(
     batches = [batch for batch, _ in stream.start(wanted)]
     if not batches:
         return checked([], [], domain, unit, data, assumes=(PROVIDER_BOUNDED,))
-    table = pa.Table.from_batches(batches).combine_chunks()
+    try:
+        table = pa.Table.from_batches(batches).combine_chunks()
+    except pa.ArrowException:
+        raise DomainError(f"{stream.label}: a column has one type in one part and another in the next") from None
     faults: list[str] = []
     index: list[NDArray[np.int64]] = []
     for axis in domain.axes:

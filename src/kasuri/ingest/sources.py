@@ -6,11 +6,11 @@ CSV is read as text, so that an id "0012" stays four characters. No message quot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kasuri.errors import DomainError, FormatError, raise_faults
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 
 BATCH = 1 << 20
 """Rows per batch."""
@@ -37,7 +37,29 @@ class Stream:
 
 
 def open_stream(source: Any, file: str | None = None) -> Stream:
-    """The stream of a path, several paths, a Query, or any data frame narwhals knows."""
+    """The stream of a path, several paths, a Query, or any data frame narwhals knows.
+
+    An error of a library can quote a record, so only its kind is passed on, here and while the rows are read.
+    """
+    try:
+        stream = _open(source, file)
+    except KasuriError:
+        raise
+    except Exception as error:
+        raise _damaged(file or "the source", error) from None
+
+    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+        try:
+            yield from stream.start(wanted)
+        except KasuriError:
+            raise
+        except Exception as error:
+            raise _damaged(stream.label, error) from None
+
+    return replace(stream, start=start)
+
+
+def _open(source: Any, file: str | None) -> Stream:
     if isinstance(source, (str, Path)):
         return _files([Path(source)], file)
     if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
@@ -112,14 +134,26 @@ _CSV_BLOCK = 1 << 24
 
 def _csv(path: Path, wanted: Sequence[str] | None) -> Any:
     import pyarrow as pa
+
+    # the names as Arrow itself finds them (after blank lines, with line breaks in quotes): a column missed here would
+    # get a type from its values, and one record would change how all ids are read
+    with _csv_reader(path, [], None) as reader:
+        names = reader.schema.names
+    reader = _csv_reader(path, names, wanted)
+    if not all(pa.types.is_string(field.type) for field in reader.schema):
+        reader.close()
+        raise FormatError(f"{path}: a column cannot be read as text; write the header line again")
+    return reader
+
+
+def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None) -> Any:
+    import pyarrow as pa
     from pyarrow import csv
 
-    with path.open("rb") as file:
-        header = file.readline(1 << 20)
-    names = next(_csv_rows(header.decode("utf-8-sig")), [])
     return csv.open_csv(
         path,
         read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=None if wanted is None else list(wanted),
@@ -128,12 +162,6 @@ def _csv(path: Path, wanted: Sequence[str] | None) -> Any:
             quoted_strings_can_be_null=False,
         ),
     )
-
-
-def _csv_rows(line: str) -> Iterator[list[str]]:
-    import csv as plain
-
-    return iter(plain.reader([line]))
 
 
 def _damaged(path: Path | str, error: Exception) -> FormatError:
