@@ -6,6 +6,7 @@ Nothing public is derived from the data: what the file does not say is an error,
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from kasuri.mechanism import RECIPES, Mechanism
 from kasuri.mechanism import release as make_release
 from kasuri.published import Release
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
+from kasuri.store.export import export_faults
 from kasuri.table import Counts
 
 _SHOWN = 10
@@ -188,7 +190,7 @@ def _axis(axis: AnyAxis) -> Any:
     if axis.window is not None:
         if axis.origin is not None or axis.shape is not None:
             raise DomainError(f"axis {axis.name!r}: give window, or origin and shape, not both")
-        return Mesh.window(axis.name, axis.window, level=axis.level or "500m")
+        return replace(Mesh.window(axis.name, axis.window, level=axis.level or "500m"), crs=axis.crs)
     if axis.shape is None:
         raise DomainError(f"axis {axis.name!r}: the public window is missing: window, or origin and shape")
     return Mesh(axis.name, axis.level, axis.origin or (0, 0), shape=axis.shape, crs=axis.crs)
@@ -246,6 +248,10 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
     )
 
 
+def _exports(job: Job, base: Path) -> list[str]:
+    return [export if "://" in export else str(base / export) for export in job.output.exports]
+
+
 def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Release:
     """Count, release, save and export. Everything that can be refused without the data is refused before it is read."""
     table, who, recipe = domain(job), unit(job), mechanism(job)
@@ -253,13 +259,13 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     target = base / job.output.folder
     if target.exists():
         raise DomainError(f"{target} exists; a release is never written over another")
+    raise_faults(DomainError, export_faults(table, _exports(job, base), job.output.levels))
     book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
     released = make_release(
         counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads
     )
     released.save(str(target), unmetered=book is None)
-    for export in job.output.exports:
-        where = export if "://" in export else str(base / export)
+    for where in _exports(job, base):
         released.export(where, levels=job.output.levels, unmetered=book is None)
     return released
 
@@ -288,6 +294,9 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
             faults += [f"{path}: {fault}" for fault in error.faults]
     if (path.parent / job.output.folder).exists():
         faults.append(f"{path}: output.folder exists; a release is never written over another")
+    if "domain" in parts:
+        found = export_faults(parts["domain"], _exports(job, path.parent), job.output.levels)
+        faults += [f"{path}: {fault}" for fault in found]
     if "domain" in parts and "unit" in parts:
         faults += _data_faults(job, path.parent, parts["domain"], parts["unit"], outside)
     return faults

@@ -201,3 +201,25 @@ def test_release_files_hold_no_true_row(tmp_path):
     for name in ("x.csv", "x.parquet", "x.gpkg", "x.sqlite", "x.duckdb"):
         out.export(str(tmp_path / name), unmetered=True)
     assert holders(tmp_path, b"PLANTED") == []
+
+
+def test_exports_are_judged_before_the_data_is_read(tmp_path, monkeypatch):
+    path = template(
+        tmp_path,
+        exports=("exports = []", 'exports = ["r.csv", "r.xlsx"]'),
+        levels=("levels = []", 'levels = ["1km", "250m"]'),
+    )
+    (tmp_path / "r_1km.csv").write_text("")
+    (tmp_path / "census.csv").write_text("mesh_code,population\n533945263,1\n")
+    monkeypatch.setattr(job, "counts", lambda *_: pytest.fail("the data was read"))
+    with pytest.raises(ks.DomainError) as caught:
+        job.run(job.load(path), tmp_path)
+    monkeypatch.undo()
+    for text in (str(caught.value), "\n".join(job.check(path))):
+        assert "r.xlsx: a file ending in" in text and "r_1km.csv exists" in text and "level 250m is not made" in text
+    assert not (tmp_path / "release").exists()
+
+
+def test_a_window_of_a_job_keeps_its_reference_system(tmp_path):
+    path = template(tmp_path, crs=('kind = "mesh"', 'kind = "mesh"\ncrs = "JGD2000"'))
+    assert job.domain(job.load(path)).axes[0].crs == "JGD2000"

@@ -89,20 +89,25 @@ def has_outline(domain: Domain) -> bool:
     return len(meshes) == 1 and meshes[0].level is not None
 
 
-def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any]]:
-    """The release summed to a coarser level: domain, cells, values. A coarse cell that the window cuts holds the part
-    inside the window, so that every level has the same total."""
-    mesh = the_mesh(release.domain)
+def coarser_mesh(mesh: Mesh, level: str) -> tuple[Mesh, int]:
+    """The mesh at a coarser level, and how many of its own cells make a side of a coarse one."""
     own, wanted = meshcode.level(mesh.level or "").per_first, meshcode.level(level).per_first
     if own % wanted:
         raise DomainError(f"level {level} is not made of whole {mesh.level} cells")
     side = own // wanted
     start = mesh.origin[0] // side, mesh.origin[1] // side
     rows, cols = (-(-(at + size) // side) - at // side for at, size in zip(mesh.origin, mesh.shape, strict=True))
-    coarse = replace(mesh, level=level, origin=start, shape=(rows, cols))
+    return replace(mesh, level=level, origin=start, shape=(rows, cols)), side
+
+
+def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any]]:
+    """The release summed to a coarser level: domain, cells, values. A coarse cell that the window cuts holds the part
+    inside the window, so that every level has the same total."""
+    mesh = the_mesh(release.domain)
+    coarse, side = coarser_mesh(mesh, level)
     domain = Domain(tuple(coarse if axis is mesh else axis for axis in release.domain.axes))
     index = list(release.domain.unravel(release.cells))
-    for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, start, strict=True):
+    for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, coarse.origin, strict=True):
         index[d] = (index[d] + at) // side - first
     cells, place = np.unique(domain.ravel(index), return_inverse=True)
     values = np.zeros(cells.size, dtype=release.values.dtype)

@@ -6,14 +6,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError
 from kasuri.published import Release
+from kasuri.schema import Domain
 from kasuri.store import duck, postgres, sqlite
-from kasuri.store.columns import all_tables, may_leave, the_mesh
+from kasuri.store.columns import all_tables, coarser_mesh, has_outline, may_leave, the_mesh
 
 KINDS = (".csv", ".parquet", ".gpkg", ".sqlite", ".duckdb")
 
@@ -46,9 +48,42 @@ def export(release: Release, target: str | Path, levels: Sequence[str] = (), *, 
         ) from None
 
 
+def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str]) -> list[str]:
+    """What `export` of any release over `domain` would refuse, knowable before the data is read."""
+    faults = [f"{target}: named twice" for target in dict.fromkeys(targets) if targets.count(target) > 1]
+    if targets and levels:
+        try:
+            for level in levels:
+                coarser_mesh(the_mesh(domain), level)
+        except DomainError as error:
+            faults += error.faults
+    for target in dict.fromkeys(targets):
+        if target.startswith(("postgresql://", "postgres://")):
+            if find_spec("adbc_driver_postgresql") is None:
+                faults.append("PostgreSQL needs the extra: pip install 'kasuri[postgres]'")
+            continue
+        path = Path(target)
+        kind = path.suffix.lower()
+        if kind not in KINDS:
+            faults.append(f"{path}: a file ending in {', '.join(KINDS)} or a postgresql:// address is needed")
+        if kind in (".parquet", ".gpkg") and not has_outline(domain):
+            faults.append(f"{path}: a map format needs one mesh with a level; this domain has none, or several")
+        if kind in (".csv", ".parquet"):
+            parts = ["release", "release_meta", *(f"release_{level}" for level in levels)]
+            taken = [str(file) for file in _targets(path, parts).values() if file.exists()]
+            faults += [f"{file} exists; a release is never written over another" for file in taken]
+        elif path.is_dir():
+            faults.append(f"{path}: a folder; name a file")
+    return faults
+
+
+def _targets(path: Path, tables: Iterable[str]) -> dict[str, Path]:
+    return {name: path.with_name(f"{path.stem}{name.removeprefix('release')}{path.suffix}") for name in tables}
+
+
 def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None]) -> None:
     """One file per table beside each other: x.csv, x_1km.csv, x_meta.csv; an existing one is refused."""
-    targets = {name: path.with_name(f"{path.stem}{name.removeprefix('release')}{path.suffix}") for name in tables}
+    targets = _targets(path, tables)
     taken = [str(target) for target in targets.values() if target.exists()]
     if taken:
         raise DomainError(f"{', '.join(taken)} exists; a release is never written over another")
