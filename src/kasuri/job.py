@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.ingest import Query, axes, count, read_estat
+from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import Progress
 from kasuri.ingest.sources import open_stream
 from kasuri.ledger import Ledger
@@ -321,16 +322,19 @@ def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) 
             except KasuriError as error:
                 faults += error.faults
         return faults
+    kinds: set[str] = set()
     for stream in records:
         try:
-            faults += _record_faults(stream, job, table, who, outside)
+            faults += _record_faults(stream, job, table, who, outside, kinds)
         except KasuriError as error:
             faults += error.faults
+    if len(kinds) > 1:
+        faults.append(f"column {who.id}: ids are whole numbers in one part and text in another; use one")
     return faults
 
 
-def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: bool) -> list[str]:
-    """The faults of records, by row, which a release passes over in silence."""
+def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: bool, kinds: set[str]) -> list[str]:
+    """The faults of records, by row, which a release passes over in silence; the kinds of ids are added to `kinds`."""
     import numpy as np
     import pyarrow as pa
 
@@ -354,11 +358,18 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
 
     done = 0
     wanted = list(dict.fromkeys([who.id, *(n for place in columns.values() for n in axes.names(place))]))
+    if job.data.weight is not None and job.data.weight not in wanted:
+        wanted.append(job.data.weight)
     for batch, _ in stream.start(wanted):
         ids = batch.column(who.id)
         report(ids.is_null().to_numpy(zero_copy_only=False), who.id, "the id is missing", done)
         if not (pa.types.is_integer(ids.type) or pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
             report(np.ones(1, bool), who.id, f"ids are whole numbers or text, not {ids.type}", -1)
+        kinds.add("number" if pa.types.is_integer(ids.type) else "text")
+        if job.data.weight is not None:
+            values, wrong = numbers(batch.column(job.data.weight))
+            wrong |= (values < 1) | (values != np.floor(values))
+            report(wrong, job.data.weight, "not a whole number of at least 1", done)
         if not outside:
             for axis in table.axes:
                 place = columns[axis.name]

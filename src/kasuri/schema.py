@@ -284,6 +284,19 @@ def _unpack(bits: bytes, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     return array
 
 
+def _doubles(axes: Sequence[Axis]) -> list[str]:
+    """Columns of a release table over `axes` whose names agree but for case."""
+    several = sum(isinstance(axis, Mesh) for axis in axes) > 1
+    made = [*RESERVED, "geom", "fid"]  # the last two in map formats
+    for axis in axes:
+        if not isinstance(axis, Mesh):
+            made.append(axis.name)
+        elif several:
+            made += [f"{axis.name}_{part}" for part in ("mesh_code", "row", "col")]
+    lower = [name.lower() for name in made]
+    return [name for i, name in enumerate(made) if name.lower() in lower[:i]]
+
+
 @dataclass(frozen=True)
 class Domain:
     """The public shape of a table: its axes and its impossible cells (structural zeros, e.g. the sea)."""
@@ -309,6 +322,9 @@ class Domain:
         faults += [f"axis name {name!r} is used twice" for name in {n for n in names if names.count(n) > 1}]
         taken = [axis.name for axis in self.axes if not isinstance(axis, Mesh) and axis.name in RESERVED]
         faults += [f"axis name {name!r} is a column of every release; choose another" for name in taken]
+        if not faults:
+            faults += [f"column {name!r} of a release would stand twice (databases ignore case); rename an axis"
+                       for name in _doubles(self.axes)]  # fmt: skip
         if len(self.shape) > 60:
             faults.append(f"the domain has {len(self.shape)} dimensions; at most 60 can be handled")
         if math.prod(self.shape) > MAX_CELLS:

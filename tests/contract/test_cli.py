@@ -8,6 +8,8 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kasuri as ks
@@ -203,3 +205,19 @@ def test_a_wrong_export_is_refused_before_anything_is_drawn(census, tmp_path):
         cwd=tmp_path, code=1,
     )  # fmt: skip
     assert "a file ending in" in run.stderr and "reading" not in run.stderr and not (tmp_path / "a").exists()
+
+
+def test_a_log_does_not_tell_the_number_of_rows(tmp_path):
+    """Two files, one with many batches: what is printed off a terminal is the same."""
+    told = []
+    for name, rows in (("a", 10), ("b", 2_500_000)):
+        folder = tmp_path / name
+        folder.mkdir()
+        table = pa.table({"person": np.arange(rows), "row": np.full(rows, 8480), "col": np.full(rows, 6240)})
+        pq.write_table(table, folder / "v.parquet")
+        run = kasuri(
+            "release", "v.parquet", "--origin", "8480,6240", "--shape", "2,2", "--row", "row", "--col", "col", *UNIT,
+            "--epsilon", "5", "--unmetered", "--out", "out", cwd=folder,
+        )  # fmt: skip
+        told.append(run.stderr)
+    assert told[0] == told[1]

@@ -165,13 +165,10 @@ def test_what_may_not_leave(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["r.csv"] and (tmp_path / "r.csv").read_text() == "mine"
 
 
-def test_an_axis_cannot_hide_a_column(tmp_path):
-    domain = Domain.of(Mesh("grid", "500m", (8400, 6080), shape=(2, 2)), Nominal("Value", ("a", "b")))
-    counts = ks.Counts.from_dense(np.ones(domain.shape, int), domain, PERSON)
-    out = ks.release(counts, ks.geometric(), epsilon="1", ledger=None)
-    with pytest.raises(ks.DomainError, match="Value"):
-        out.export(str(tmp_path / "r.sqlite"), unmetered=True)
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("name", ["Value", "Geom", "fid"])
+def test_an_axis_cannot_hide_a_column(name):
+    with pytest.raises(ks.DomainError, match=name):
+        Domain.of(Mesh("grid", "500m", (8400, 6080), shape=(2, 2)), Nominal(name, ("a", "b")))
 
 
 def kanto():
@@ -311,3 +308,34 @@ def test_the_whole_2020_mesh_to_postgis_and_geopackage_and_back(tmp_path, postgr
     with sqlite3.connect(tmp_path / "japan.gpkg") as base:
         assert np.array_equal(np.array(base.execute(sql).fetchall()).T, wanted)
         assert base.execute("SELECT sum(value) FROM release_10km").fetchone()[0] == out.total()
+
+
+@pytest.mark.parametrize("name", ["r.sqlite", "r.duckdb", "r.gpkg"])
+def test_a_release_of_another_type_is_never_rounded_into_a_table(tmp_path, name):
+    domain = Domain.of(Mesh("grid", "500m", (8400, 6080), shape=(4, 4)))
+    counts = ks.Counts.from_dense(np.ones((4, 4), int), domain, PERSON)
+    path = str(tmp_path / name)
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).export(path, unmetered=True)
+    real = ks.release(counts, ks.laplace(), epsilon="1", ledger=None)
+    assert real.values.dtype.kind == "f"
+    with pytest.raises(ks.DomainError, match="other columns"):
+        real.export(path, unmetered=True)
+
+
+def test_a_geopackage_holds_one_mesh(tmp_path):
+    path = str(tmp_path / "r.gpkg")
+    make().export(path, unmetered=True)
+    make().export(path, unmetered=True)
+    for other in (make(crs="JGD2000"), make(origin=(8400, 6081)), make(shape=(45, 29))):
+        with pytest.raises(ks.DomainError, match="another window, level or reference system"):
+            other.export(path, unmetered=True)
+    with sqlite3.connect(path) as base:
+        assert base.execute("SELECT count(*) FROM release_meta").fetchone() == (2,)
+
+
+def test_postgres_refuses_another_type(postgres):
+    domain = Domain.of(Mesh("grid", "500m", (8400, 6080), shape=(4, 4)))
+    counts = ks.Counts.from_dense(np.ones((4, 4), int), domain, PERSON)
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).export(postgres, unmetered=True)
+    with pytest.raises(ks.DomainError, match="other columns"):
+        ks.release(counts, ks.laplace(), epsilon="1", ledger=None).export(postgres, unmetered=True)

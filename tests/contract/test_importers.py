@@ -51,6 +51,8 @@ def test_estat_withheld_details_are_counted_where_they_were_merged(tmp_path):
     assert sum(v for c, v in dense.items() if c % 2 == 1) == 4 + 45 + 4 + 0
     assert any("withheld" in words for words in counts.assumes)
     assert ks.release(counts, ks.geometric(), epsilon="1", ledger=None).guarantee.assumes
+    none = write(tmp_path / "b.zip", rows=[ROWS[0]])  # the caveat must not tell whether a cell was withheld
+    assert read_estat(none, domain, columns=columns, unit=PERSON, suppressed="merged").assumes == counts.assumes
 
 
 def test_ten_faults_at_once(tmp_path):
@@ -196,3 +198,13 @@ def test_coordinates_and_times(tmp_path):
     assert counts.values.tolist() == [2]
     row, col, hour = (part[0] for part in domain.unravel(counts.cells))
     assert (row, col, hour) == (83, 122, 2)
+
+
+def test_times_as_text(tmp_path):
+    """Each entry by itself: an index in digits, an ISO time, or nothing; none moves another."""
+    path = tmp_path / "v.csv"
+    texts = ["2020-01-01T05:00:00", "2020-01-01 05:59:59.9", "6", "2020-01-01", "2020-01-02", "2020-02-30", "x", "",
+             "2020-01-01T07:00+09:00", "24", "20200101"]  # fmt: skip
+    path.write_text("person,t\n" + "".join(f"{i},{text}\n" for i, text in enumerate(texts)))
+    counts = ks.count(path, Domain.of(Time("hour", "2020-01-01", 3600, 24)), columns={"hour": "t"}, unit=PERSON)
+    assert (counts.cells.tolist(), counts.values.tolist()) == ([0, 5, 6], [1, 2, 1])

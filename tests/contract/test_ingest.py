@@ -161,3 +161,27 @@ def test_times_and_codes_out_of_range_are_dropped_row_by_row():
     frame = pa.table({"person": ["a", "b", "c"], "r": pa.array([2**63 + 5, None, 1], pa.uint64()), "c": [0, 0, 0]})
     counts = ks.count(frame, Domain.of(Mesh("grid", shape=(4, 4))), columns={"grid": ("r", "c")}, unit=PERSON)
     assert counts.cells.tolist() == [4]
+
+
+def test_one_odd_value_never_refuses_the_others(tmp_path):
+    """SQLite types each value by itself, and Parquet may hold text that is not UTF-8."""
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "v.db") as base:
+        base.execute("CREATE TABLE t (person, r, c)")
+        base.executemany("INSERT INTO t VALUES (?, ?, ?)", [(7, 0, 0), ("x", "0", 1), (b"\xff", 0, 2), ("y", 1.0, "?")])
+        base.execute("INSERT INTO t VALUES (CAST(x'ff' AS TEXT), 0, 3)")
+        base.execute("INSERT INTO t VALUES ('z', 1.0, 3)")
+    base.close()
+    bad = pa.array([b"\xff", b"a"], pa.binary()).view(pa.string())
+    frame = pa.table({"person": bad, "r": [0, 0], "c": [0, 1]})
+    for source, cells in ((Query(str(tmp_path / "v.db"), "SELECT * FROM t"), [0, 1, 7]), (frame, [1])):
+        counts = ks.count(source, Domain.of(Mesh("grid", shape=(4, 4))), columns={"grid": ("r", "c")}, unit=PERSON)
+        assert counts.cells.tolist() == cells
+
+
+def test_columns_of_a_release_differ_by_more_than_case():
+    for axes in ((Ordered("age", 2), Ordered("Age", 2)), (Ordered("Value", 2),),
+                 (Mesh("a", shape=(2, 2)), Mesh("b", shape=(2, 2)), Ordered("A_row", 2))):  # fmt: skip
+        with pytest.raises(ks.DomainError, match=r"stand twice|is a column"):
+            Domain.of(*axes)

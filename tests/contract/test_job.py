@@ -223,3 +223,18 @@ def test_exports_are_judged_before_the_data_is_read(tmp_path, monkeypatch):
 def test_a_window_of_a_job_keeps_its_reference_system(tmp_path):
     path = template(tmp_path, crs=('kind = "mesh"', 'kind = "mesh"\ncrs = "JGD2000"'))
     assert job.domain(job.load(path)).axes[0].crs == "JGD2000"
+
+
+def test_check_finds_bad_weights_and_mixed_ids(tmp_path):
+    path = template(
+        tmp_path,
+        file=('["census.csv"]', '["a.parquet", "b.parquet"]'),
+        bound=("max_cells = 1", "max_cells = 1\nmax_weight = 3"),
+    )
+    for name, ids in (("a", [1, 2, 3]), ("b", ["x", "y", "z"])):
+        weights = ["1", "?", "0"]
+        table = {"person": ids, "mesh_code": [533945263] * 3, "population": weights}
+        pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    text = "\n".join(job.check(path))
+    assert "a.parquet: column population: not a whole number of at least 1: rows 2, 3" in text
+    assert "ids are whole numbers in one part and text in another" in text

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from kasuri.cli import show
+
+Progress = Callable[[float], None]
 
 
 def release(
@@ -94,7 +98,7 @@ def release(
     ready(out)  # and writable
     with show.step(f"reading {table}") as progress:
         counts = ks.count(
-            str(table), domain, columns={"grid": columns}, unit=who, weight=count, data=data, progress=progress
+            str(table), domain, columns={"grid": columns}, unit=who, weight=count, data=data, progress=_seen(progress)
         )
     with show.step(f"releasing {domain.size:,} cells"):
         released = ks.release(counts, mechanism, epsilon=epsilon, ledger=book, threads=threads)
@@ -111,8 +115,13 @@ def _job(path: Path, threads: int | None, as_json: bool) -> None:
     work = job.load(path)
     out = path.parent / work.output.folder
     with show.step(f"running {path}") as progress:
-        released = job.run(work, path.parent, threads=threads, progress=progress)
+        released = job.run(work, path.parent, threads=threads, progress=_seen(progress))
     show.result(summary(released, out), describe(released, out), as_json)
+
+
+def _seen(progress: Progress) -> Progress | None:
+    """Progress for a person at the terminal only: its steps follow the number of rows, and a log would keep them."""
+    return progress if sys.stderr.isatty() else None
 
 
 def summary(released: Any, out: Path) -> dict[str, Any]:

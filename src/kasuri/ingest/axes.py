@@ -137,9 +137,33 @@ def from_arrow(axis: Axis, place: Place, columns: list[Any]) -> tuple[list[Int],
     try:
         if isinstance(axis, (Nominal, Ordered)) and axis.labels is not None:
             return _places(_labels(columns[0], axis.labels), axis)
+        if isinstance(axis, Time) and (
+            pa.types.is_string(columns[0].type) or pa.types.is_large_string(columns[0].type)
+        ):
+            return _time_text(axis, columns[0])
         return indices(axis, place, [_numpy(column, axis, isinstance(place, Mapping)) for column in columns])
     except pa.ArrowException as error:  # its message can quote a value
         raise DomainError(f"axis {axis.name!r}: its column cannot be read ({type(error).__name__})") from None
+
+
+def _time_text(axis: Time, column: Any) -> tuple[list[Int], NDArray[np.bool_], str]:
+    """Steps of text, entry by entry: digits are an index, anything else an ISO 8601 local time."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def one(raw: bytes) -> datetime | None:
+        try:
+            found = datetime.fromisoformat(raw.decode())
+        except ValueError:
+            return None
+        return None if raw.isdigit() or found.tzinfo is not None else found
+
+    (index,), wrong, _ = indices(axis, axis.name, [_numpy(column, axis, False)])
+    coded = column.cast(pa.large_binary()).dictionary_encode()
+    times = np.array([*map(one, coded.dictionary.to_pylist()), None], dtype="datetime64[us]")
+    at = pc.fill_null(coded.indices.cast(pa.int64()), times.size - 1).to_numpy(zero_copy_only=False)
+    step, good = _steps(axis, times[at]) if datetime.fromisoformat(axis.start).tzinfo is None else (index, ~wrong)
+    return [np.where(good, step, index)], wrong & ~good, f"not a time of axis {axis.name!r}"
 
 
 def _places(found: Int, axis: Axis) -> tuple[list[Int], NDArray[np.bool_], str]:

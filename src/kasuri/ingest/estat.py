@@ -64,11 +64,9 @@ def read_estat(
     labels = other.labels if other is not None else None
     cells: list[np.ndarray] = []
     values: list[np.ndarray] = []
-    merged = False
     places = _withheld_places(sheets)
     for sheet in sheets:
-        found, withheld = _sheet(sheet, mesh, wanted, suppressed, places, faults)
-        merged |= withheld
+        found = _sheet(sheet, mesh, wanted, suppressed, places, faults)
         for label, (row, col, value) in found.items():
             index = [row, col] if other is None else [row, col, np.full(row.size, (labels or ()).index(label))]
             if other is not None and domain.axes[0] is other:
@@ -80,7 +78,8 @@ def read_estat(
     unique, place = np.unique(joined, return_inverse=True)
     total = np.zeros(unique.size, np.int64)
     np.add.at(total, place, np.concatenate([np.zeros(0, np.int64), *values]))
-    assumes = (PROVIDER_BOUNDED, MERGED) if merged else (PROVIDER_BOUNDED,)
+    # by the option, not by the rows: the guarantee is published and must not tell whether a cell was withheld
+    assumes = (PROVIDER_BOUNDED, MERGED) if suppressed == "merged" else (PROVIDER_BOUNDED,)
     return checked(unique, total, domain, unit, data, assumes=assumes)
 
 
@@ -152,8 +151,8 @@ def _sheet(
     suppressed: str,
     places: Mapping[str, set[str]],
     faults: list[str],
-) -> tuple[Found, bool]:
-    """(row, col, value) by label of the axis, and whether a withheld number was passed over."""
+) -> Found:
+    """(row, col, value) by label of the axis."""
     report = _Report(sheet.name, faults)
     missing = [key for key in _KEYS if key not in sheet.header]
     faults.extend(f"{sheet.name}: no column {key}; is the header row complete?" for key in missing)
@@ -175,7 +174,6 @@ def _sheet(
     inside = good & (y >= 0) & (y < mesh.shape[0]) & (x >= 0) & (x < mesh.shape[1])
     found: dict[str, list[int]] = {label: [] for label in wanted}
     where: dict[str, list[int]] = {label: [] for label in wanted}
-    withheld = False
     for i, (number_text, *row) in enumerate(kept):
         number = int(number_text)
         if not good[i]:
@@ -186,7 +184,6 @@ def _sheet(
         starred = [name for label, name in wanted.items() if column[label] is not None
                    and row[column[label] or 0].strip() == "*"]  # fmt: skip
         if starred:
-            withheld |= bool(inside[i])
             _withheld(report, row, at, process, starred, suppressed, places, number)
         for label, name in wanted.items():
             place = column[label]
@@ -199,8 +196,7 @@ def _sheet(
                 found[label].append(int(text))
                 where[label].append(i)
     report.close()
-    out = {label: (y[where[label]], x[where[label]], np.array(found[label], dtype=np.int64)) for label in wanted}
-    return out, withheld
+    return {label: (y[where[label]], x[where[label]], np.array(found[label], dtype=np.int64)) for label in wanted}
 
 
 def _withheld(report: _Report, row: list[str], at: Mapping[str, int], process: str, starred: list[str],

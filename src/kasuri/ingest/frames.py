@@ -92,7 +92,7 @@ def _aggregated(
         parts, wrong, rule = from_arrow(axis, place, [_one(table, name) for name in names(place)])
         _report(faults, wrong, stream.label, "/".join(names(place)), rule)
         index += parts
-    values, wrong = _numbers(_one(table, weight))
+    values, wrong = numbers(_one(table, weight))
     _report(faults, wrong, stream.label, weight, "not a whole number")
     raise_faults(DomainError, faults)
     where = _Rows(stream.label)
@@ -104,7 +104,7 @@ def _one(table: Any, name: str) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _numbers(column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def numbers(column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Counts as numbers, and which rows hold none; `checked` judges the numbers themselves."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -119,7 +119,7 @@ def _numbers(column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return np.zeros(len(column), np.int64), np.ones(len(column), dtype=bool)
     wrong = pc.is_null(column).to_numpy(zero_copy_only=False)
-    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), wrong
+    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.array(wrong)
 
 
 class _Rows(Sequence[str]):

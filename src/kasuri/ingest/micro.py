@@ -113,7 +113,9 @@ def _records(
         ids = batch.column(unit.id)
         kind, ids = _ids(ids, kind, stream.label, unit.id)
         index: list[Int] = []
-        good = np.ones(batch.num_rows, dtype=bool)
+        good = ids.is_valid().to_numpy(zero_copy_only=False)
+        if not good.all():
+            ids = ids.fill_null("")  # dropped below
         for axis in domain.axes:
             place = columns[axis.name]
             parts, wrong, _ = axes.from_arrow(axis, place, [batch.column(n) for n in axes.names(place)])
@@ -133,7 +135,8 @@ def _records(
 
 
 def _ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
-    """Ids as they are: whole numbers, or text by its exact bytes; one kind in all batches."""
+    """Ids as they are: whole numbers, or text by its exact bytes (null where they are not UTF-8); one kind in all
+    batches."""
     import pyarrow as pa
 
     own = ids.type
@@ -147,6 +150,10 @@ def _ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
         found = "number"
     elif pa.types.is_string(own) or pa.types.is_large_string(own):
         found = "text"
+        try:
+            ids.validate(full=True)
+        except pa.ArrowInvalid:
+            ids = pa.array([_utf8(item) for item in ids.cast(pa.large_binary()).to_pylist()], pa.large_string())
     else:
         raise DomainError(
             f"{file}: column {column}: ids are whole numbers or text, not {own}; "
@@ -155,6 +162,13 @@ def _ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
     if kind is not None and found != kind:
         raise DomainError(f"{file}: column {column}: ids are whole numbers in one part and text in another; use one")
     return found, ids
+
+
+def _utf8(item: bytes) -> str | None:
+    try:
+        return item.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _weights(column: Any, file: str, name: str) -> Int:

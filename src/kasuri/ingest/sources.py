@@ -205,13 +205,12 @@ def _sqlite(query: Query, label: str) -> Stream:
     def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
         keep = [names.index(name) for name in wanted]
         base = connect()
+        base.text_factory = bytes  # text that is not UTF-8 must not stop the reading
         try:
             cursor = base.execute(query.sql)
             while rows := cursor.fetchmany(1 << 16):
-                try:
-                    arrays = [pa.array([row[i] for row in rows]) for i in keep]
-                except (pa.ArrowException, OverflowError):
-                    raise DomainError(f"{label}: a column mixes types; cast it to one type in the query") from None
+                # SQLite types each value by itself: as text, one value never changes how the others are read
+                arrays = [pa.array([_sqlite_text(row[i]) for row in rows], pa.binary()).view(pa.string()) for i in keep]
                 yield pa.RecordBatch.from_arrays(arrays, list(wanted)), None
         except sqlite3.Error as error:
             raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
@@ -219,6 +218,14 @@ def _sqlite(query: Query, label: str) -> Stream:
             base.close()
 
     return Stream(names, start, label)
+
+
+def _sqlite_text(value: Any) -> bytes | None:
+    """A value's text; whole numbers in decimal also where SQLite holds them as floats."""
+    if value is None or isinstance(value, bytes):
+        return value
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53
+    return str(int(value) if whole else value).encode()
 
 
 def _duckdb(query: Query, label: str) -> Stream:

@@ -18,8 +18,6 @@ from kasuri.schema import Domain, Mesh, Nominal, Ordered
 
 Int = NDArray[np.int64]
 
-RESERVED = ("release_id", "cell", "mesh_code", "row", "col", "value", "lower", "upper", "geom", "fid")
-
 
 def may_leave(release: Release, unmetered: bool) -> None:
     """Refuse to write a seeded release, or one without a ledger unless `unmetered` says that this is meant."""
@@ -48,9 +46,6 @@ def cell_table(domain: Domain, cells: Int, values: NDArray[Any], release_id: str
         "release_id": pa.array([release_id]).take(pa.array(np.zeros(cells.size, np.int32))),
         "cell": pa.array(cells),
     }
-    taken = [axis.name for axis in domain.axes if not isinstance(axis, Mesh) and axis.name.lower() in RESERVED]
-    if taken:
-        raise DomainError(f"axis names {taken} are column names of every release table; name the axes otherwise")
     index = dict(zip(domain.dims, domain.unravel(cells), strict=True))
     several = sum(isinstance(axis, Mesh) for axis in domain.axes) > 1
     for axis in domain.axes:

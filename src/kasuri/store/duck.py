@@ -43,14 +43,16 @@ def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
             key = "release_id" if table == "release_meta" else "release_id, cell"
             connection.register("source", content)
             there = connection.execute(
-                "SELECT column_name FROM duckdb_columns() WHERE database_name = 'out' AND table_name = ? "
+                "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = 'out' AND table_name = ? "
                 "ORDER BY column_index",
                 [table],
             ).fetchall()
             if not there:
                 connection.execute(f'CREATE TABLE out."{table}" AS SELECT * FROM source LIMIT 0')
                 connection.execute(f'ALTER TABLE out."{table}" ADD PRIMARY KEY ({key})')
-            elif [row[0] for row in there] != content.column_names:
+            elif there != [
+                row[:2] for row in connection.execute("DESCRIBE source").fetchall()
+            ]:  # types too: no rounding
                 raise DomainError(f"{path}: its table {table} has other columns than this release; use a new file")
             connection.execute(f'INSERT INTO out."{table}" SELECT * FROM source')
             connection.unregister("source")

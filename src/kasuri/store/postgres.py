@@ -43,12 +43,14 @@ def _add(cursor: Any, name: str, table: Any, release: Release) -> None:
     columns = [f'"{field.name}" {_kind(field, release)}' for field in table.schema]
     cursor.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({", ".join(columns)}, PRIMARY KEY ({key}))')
     cursor.execute(
-        "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped "
-        "ORDER BY attnum",
+        "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass($1) "
+        "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
         (f'"{name}"',),
     )
-    there = [row[0] for row in cursor.fetchall()]
-    if there != table.column_names:
+    # the server itself compares outlines; it would round values of another type
+    there = [(column, "" if column == "geom" else kind) for column, kind in cursor.fetchall()]
+    own = [(f.name, "" if f.name == "geom" else _kind(f, release).removesuffix(" NOT NULL")) for f in table.schema]
+    if there != own:
         raise DomainError(f"the table {name} in this database has other columns than this release; use another schema")
     cursor.execute(f'SELECT count(*) FROM "{name}" WHERE release_id = $1', (release.provenance["release_id"],))
     if cursor.fetchone() != (0,):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.published import Release
+from kasuri.schema import Mesh
 from kasuri.store import outline
 from kasuri.store.columns import all_tables, coarser, the_mesh
 
@@ -48,6 +50,8 @@ def write(release: Release, path: Path, levels: Sequence[str], *, map_format: bo
             _register_systems(base, the_mesh(release.domain).crs)
         for name, table in all_tables(release, levels, geometry=map_format).items():
             _add(base, path, name, table, release, map_format)
+        if map_format:
+            _one_mesh(base, path, the_mesh(release.domain))
         base.execute("COMMIT")
     except sqlite3.IntegrityError:
         raise DomainError(f"{path}: this release is there already; a release is never written over another") from None
@@ -67,10 +71,10 @@ def _add(base: Any, path: Path, name: str, table: Any, release: Release, map_for
         columns = ["fid INTEGER PRIMARY KEY AUTOINCREMENT", *columns, f"UNIQUE ({key})"]
     else:
         columns.append(f"PRIMARY KEY ({key})")
-    there = [row[1] for row in base.execute(f'PRAGMA table_info("{name}")')]
+    there = [row[1:3] for row in base.execute(f'PRAGMA table_info("{name}")') if row[1] != "fid"]
     if not there:
         base.execute(f'CREATE TABLE "{name}" ({", ".join(columns)})')
-    elif [column for column in there if column != "fid"] != table.column_names:
+    elif there != [(field.name, _kind(field).split()[0]) for field in table.schema]:
         raise DomainError(f"{path}: its table {name} has other columns than this release; use a new file")
     fields = ", ".join(f'"{column}"' for column in table.column_names)
     marks = ", ".join("?" * table.num_columns)
@@ -78,6 +82,14 @@ def _add(base: Any, path: Path, name: str, table: Any, release: Release, map_for
     base.executemany(f'INSERT INTO "{name}" ({fields}) VALUES ({marks})', _rows(table, mesh))
     if mesh is not None:
         _register(base, name, mesh if name in ("release", "release_meta") else _mesh_of(release, name), shape)
+
+
+def _one_mesh(base: Any, path: Path, mesh: Mesh) -> None:
+    """A layer of a map has one reference system, level and extent: refuse a release over another mesh."""
+    for (text,) in base.execute("SELECT domain FROM release_meta"):
+        axes = json.loads(text)["axes"]
+        if [axis for axis in axes if axis["kind"] == "mesh"] != [mesh.to_json()]:
+            raise DomainError(f"{path}: holds a release of another window, level or reference system; use a new file")
 
 
 def _mesh_of(release: Release, name: str) -> Any:
