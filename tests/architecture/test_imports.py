@@ -29,7 +29,7 @@ TABLE: dict[str, set[str]] = {
     "visit": {"engine", "errors", "noise", "order", "rng", "_kernels"},
     "plan": {"errors", "schema", "noise", "transform", "mechanism"},
     "ingest": {"errors", "schema", "meshcode", "table", "ingest", "_kernels"},
-    "job": {"errors", "schema", "table", "ingest", "ledger", "mechanism", "published"},
+    "job": {"errors", "schema", "table", "ingest", "ledger", "mechanism", "published", "store"},
     "store": {"errors", "schema", "meshcode", "privacy", "published", "manifest", "store"},
     "kanon": {"errors", "schema", "meshcode", "privacy", "rng", "noise", "kanon", "_kernels"},
     "report": {"errors", "schema", "published", "report"},
