@@ -253,6 +253,11 @@ def _exports(job: Job, base: Path) -> list[str]:
     return [export if "://" in export else str(base / export) for export in job.output.exports]
 
 
+def judge_exports(table: Domain, targets: list[str], levels: list[str]) -> None:
+    """Refuse, before the data is read, what no release over `table` could be exported to."""
+    raise_faults(DomainError, export_faults(table, targets, levels))
+
+
 def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Release:
     """Count, release, save and export. Everything that can be refused without the data is refused before it is read."""
     table, who, recipe = domain(job), unit(job), mechanism(job)
@@ -260,7 +265,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     target = base / job.output.folder
     if target.exists():
         raise DomainError(f"{target} exists; a release is never written over another")
-    raise_faults(DomainError, export_faults(table, _exports(job, base), job.output.levels))
+    judge_exports(table, _exports(job, base), job.output.levels)
     book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
     released = make_release(
         counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads

@@ -208,3 +208,14 @@ def test_times_as_text(tmp_path):
     path.write_text("person,t\n" + "".join(f"{i},{text}\n" for i, text in enumerate(texts)))
     counts = ks.count(path, Domain.of(Time("hour", "2020-01-01", 3600, 24)), columns={"hour": "t"}, unit=PERSON)
     assert (counts.cells.tolist(), counts.values.tolist()) == ([0, 5, 6], [1, 2, 1])
+
+
+def test_a_query_spills_into_the_private_folder(tmp_path):
+    import duckdb
+
+    from kasuri.ingest.sources import open_stream
+
+    duckdb.connect(str(tmp_path / "v.duckdb")).close()
+    sql = "SELECT current_setting('temp_directory') AS place"
+    ((batch, _),) = open_stream(Query(str(tmp_path / "v.duckdb"), sql)).start(["place"])
+    assert "kasuri-work-" in batch.column(0)[0].as_py()

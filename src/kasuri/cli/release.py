@@ -81,17 +81,16 @@ def release(
         raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
 
     import kasuri as ks
-    from kasuri.errors import raise_faults
+    from kasuri.job import judge_exports
     from kasuri.manifest import keys
     from kasuri.store import ready
-    from kasuri.store.export import export_faults
 
     mechanism = _recipe(recipe, {"order": order, "transform": transform})
     domain = ks.Domain.of(mesh, mask=None if mask is None else _mask(mask))
     who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
     mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
     sums = [part for part in levels.split(",") if part]
-    raise_faults(ks.DomainError, export_faults(domain, export, sums))
+    judge_exports(domain, export, sums)
     book = ks.Ledger.load(ledger[0]) if ledger else None
     if sign is not None:
         keys.private(sign)  # readable, before anything is charged

@@ -6,11 +6,13 @@ CSV is read as text, so that an id "0012" stays four characters. No message quot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
+from kasuri.ingest import scratch
 
 BATCH = 1 << 20
 """Rows per batch."""
@@ -231,26 +233,26 @@ def _sqlite_text(value: Any) -> bytes | None:
 def _duckdb(query: Query, label: str) -> Stream:
     import duckdb
 
-    def run(sql: str) -> Any:
-        base = duckdb.connect(query.database, read_only=True)
-        try:
-            return base, base.sql(sql).to_arrow_reader(BATCH)
-        except duckdb.Error as error:
-            base.close()
-            raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
+    @contextmanager
+    def rows() -> Iterator[Any]:
+        with scratch.folder() as folder:  # what the query spills is true records: never beside the database
+            base = duckdb.connect(query.database, read_only=True)
+            try:
+                base.execute("SET temp_directory = ?", [str(folder / "spill")])
+                yield base.sql(query.sql).to_arrow_reader(BATCH)
+            except duckdb.Error as error:
+                raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
+            finally:
+                base.close()
 
-    base, reader = run(query.sql)
-    names = tuple(reader.schema.names)
-    reader.close()
-    base.close()
+    with rows() as reader:
+        names = tuple(reader.schema.names)
+        reader.close()
 
     def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
-        base, reader = run(query.sql)
-        try:
+        with rows() as reader:
             for batch in reader:
                 yield batch.select(list(wanted)), None
-        finally:
-            base.close()
 
     return Stream(names, start, label)
 
