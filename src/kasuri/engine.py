@@ -29,7 +29,7 @@ Int = NDArray[np.int64]
 A = TypeVar("A")
 B = TypeVar("B")
 
-BLOCK_LEVELS = 17
+BLOCK_LEVELS = 20
 """A block has at least this many levels below it, where the tree is that deep."""
 MAX_BLOCK_DEPTH = 8
 

@@ -127,8 +127,8 @@ def test_float_haar_law_level_by_level():
 
 def test_blocks_do_not_share_a_stream():
     """A flat table is walked alike in every block: equal places of two blocks must differ all the same."""
-    domain = Domain.of(Mesh("g", shape=(512, 300)))
-    truth = np.full((512, 300), 400)
+    domain = Domain.of(Mesh("g", shape=(2048, 1200)))  # 22 levels: four blocks
+    truth = np.full((2048, 1200), 400)
     released = release(domain, truth, 1)
     scale = float(Fraction(released.recipe["scale"]))
     for level, (at, u) in enumerate(transforms(domain, truth, released, scale, 1)):

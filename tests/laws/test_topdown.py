@@ -75,9 +75,10 @@ def test_measurements_are_all_nodes_of_positive_sum_and_explain_the_release():
 @pytest.mark.parametrize("recipe", [ks.haar_topdown(), ks.haar_topdown(descent="jump"), ks.geometric(),
                                     ks.privelet(), ks.haar_topdown(descent="dense")], ids=name)  # fmt: skip
 def test_threads_change_nothing_and_secure_runs_differ(recipe):
-    domain = Domain.of(Mesh("g", shape=(600, 700)), mask=np.add.outer(np.arange(600), np.arange(700)) < 90)
+    shape = (1100, 600)  # 21 levels: two blocks
+    domain = Domain.of(Mesh("g", shape=shape), mask=np.add.outer(np.arange(1100), np.arange(600)) < 90)
     rng = np.random.default_rng(2)
-    truth = rng.poisson(0.2, (600, 700))
+    truth = rng.poisson(0.2, shape)
     truth[~domain.possible_dense()] = 0
     counts = ks.Counts.from_dense(truth, domain, PERSON)
     one, two, five = (
