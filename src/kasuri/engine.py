@@ -115,10 +115,9 @@ class _Tape:
 
 @dataclass(frozen=True)
 class _Block:
-    """What one block gave, in pieces: leaves (or nodes at its floor), values, recorded (level, prefix, value)."""
+    """What one block gave, in parts: leaves (or nodes at its floor) and values; recorded (level, prefix, value)."""
 
-    keys: list[Int]
-    values: list[Int]
+    parts: list[tuple[Int, Int]]
     records: list[tuple[Int, ...]]
 
 
@@ -193,7 +192,7 @@ class Descent:
         room = min(64 + 2 * keys.size, _ROOM)
         out_keys, out_values = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
         records = [np.empty(room if record else 0, dtype=np.int64) for _ in range(3)]
-        done = _Block([], [], [])
+        done = _Block([], [])
         code = -1
         while code != kernel.DONE:
             code = kernel.descend(  # type: ignore[call-arg]
@@ -207,8 +206,11 @@ class Descent:
                 state[kernel.COIN] = tape.more_coins(int(state[kernel.COIN]))
             if code in (kernel.DONE, kernel.NEED_ROOM):
                 used, state[kernel.OUT] = int(state[kernel.OUT]), 0
-                done.keys.append(out_keys[:used].copy())
-                done.values.append(out_values[:used].copy())
+                done.parts.append((out_keys[:used], out_values[:used]))
+                if code == kernel.NEED_ROOM:
+                    out_keys, out_values = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+                elif 2 * used < room:  # do not keep a large buffer for a few numbers
+                    done.parts[-1] = out_keys[:used].copy(), out_values[:used].copy()
             if record and code in (kernel.DONE, kernel.NEED_RECORDS):
                 used, state[kernel.RECORDED] = int(state[kernel.RECORDED]), 0
                 done.records.append(tuple(part[:used].copy() for part in records))
@@ -216,8 +218,8 @@ class Descent:
 
     def run(
         self, keys: Int, values: Int, streams: Streams, threads: int, record: bool
-    ) -> tuple[Int, Int, Measurements | None]:
-        """Sorted keys and positive values of the true records -> sorted keys and positive values of the release.
+    ) -> tuple[list[tuple[Int, Int]], Measurements | None]:
+        """Sorted keys and positive values of the true records -> those of the release, in parts one after the other.
 
         Cost: O(m + outputs) with jumps, O(m + outputs * k) without, for m records and k levels.
         """
@@ -229,13 +231,12 @@ class Descent:
         noisy_total = min(int(sums[-1]) + int(tape.noise[0]), LARGEST)
         recorded: list[tuple[Int, ...]] = [(np.array([-1]), np.array([0]), np.array([noisy_total]))]
         if noisy_total <= 0:
-            empty = np.zeros(0, dtype=np.int64)
-            return empty, empty, self._measurements(recorded, record)
+            return [], self._measurements(recorded, record)
         top = self.run_block(keys, sums, (0, 0, noisy_total), cut or k, tape, record, skip_noise=1)
         recorded += top.records
-        top_keys, top_values = _join(top.keys), _join(top.values)
         if cut == 0:
-            return top_keys, top_values, self._measurements(recorded, record)
+            return top.parts, self._measurements(recorded, record)
+        top_keys, top_values = (np.concatenate(column) for column in zip(*top.parts, strict=True))
         edges = np.searchsorted(keys, np.concatenate((top_keys, top_keys + 1)) << (k - cut)).reshape(2, -1)
 
         def one(i: int) -> _Block:
@@ -247,14 +248,7 @@ class Descent:
         blocks = spread(one, range(top_keys.size), threads)
         for block in blocks:
             recorded += block.records
-        out_keys = _join([part for block in blocks for part in block.keys])
-        for block in blocks:
-            block.keys.clear()
-        return (
-            out_keys,
-            _join([part for block in blocks for part in block.values]),
-            self._measurements(recorded, record),
-        )
+        return [part for block in blocks for part in block.parts], self._measurements(recorded, record)
 
     def _measurements(self, recorded: list[tuple[Int, ...]], record: bool) -> Measurements | None:
         if not record:
@@ -270,10 +264,6 @@ def _prefix_sums(values: Int) -> Int:
     sums = np.zeros(values.size + 1, dtype=np.int64)
     np.cumsum(values, out=sums[1:])
     return sums
-
-
-def _join(parts: list[Int]) -> Int:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)
