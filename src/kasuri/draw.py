@@ -270,19 +270,22 @@ def _tuned(
     threads: int,
 ) -> Fraction:
     """The parameter that does best on simulated noise over the projected noisy table, or over a declared public one."""
-    if run.mechanism.tuning is None:
-        base = shape(tally, total, "neg l2", Fraction(1)).apply(noisy)
-    else:
-        known = run.mechanism.tuning.values[cells]
-        base = np.flatnonzero(known), known[known > 0]
-        total = int(known.sum())
     sampler = discrete_laplace(run.scale)
-    candidates = GAMMAS if rule == "neg l2" else [Fraction(round(4 * run.scale * t), 4) for t in THRESHOLDS]
     replicates = max(1, min(16, (1 << 17) // noisy.size))
     draws = [
         partial(engine.dense_noise, sampler, streams, noisy.size, threads, "bootstrap", i) for i in range(replicates)
     ]
-    return tune(base, draws, total, rule, candidates)
+    if run.mechanism.tuning is None:
+        base = shape(tally, total, "neg l2", Fraction(1)).apply(noisy)
+        if rule != "neg l2":  # a lasso is judged by the whole map it should leave: start from the sharper projection
+            base = shape(tally, total, "neg l2", tune(base, draws, total, "neg l2", GAMMAS)).apply(noisy)
+    else:
+        known = run.mechanism.tuning.values[cells]
+        base = np.flatnonzero(known), known[known > 0]
+        total = int(known.sum())
+    if rule == "neg l2":
+        return tune(base, draws, total, rule, GAMMAS)
+    return tune(base, draws, total, rule, [Fraction(round(4 * run.scale * t), 4) for t in THRESHOLDS])
 
 
 def _draw_threshold(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:

@@ -76,9 +76,12 @@ def test_gamma_is_chosen_from_noisy_numbers_alone():
         total = int(truth.sum() + discrete_laplace(1 / share).draw(streams.open("total"), 1)[0])
         tally = project.Tally.of(noisy)
         samples = [discrete_laplace(scale).draw(streams.open("bootstrap", i), 900) for i in range(16)]
-        draws = [lambda sample=sample: sample for sample in samples]
+        draws = [lambda sample=sample: sample.copy() for sample in samples]
         base = project.shape(tally, total, "neg l2", Fraction(1)).apply(noisy)
         rule = dict(recipe.options)["rule"]
+        if rule != "neg l2":
+            sharper = project.tune(base, draws, total, "neg l2", project.GAMMAS)
+            base = project.shape(tally, total, "neg l2", sharper).apply(noisy)
         grid = project.GAMMAS if rule == "neg l2" else [Fraction(round(4 * scale * t), 4) for t in project.THRESHOLDS]
         chosen = project.tune(base, draws, total, rule, grid)
         cells, values = project.shape(tally, total, rule, chosen).apply(noisy)
