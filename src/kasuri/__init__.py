@@ -23,6 +23,7 @@ _HOME = {
     "Ordered": "schema",
     "PrivacyError": "errors",
     "ProtocolError": "errors",
+    "PublicTable": "public",
     "Release": "published",
     "Time": "schema",
     "Tree": "schema",
@@ -31,15 +32,19 @@ _HOME = {
     "geometric": "recipes",
     "haar_topdown": "recipes",
     "laplace": "recipes",
+    "lasso": "recipes",
+    "neg_l2_simplex": "recipes",
+    "nonneg_lasso": "recipes",
     "privelet": "recipes",
     "refined_tree": "recipes",
     "release": "draw",
     "secure": "rng",
     "seeded": "rng",
+    "simplex": "recipes",
     "verify": "manifest",
 }
 
-_PACKAGES = ("kanon", "local")
+_PACKAGES = ("kanon", "local", "recipes")
 """Sibling packages that `ks.<name>` imports at first use."""
 
 __all__ = sorted(_HOME)

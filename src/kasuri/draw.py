@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,11 +18,12 @@ from kasuri import __version__, engine, transform
 from kasuri.errors import KasuriError, PrivacyError
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism, Run, resolve
-from kasuri.noise import discrete_laplace, laplace_variance
+from kasuri.noise import discrete_laplace, laplace_variance, passes, runs_below
 from kasuri.privacy import decimal
+from kasuri.project import GAMMAS, THRESHOLDS, Rule, Tally, shape, tune
 from kasuri.published import NO_LEDGER, Measurements, Release
 from kasuri.recipes import RECIPES
-from kasuri.refine import least_squares, topdown, topdown_float
+from kasuri.refine import LARGEST, consistency, least_squares, nonnegative_fit, topdown, topdown_float
 from kasuri.rng import Source, Streams, secure
 from kasuri.table import Counts
 
@@ -46,6 +50,8 @@ def release(
     if ledger is not None and not isinstance(ledger, Ledger):
         raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
     run = resolve(mechanism, counts.domain, counts.unit, epsilon)
+    if run.declared_total is not None and counts.part is not None:
+        raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
     guarantee = run.guarantee.assuming(*counts.assumes)
     plan = mechanism.plan(counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source
@@ -90,7 +96,33 @@ def _recipe_words(run: Run) -> dict[str, Any]:
         "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
         "interleave": list(mechanism.interleave),
         "descent": run.descent,
-    } | ({"shares": {str(depth): decimal(share) for depth, share in run.cuts}} if run.cuts else {})
+    } | _further_words(run)
+
+
+def _further_words(run: Run) -> dict[str, Any]:
+    """What only some recipes have: shares, options, a bought total, tuning. Nothing of it depends on the counts."""
+    mechanism = run.mechanism
+    words: dict[str, Any] = {}
+    if run.cuts:
+        words["shares"] = {str(depth): decimal(share) for depth, share in run.cuts}
+    if mechanism.options:
+        words["options"] = dict(mechanism.options)
+    if run.threshold is not None:
+        words["threshold"] = run.threshold
+    if run.total_scale is not None:
+        common = {"recipe": mechanism.name, "noise": mechanism.noise}
+        parts = {"identity": (run.scale, 1 - Fraction(mechanism.option("share"))),
+                 "total": (run.total_scale, Fraction(mechanism.option("share")))}  # fmt: skip
+        words["mechanisms"] = [
+            {"query": query, "sensitivity": decimal(scale * share * run.guarantee.epsilon), "scale": decimal(scale)}
+            | common
+            for query, (scale, share) in parts.items()
+        ]
+    if dict(mechanism.options).get("parameter") == "auto":
+        source = "parametric bootstrap from the projected noisy table" if mechanism.tuning is None else (
+            f"the declared public table {mechanism.tuning.name}")  # fmt: skip
+        words["tuning"] = {"source": source, "charged": "nothing to charge: no confidential number is read"}
+    return words
 
 
 Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None]
@@ -99,7 +131,13 @@ Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None]
 def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     """transform, noise, refine: (cells, values, measurements), the cells rising and the values not 0."""
     mechanism = run.mechanism
-    if run.descent in ("plain", "jump"):
+    if mechanism.refine in _BASELINES:
+        cells, values = _BASELINES[mechanism.refine](run, counts, streams, threads)
+        measurements = None
+    elif run.strategy is not None:
+        cells, values = _draw_matrix(run, counts, streams, threads)
+        measurements = None
+    elif run.descent in ("plain", "jump"):
         cells, values, measurements = _draw_sparse(run, counts, streams, threads)
     else:
         measurements = None
@@ -200,3 +238,136 @@ def _draw_tree(run: Run, counts: Counts, streams: Streams, threads: int) -> tupl
     cells = tree.cells(keys)
     ranked = np.argsort(cells)
     return cells[ranked], values[keys[ranked]]
+
+
+def _draw_projected(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+    """Noisy cells and a noisy or declared total, shaped by one of the rules of `project`."""
+    mechanism = run.mechanism
+    cells, noisy = _draw_cells(run, counts, streams, threads)
+    if run.declared_total is None:
+        assert run.total_scale is not None
+        noise = int(discrete_laplace(run.total_scale).draw(streams.open("total"), 1)[0])
+        total = min(max(int(counts.values.sum()) + noise, 0), LARGEST)
+    else:
+        total = run.declared_total
+    tally = Tally.of(noisy)
+    rule: Any = mechanism.option("rule")
+    wanted = mechanism.option("parameter")
+    tuned = wanted == "auto"
+    parameter = _tuned(run, rule, cells, noisy, tally, total, streams, threads) if tuned else Fraction(wanted)
+    at, values = shape(tally, total, rule, parameter).apply(noisy)
+    return cells[at], values
+
+
+def _tuned(
+    run: Run,
+    rule: Rule,
+    cells: NDArray[np.int64],
+    noisy: NDArray[np.int64],
+    tally: Tally,
+    total: int,
+    streams: Streams,
+    threads: int,
+) -> Fraction:
+    """The parameter that does best on simulated noise over the projected noisy table, or over a declared public one."""
+    sampler = discrete_laplace(run.scale)
+    replicates = max(1, min(16, (1 << 17) // noisy.size))
+    draws = [
+        partial(engine.dense_noise, sampler, streams, noisy.size, threads, "bootstrap", i) for i in range(replicates)
+    ]
+    if run.mechanism.tuning is None:
+        base = shape(tally, total, "neg l2", Fraction(1)).apply(noisy)
+        if rule != "neg l2":  # a lasso is judged by the whole map it should leave: start from the sharper projection
+            base = shape(tally, total, "neg l2", tune(base, draws, total, "neg l2", GAMMAS)).apply(noisy)
+    else:
+        known = run.mechanism.tuning.values[cells]
+        base = np.flatnonzero(known), known[known > 0]
+        total = int(known.sum())
+    if rule == "neg l2":
+        return tune(base, draws, total, rule, GAMMAS)
+    return tune(base, draws, total, rule, [Fraction(round(4 * run.scale * t), 4) for t in THRESHOLDS])
+
+
+def _draw_threshold(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+    """Noisy cells of at least `run.threshold`. Empty cells pass one by one with the same small chance, so only those
+    that do are drawn: the runs between them, and by how much each passes (docs/proofs/sparse.md)."""
+    least = run.threshold
+    assert least is not None
+    sampler = discrete_laplace(run.scale)
+    own = counts.values + sampler.draw(streams.open("noise"), counts.cells.size)
+    keep = own >= least
+    found = _passing(run, least, streams)
+    excess = sampler.draw(streams.open("excess"), found.size)
+    values = least + np.where(excess >= 0, excess, -excess - 1)  # P(N >= least + j | N >= least) = a^j
+    at = np.minimum(np.searchsorted(counts.cells, found), max(counts.cells.size - 1, 0))
+    empty = counts.cells[at] != found if counts.cells.size else np.ones(found.size, dtype=bool)
+    empty &= run.domain.possible(found)
+    cells = np.concatenate([counts.cells[keep], found[empty]])
+    ranked = np.argsort(cells, kind="stable")
+    return cells[ranked], np.concatenate([own[keep], values[empty]])[ranked]
+
+
+def _passing(run: Run, least: int, streams: Streams) -> NDArray[np.int64]:
+    """Every cell by itself with probability P(N >= least), in order: exact runs of cells that do not pass."""
+    size = run.domain.size
+    sampler = runs_below(run.scale, least, size)
+    stream = streams.open("gap")
+    chance = passes(run.scale, least)  # how many to draw at a time; decides nothing
+    found: list[NDArray[np.int64]] = []
+    at = -1
+    while at < size - 1:
+        left = size - 1 - at
+        piece = max(1, min(1 << 14, int(left * chance) + 1, (1 << 62) // (left + 1)))
+        steps = at + np.cumsum(np.minimum(np.abs(sampler.draw(stream, piece)), left) + 1)
+        found.append(steps[steps < size])
+        at = min(int(steps[-1]), size)
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def _draw_matrix(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+    """A measured matrix of whole numbers: least squares, or the nearest non-negative table."""
+    strategy = run.strategy
+    assert strategy is not None
+    dense = np.zeros(run.domain.size, dtype=np.int64)
+    dense[counts.cells] = counts.values
+    known: NDArray[Any] = dense[strategy.cells]
+    rows: NDArray[Any] = strategy.rows
+    if int(np.abs(rows).max()) * int(counts.values.sum()) >= 1 << 61:  # beyond 64 bits: whole numbers of any size
+        rows, known = rows.astype(object), known.astype(object)
+    noisy = (rows @ known + _noise(run, streams, len(rows), threads)).astype(np.float64)
+    if run.mechanism.refine == "linear program":
+        return strategy.cells, nonnegative_fit(strategy.rows, noisy)
+    return strategy.cells, np.linalg.lstsq(strategy.rows.astype(np.float64), noisy)[0]
+
+
+def _draw_hierarchy(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
+    """Noisy counts of every possible node of every measured level, made consistent by least squares."""
+    tree, visit = run.trees[0], run.visit()
+    leaves = np.zeros(tree.leaves, dtype=np.int64)
+    leaves[tree.keys(counts.cells)] = counts.values
+    possible = tree.possible_leaves()
+    levels: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
+    nodes, before = np.zeros(0, dtype=np.int64), tree.leaves
+    for depth, scale in zip(visit.cuts, visit.scales, strict=True):
+        stride = tree.leaves // math.prod(digit.radix for digit in tree.digits[:depth])
+        above, nodes = nodes, np.flatnonzero(possible.reshape(-1, stride).any(axis=1))
+        if levels:
+            wide = before // stride
+            levels[-1] = levels[-1][0], np.searchsorted(nodes, np.append(above, above[-1] + 1) * wide)
+        noise = engine.dense_noise(discrete_laplace(scale), streams, nodes.size, threads, "noise", depth)
+        levels.append((leaves.reshape(-1, stride).sum(axis=1)[nodes] + noise, np.zeros(nodes.size + 1, dtype=np.int64)))
+        before = stride
+    variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visit.scales]
+    values = consistency(levels, variances)
+    cells = tree.cells(nodes)
+    ranked = np.argsort(cells)
+    return cells[ranked], values[ranked]
+
+
+_BASELINES: dict[str, Callable[[Run, Counts, Streams, int], tuple[NDArray[np.int64], Any]]] = {
+    "simplex": _draw_projected,
+    "nonneg lasso": _draw_projected,
+    "lasso": _draw_projected,
+    "threshold": _draw_threshold,
+    "consistency": _draw_hierarchy,
+}

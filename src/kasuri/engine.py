@@ -54,13 +54,15 @@ def spread(function: Callable[[A], B], items: Iterable[A], threads: int) -> list
         return list(pool.map(function, items))
 
 
-def dense_noise(sampler: Sampler, streams: Streams, size: int, threads: int) -> Int:
+def dense_noise(
+    sampler: Sampler, streams: Streams, size: int, threads: int, purpose: str = "noise", level: int = 0
+) -> Int:
     """`size` samples, block b of DENSE_BLOCK from its own stream."""
     out = np.empty(size, dtype=np.int64)
 
     def one(block: int) -> None:
         part = out[block * DENSE_BLOCK : (block + 1) * DENSE_BLOCK]
-        sampler.draw_into(streams.open("noise", 0, block), part)
+        sampler.draw_into(streams.open(purpose, level, block), part)
 
     spread(one, range(-(-size // DENSE_BLOCK)), threads)
     return out

@@ -10,16 +10,19 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Literal
 
-from kasuri import order, transform
+from kasuri import order, strategy, transform
 from kasuri.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, PrivacyError
+from kasuri.noise import passes
 from kasuri.order import Order
 from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.public import PublicTable
 from kasuri.schema import Domain, Ordered, Unit
+from kasuri.strategy import Strategy
 from kasuri.visit import Visit
 
 DENSE_CELLS = 1 << 26
@@ -32,7 +35,10 @@ MAX_SCALE = 1 << 55
 
 KEYSTREAM = "the keystream (AES-256-CTR under BLAKE2b keys) is as good as ideal random bits"
 IDEALISED = "idealised numerics: floating-point noise, for reproducing papers only"
+SAME_TOTAL = "one record changes its cell, none enters or leaves: the declared total is the same in both tables"
 
+MAX_PASSING = 1 << 26
+"""Most empty cells a thresholded release may expect to pass."""
 
 _COMBINATIONS = {
     ("identity", "float Laplace", "none"): ("none",),
@@ -43,6 +49,13 @@ _COMBINATIONS = {
     ("haar", "float Laplace", "topdown"): ("dense",),
     ("nominal", "discrete Laplace", "topdown"): ("plain",),
     ("counts", "discrete Laplace", "least squares"): ("plain",),
+    ("counts", "discrete Laplace", "consistency"): ("dense",),
+    ("identity", "discrete Laplace", "simplex"): ("none",),
+    ("identity", "discrete Laplace", "nonneg lasso"): ("none",),
+    ("identity", "discrete Laplace", "lasso"): ("none",),
+    ("identity", "discrete Laplace", "threshold"): ("jump",),
+    ("matrix", "discrete Laplace", "inverse"): ("none",),
+    ("fourier", "discrete Laplace", "linear program"): ("none",),
 }
 """The parts that were proved together, with the descents each allows."""
 
@@ -53,23 +66,43 @@ class Mechanism:
 
     `transform`, `noise` and `refine` name the parts; `order` the tree over the cells; `descent` how the refinement
     walks it; `shares` the part of epsilon each measured height gets (count trees: a preset, or pairs of height and
-    exact decimal); `basis` the proof.
+    exact decimal); `options` further choices by name; `tuning` a public table they are tuned on; `basis` the proof.
     """
 
     name: str
-    transform: Literal["identity", "sum_difference", "haar", "haar_nd", "nominal", "counts"]
+    transform: Literal["identity", "sum_difference", "haar", "haar_nd", "nominal", "counts", "matrix", "fourier"]
     noise: Literal["discrete Laplace", "float Laplace"]
-    refine: Literal["none", "inverse", "topdown", "least squares"]
+    refine: Literal[
+        "none",
+        "inverse",
+        "topdown",
+        "least squares",
+        "consistency",
+        "simplex",
+        "nonneg lasso",
+        "lasso",
+        "threshold",
+        "linear program",
+    ]
     basis: str
     order: str = "none"
     interleave: tuple[str, ...] = ()
     descent: Literal["none", "auto", "dense", "plain", "jump"] = "none"
     shares: str | tuple[tuple[int, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    tuning: PublicTable | None = None
 
     def __post_init__(self) -> None:
         parts = (self.transform, self.noise, self.refine)
         if parts not in _COMBINATIONS or self.descent not in _COMBINATIONS[parts]:
             raise PrivacyError("no proof covers this combination of parts; make a Mechanism by its recipe")
+
+    def option(self, name: str) -> str:
+        """One of `options` by its name."""
+        found = dict(self.options).get(name)
+        if found is None:
+            raise PrivacyError(f"{self.name} needs the option {name!r}; make a Mechanism by its recipe")
+        return found
 
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
@@ -99,12 +132,14 @@ class Mechanism:
     def plan(self, domain: Domain, unit: Unit, epsilon: object) -> str:
         """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
         public = {
-            "recipe": asdict(self),
+            "recipe": {field.name: getattr(self, field.name) for field in fields(self)},
             "domain": domain.to_json(),
             "unit": unit.to_json(),
             "epsilon": decimal(exact(epsilon)),
         }
-        text = json.dumps(public, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(
+            public, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=lambda value: value.to_json()
+        )
         return hashlib.sha256(text.encode()).hexdigest()
 
     def series(self, domain: Domain, unit: Unit, epsilon: object, releases: int) -> Series:
@@ -117,7 +152,8 @@ class Mechanism:
 class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
-    count tree with their shares of epsilon."""
+    count tree with their shares of epsilon; `strategy` a measured matrix; `total_scale` the noise of a bought total, or
+    `declared_total` a public one; `threshold` what a cell must reach to be released."""
 
     mechanism: Mechanism
     domain: Domain
@@ -126,6 +162,10 @@ class Run:
     trees: tuple[Order, ...]
     descent: str
     cuts: tuple[tuple[int, Fraction], ...] = ()
+    strategy: Strategy | None = None
+    total_scale: Fraction | None = None
+    declared_total: int | None = None
+    threshold: int | None = None
 
     def visit(self) -> Visit:
         """What a count tree measures: the noise of a cut has the run's scale over its share."""
@@ -148,24 +188,86 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
             f"{mechanism.name} writes every one of {leaves} cells (padding included); it takes at most {DENSE_CELLS}. "
             "haar_topdown() follows the non-zero cells instead"
         )
+    measured = _strategy(mechanism, domain)
     if mechanism.transform == "identity":
         cost = transform.identity_cost(domain.size, unit.change)
     elif mechanism.transform == "haar_nd":
         cost = transform.haar_nd_cost(trees, unit.change)
     elif mechanism.transform == "counts":
         cost = Fraction(1 if unit.change == "add-remove" else 2)
+    elif measured is not None:
+        cost = measured.cost(unit.change)
     else:
         cost = trees[0].cost(unit.change)
-    public = ("domain", "mask") if domain.mask else ("domain",)
-    guarantee = Guarantee("central", loss, Fraction(0), unit, public, (), mechanism.basis)
+    share, declared = _total(mechanism, unit)
+    public = ["domain", *(["mask"] if domain.mask else []), *(["total"] if declared is not None else [])]
+    if mechanism.tuning is not None:
+        if mechanism.tuning.domain != domain:
+            raise DomainError(f"the public table {mechanism.tuning.name!r} is on another grid than the table released")
+        public.append(f"table {mechanism.tuning.name}")
+    guarantee = Guarantee("central", loss, Fraction(0), unit, tuple(public), (), mechanism.basis)
     guarantee = guarantee.assuming(IDEALISED if mechanism.noise == "float Laplace" else KEYSTREAM)
-    scale = unit.most * cost / loss
-    if scale > MAX_SCALE:
+    if declared is not None:
+        guarantee = guarantee.assuming(SAME_TOTAL)
+    scale = unit.most * cost / (loss * (1 - share))
+    bought = unit.most / (loss * share) if share else None  # the total changes by c at most, moved records or not
+    if max(scale, bought or 0) > MAX_SCALE:
         raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
-    run = Run(mechanism, domain, scale, guarantee, trees, descent, _cuts(mechanism, trees))
+    threshold = _threshold(mechanism, domain, scale)
+    run = Run(mechanism, domain, scale, guarantee, trees, descent, _cuts(mechanism, trees), measured, bought, declared,
+              threshold)  # fmt: skip
     if run.cuts and max(run.visit().scales) > MAX_SCALE:  # visit() also refuses a first level too wide to draw
         raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
     return run
+
+
+def _total(mechanism: Mechanism, unit: Unit) -> tuple[Fraction, int | None]:
+    """(share of epsilon that buys the total, declared public total): one of them, or neither where none is used."""
+    if mechanism.refine not in ("simplex", "nonneg lasso", "lasso"):
+        return Fraction(0), None
+    kind = mechanism.option("total")
+    if kind == "noisy":
+        share = exact(mechanism.option("share"), "the total's share")
+        if share >= 1:
+            raise PrivacyError("the total's share of epsilon must lie below 1: the cells need the rest")
+        return share, None
+    if kind != "public":
+        raise PrivacyError('total must be "noisy" (bought with a share of epsilon) or "public" (declared)')
+    if unit.change != "replace" or unit.max_cells != 1 or unit.max_weight is not None:
+        raise PrivacyError(
+            'total="public" needs unit change "replace", max_cells=1 and no weights: whoever enters or leaves changes '
+            'the total, so under add-remove it is not differentially private at all; use total="noisy"'
+        )
+    return Fraction(0), int(mechanism.option("declared_total"))
+
+
+def _threshold(mechanism: Mechanism, domain: Domain, scale: Fraction) -> int | None:
+    if mechanism.refine != "threshold":
+        return None
+    if domain.size >= 1 << 62:
+        raise DomainError("a thresholded release takes fewer than 2^62 cells")
+    given = mechanism.option("threshold")
+    least = 1 if given == "auto" else int(given)
+    if given == "auto" and domain.size * passes(scale, 1) > 1:
+        least = max(1, math.ceil(scale * Fraction(math.log(domain.size))))
+    if least < 1:
+        raise PrivacyError("a threshold is a whole number from 1 on: every empty cell would be released below it")
+    if domain.size * passes(scale, least) > MAX_PASSING:
+        raise DomainError(
+            f"at threshold {least} about {domain.size * passes(scale, least):.3g} empty cells would pass; "
+            f'at most {MAX_PASSING} can be drawn: raise the threshold, or use threshold="auto"'
+        )
+    return least
+
+
+def _strategy(mechanism: Mechanism, domain: Domain) -> Strategy | None:
+    if mechanism.transform == "fourier":
+        return strategy.fourier(domain, int(mechanism.option("ways")))
+    if mechanism.transform != "matrix":
+        return None
+    if mechanism.option("strategy") == "optimised":
+        return strategy.optimised(domain, mechanism.option("workload"))
+    return strategy.given(domain, mechanism.option("strategy"))
 
 
 def _cuts(mechanism: Mechanism, trees: tuple[Order, ...]) -> tuple[tuple[int, Fraction], ...]:
@@ -174,6 +276,9 @@ def _cuts(mechanism: Mechanism, trees: tuple[Order, ...]) -> tuple[tuple[int, Fr
         return ()
     stages = trees[0].stages
     top = len(stages) - 1
+    if mechanism.refine == "consistency" and mechanism.order == "1d":
+        depth = trees[0].depth  # every binary level
+        return tuple((at, Fraction(1, depth + 1)) for at in range(depth + 1))
     if isinstance(mechanism.shares, str):
         shares = PRESETS[mechanism.shares](top)
     else:
@@ -184,7 +289,7 @@ def _cuts(mechanism: Mechanism, trees: tuple[Order, ...]) -> tuple[tuple[int, Fr
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
-    if mechanism.transform == "identity":
+    if mechanism.transform in ("identity", "matrix", "fourier"):
         return ()
     if mechanism.transform == "haar_nd":
         return tuple(order.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))

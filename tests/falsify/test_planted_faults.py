@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 KERNEL = "_kernels/topdown.py"
 TREE_LAW = "tests/distributions/test_tree_law.py"
+BASELINES = "tests/distributions/test_baselines_law.py"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,24 @@ FAULTS = [
           "Fraction(1)", "test_measured_counts_have_the_law_of_their_level", TREE_LAW),
     Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", self.cuts[at], block)',
           'streams.open("noise", self.cuts[at], 0)', "test_levels_and_blocks_do_not_share_noise", TREE_LAW),
+    Fault("a public total charged as add-remove", "mechanism.py",
+          "cost = transform.identity_cost(domain.size, unit.change)",
+          'cost = transform.identity_cost(domain.size, "add-remove")', "test_cells_have_the_noise_of_their_share",
+          BASELINES),
+    Fault("the total's share not subtracted", "mechanism.py", "cost / (loss * (1 - share))", "cost / loss",
+          "test_cells_have_the_noise_of_their_share", BASELINES),
+    Fault("the total bought twice over", "mechanism.py", "unit.most / (loss * share)", "unit.most / loss",
+          "test_the_total_has_the_noise_of_its_share", BASELINES),
+    Fault("a threshold decided on the true count", "draw.py", "keep = own >= least", "keep = counts.values >= least",
+          "test_thresholded_cells_have_the_law_of_geometric", BASELINES),
+    Fault("gamma tuned on the truth", "draw.py", "_tuned(run, rule, cells, noisy, tally, total, streams, threads) if",
+          "_tuned(run, rule, cells, noisy, Tally.of(noisy), int(counts.values.sum()), streams, threads) if",
+          "test_gamma_is_chosen_from_noisy_numbers_alone", BASELINES),
+    Fault("the sensitivity of a wrong column", "strategy.py", "most = int(np.abs(columns).sum(axis=1).max())",
+          "most = int(np.abs(columns).sum(axis=1)[0])", "test_measured_rows_have_the_noise_of_the_dearest_column",
+          BASELINES),
+    Fault("replace counted once in a matrix", "strategy.py", 'if change == "replace":', "if False:",
+          "test_measured_rows_have_the_noise_of_the_dearest_column", BASELINES),
 ]  # fmt: skip
 
 

@@ -38,6 +38,28 @@ def terada2015(
 
 
 @app.command()
+def matsumoto2025(
+    runs: int = typer.Option(100, "--runs", min=1, help="Runs per row."),
+    national: Path | None = typer.Option(
+        None, "--national", help="Parquet of the national 500 m mesh (mesh_code, population, suppressed) for Table 4."
+    ),
+    figures: Path | None = typer.Option(None, "--figures", help="Folder for Figures 2-4 as one PNG."),
+    as_json: bool = show.JSON,
+) -> None:
+    """Tables 1-4 of Matsumoto et al. 2025 (simplex, negative l2), beside releases that are differentially private.
+
+    Example: kasuri reproduce matsumoto2025 --runs 20 --figures figures
+    """
+    from kasuri.reproduce import matsumoto2025 as paper
+
+    result = paper.run(runs, national=national, progress=lambda words: typer.echo(f"{words} ...", err=True))
+    if figures is not None:
+        figures.mkdir(parents=True, exist_ok=True)
+        paper.figure(result, figures / "matsumoto2025.png")
+    show.result(result, paper.text(result), as_json)
+
+
+@app.command()
 def horigome2020(
     part: str = typer.Option(..., "--part", help="ldp: locations (Table A.5); kanon: audited k-anonymity (Table 4.1)."),
     runs: int = typer.Option(10, "--runs", min=1, help="Runs per setting."),

@@ -152,12 +152,12 @@ def privacy_block(release: Release) -> dict[str, Any]:
             "name": variant(guarantee),
             "data_domain": data_domain(release.domain),
             "unprotected_quantities": list(guarantee.public),
-            "neighbours": unit.words(),
+            "neighbours": guarantee.relation(),
             "relation": unit.change,
         },
         "privacy_loss": {
             "privacy_unit": unit.id,
-            "privacy_unit_description": unit.words(),
+            "privacy_unit_description": guarantee.relation(),
             "privacy_parameters": {
                 "epsilon": decimal(guarantee.epsilon),
                 "delta": decimal(guarantee.delta),
@@ -221,7 +221,9 @@ def post_processing(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What was done with the noisy numbers."""
     return {
         "name": recipe["refine"],
-        "parameters": {key: recipe[key] for key in ("order", "interleave", "descent") if key in recipe},
+        "parameters": {
+            key: recipe[key] for key in ("order", "interleave", "descent", "options", "threshold") if key in recipe
+        },
         "sees": "noisy numbers only",
     }
 
@@ -254,7 +256,11 @@ def _composition(ledger: dict[str, Any] | None) -> str:
 
 
 def _bias(refine: str) -> str:
-    if refine in ("none", "inverse"):
+    if refine == "threshold":
+        return "Cells below the threshold are 0: small cells are lost, and areas of many small cells come out too low."
+    if refine == "lasso":
+        return "Thresholding pulls cells towards 0: small cells are lost, and dense cells come out too low on average."
+    if refine in ("none", "inverse", "consistency"):
         return "none: every sum is unbiased, and values may be negative."
     return (
         "Making the table non-negative biases small areas: empty cells come out too high and dense cells too low on "

@@ -74,7 +74,7 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
 
 def _says(manifest: Mapping[str, Any], domain: Domain, guarantee: Guarantee) -> bool:
     """Do the fields that follow from others follow from them?"""
-    privacy, words = manifest["privacy"], guarantee.unit.words()
+    privacy, words = manifest["privacy"], guarantee.relation()
     loss, relation = privacy["privacy_loss"], privacy["dp_variant"]
     found = {
         "grid": manifest["grid"],
@@ -107,7 +107,7 @@ def _cells(table: Any, domain: Domain, manifest: Mapping[str, Any], faults: list
     if not domain.possible(cells).all():
         faults.append(f"{name}: a masked cell is not 0")
     refine = manifest["privacy"]["accounting"]["post_processing"].get("name")
-    if refine not in ("none", "inverse") and (values < 0).any():
+    if refine not in ("none", "inverse", "consistency", "lasso") and (values < 0).any():
         faults.append(f"{name}: a value is negative after a refinement that allows none")
     if values.sum().item() != manifest["total"]:
         faults.append(f"{name}: does not add up to the total of the manifest")
