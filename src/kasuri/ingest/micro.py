@@ -9,7 +9,8 @@ memory limit) and a radix count (ids that are whole numbers).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +43,7 @@ def count_records(
     engine: Engine,
     memory: str,
     progress: Progress | None,
+    away: Sequence[Path],
 ) -> Counts:
     """Counts of records with the id column `unit.id`; see `ingest.count`.
 
@@ -70,7 +72,7 @@ def count_records(
     kind, first = _first(records)
     if engine == "radix" and kind == "text":
         raise DomainError(f"{stream.label}: the radix count takes ids that are whole numbers; use engine='duckdb'")
-    with scratch.folder() as folder:
+    with scratch.folder(away) as folder:
         if engine == "duckdb" or kind == "text":
             cells, values = _duckdb(first, unit, weight is not None, key, memory, str(folder))
         else:
@@ -104,18 +106,23 @@ def _records(
     weight: str | None,
     progress: Progress | None,
 ) -> Iterator[Record]:
-    """Batches as records. Rows outside domain or mask are dropped without a word: a refusal would be an oracle."""
+    """Batches as records. Rows outside domain or mask, without an id, or on a line with too few or too many cells are
+    dropped without a word: a refusal would be an oracle."""
+    import pyarrow as pa
+
     wanted = list(dict.fromkeys([unit.id, *(n for p in columns.values() for n in axes.names(p))]))
     if weight is not None and weight not in wanted:
         wanted.append(weight)
     kind = None
-    for batch, share in stream.start(wanted):
+    for batch, share in stream.start(wanted, []):
         ids = batch.column(unit.id)
-        kind, ids = _ids(ids, kind, stream.label, unit.id)
+        if pa.types.is_null(ids.type):  # a frame's column of nothing but missing ids
+            continue
+        kind, ids = typed_ids(ids, kind, stream.label, unit.id)
         index: list[Int] = []
         good = ids.is_valid().to_numpy(zero_copy_only=False)
         if not good.all():
-            ids = ids.fill_null("")  # dropped below
+            ids = ids.fill_null("" if kind == "text" else 0)  # dropped below
         for axis in domain.axes:
             place = columns[axis.name]
             parts, wrong, _ = axes.from_arrow(axis, place, [batch.column(n) for n in axes.names(place)])
@@ -134,16 +141,14 @@ def _records(
             progress(share)
 
 
-def _ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
-    """Ids as they are: whole numbers, or text by its exact bytes (null where they are not UTF-8); one kind in all
-    batches."""
+def typed_ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
+    """Ids as they are: whole numbers, or text by its exact bytes; null where one is missing or no UTF-8. One kind in
+    all batches."""
     import pyarrow as pa
 
     own = ids.type
     if pa.types.is_dictionary(own):
         ids, own = ids.cast(own.value_type), own.value_type
-    if ids.null_count:
-        raise DomainError(f"{file}: column {column}: an id is missing; every row must say whose it is")
     if pa.types.is_uint64(own):
         raise DomainError(f"{file}: column {column}: unsigned 64-bit ids; cast the column to text")
     if pa.types.is_integer(own):
@@ -164,9 +169,9 @@ def _ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
     return found, ids
 
 
-def _utf8(item: bytes) -> str | None:
+def _utf8(item: bytes | None) -> str | None:
     try:
-        return item.decode()
+        return None if item is None else item.decode()
     except UnicodeDecodeError:
         return None
 
@@ -175,9 +180,9 @@ def _weights(column: Any, file: str, name: str) -> Int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_string(column.type):
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         good = pc.match_substring_regex(column, r"^[0-9]{1,18}$")
-        column = pc.if_else(good, column, pa.scalar(None, pa.string())).cast(pa.int64())
+        column = pc.if_else(good, column, pa.scalar(None, column.type)).cast(pa.int64())
     if not pa.types.is_integer(column.type):
         raise DomainError(f"{file}: column {name}: weights are whole numbers, not {column.type}")
     if pa.types.is_uint64(column.type):
