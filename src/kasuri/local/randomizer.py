@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
+from kasuri.local.bits import Ints, Rows
 from kasuri.local.odds import BITS, demand
 from kasuri.privacy import Guarantee, decimal
 from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 
-Rows = NDArray[np.uint8]
-Ints = NDArray[np.int64]
 Word = Callable[[], int]
 """Gives the next random word, uniform on 0 .. 2^bits - 1."""
 
@@ -304,39 +303,3 @@ def words_of(streams: Streams, purpose: str, block: int, size: int) -> NDArray[n
     words = np.empty(size, dtype=np.uint32)
     streams.open(purpose, 0, block).fill(words)
     return words
-
-
-def coins(streams: Streams, purpose: str, block: int, count: int, threshold: int, bits: int) -> NDArray[np.uint64]:
-    """At least `count` bits, packed in 64-bit words, each 1 with probability threshold / 2^bits."""
-    from kasuri._kernels.local import bernoulli
-
-    out = np.empty(-(-count // 64), dtype=np.uint64)
-    stream = streams.open(purpose, 0, block)
-    words = np.empty(min(1 << 15, max(256, bits * out.size)), dtype=np.uint64)
-    done = 0
-    while done < out.size:
-        stream.fill(words)
-        _, done = bernoulli(words, 0, out, done, threshold, bits)
-    return out
-
-
-def column_sums(rows: Rows, size: int) -> Ints:
-    """Set bits in each of the first `size` columns of packed rows."""
-    from kasuri._kernels.local import positional_counts
-
-    n, width = rows.shape
-    whole = n // 8 * 8  # eight rows are `width` 64-bit words exactly
-    sums = np.zeros(64 * width, dtype=np.int64)
-    if whole:
-        words = np.ascontiguousarray(rows[:whole]).reshape(-1).view("<u8")
-        positional_counts(words, width, sums)
-    folded = sums.reshape(8, 8 * width).sum(axis=0)
-    rest = np.unpackbits(rows[whole:], axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-    return (folded + rest)[:size]
-
-
-def padding(rows: Rows, size: int) -> NDArray[np.bool_]:
-    """True where a packed row has a bit set above `size`."""
-    if size % 8 == 0:
-        return np.zeros(rows.shape[0], dtype=bool)
-    return rows[:, -1] >> (size % 8) != 0
