@@ -26,8 +26,10 @@ Int = NDArray[np.int64]
 Engine = Literal["auto", "duckdb", "radix"]
 Progress = Callable[[float], None]
 
-PART_ROWS = 1 << 24
-"""Records DuckDB bounds at a time."""
+PART_ROWS = 1 << 22
+"""Records DuckDB bounds at a time: few enough that it sorts them within its memory, without spilling."""
+_READ = 0.4
+"""The share of the work that reading is, for `progress`."""
 _RANK = "sha256(concat(?, '|', id, '|', cell))"
 
 
@@ -68,15 +70,16 @@ def count_records(
     if engine not in ("auto", "duckdb", "radix"):
         raise DomainError('engine must be "auto", "duckdb" or "radix"')
     key = secrets.token_bytes(32) if key is None else key
-    records = _records(stream, domain, columns, unit, weight, progress)
+    tell = progress or (lambda share: None)
+    records = _records(stream, domain, columns, unit, weight, tell)
     kind, first = _first(records)
     if engine == "radix" and kind == "text":
         raise DomainError(f"{stream.label}: the radix count takes ids that are whole numbers; use engine='duckdb'")
     with scratch.folder(away) as folder:
         if engine == "duckdb" or kind == "text":
-            cells, values = _duckdb(first, unit, weight is not None, key, memory, str(folder))
+            cells, values = _duckdb(first, unit, weight is not None, key, memory, tell, str(folder))
         else:
-            cells, values = _radix(first, domain, unit, weight is not None, key, folder)
+            cells, values = _radix(first, domain, unit, weight is not None, key, tell, folder)
     return checked(cells, values, domain, unit, data, assumes=())
 
 
@@ -104,7 +107,7 @@ def _records(
     columns: Mapping[str, axes.Place],
     unit: Unit,
     weight: str | None,
-    progress: Progress | None,
+    tell: Progress,
 ) -> Iterator[Record]:
     """Batches as records. Rows outside domain or mask, without an id, or on a line with too few or too many cells are
     dropped without a word: a refusal would be an oracle."""
@@ -137,8 +140,8 @@ def _records(
             good &= values > 0
             values = np.minimum(values, unit.max_weight or 1)
         yield kind, ids, cells, good, values
-        if progress is not None and share is not None:
-            progress(share)
+        if share is not None:
+            tell(_READ * share)
 
 
 def typed_ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
@@ -191,7 +194,7 @@ def _weights(column: Any, file: str, name: str) -> Int:
 
 
 def _duckdb(
-    records: Iterator[Record], unit: Unit, weighted: bool, key: bytes, memory: str, folder: str
+    records: Iterator[Record], unit: Unit, weighted: bool, key: bytes, memory: str, tell: Progress, folder: str
 ) -> tuple[Int, Int]:
     """Distinct pairs, bound, counts in DuckDB, in a file of the private folder and within `memory`."""
     import duckdb
@@ -246,6 +249,7 @@ def _duckdb(
                 """,
                 [parts, part, unit.max_cells, key.hex(), unit.max_cells],
             )
+            tell(_READ + (1 - _READ) * (part + 1) / parts)
         found = base.execute(
             "SELECT cell, sum(value)::BIGINT AS value FROM kept GROUP BY cell ORDER BY cell"
         ).fetchnumpy()
@@ -262,7 +266,7 @@ def _duckdb(
 
 
 def _radix(
-    records: Iterator[Record], domain: Domain, unit: Unit, weighted: bool, key: bytes, folder: Any
+    records: Iterator[Record], domain: Domain, unit: Unit, weighted: bool, key: bytes, tell: Progress, folder: Any
 ) -> tuple[Int, Int]:
     """Partition by a hash of the id, then part by part: sort, one record per pair, bound, add up."""
     from kasuri._kernels import records as kernel
@@ -289,6 +293,7 @@ def _radix(
                 done += n
             if done:
                 total.add(*_bounded(kernel, rows, domain, unit, state))
+            tell(_READ + (1 - _READ) * (part + 1) / (1 << bits))
     return total.result()
 
 

@@ -143,7 +143,8 @@ def _file_batches(path: Path, wanted: Sequence[str], ragged: list[int]) -> Itera
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
 
-            with parquet.ParquetFile(path) as file:
+            # without these Arrow keeps every column chunk it has read until the file is closed
+            with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
                 rows, done = max(1, file.metadata.num_rows), 0
                 for batch in file.iter_batches(BATCH, columns=list(wanted), use_threads=False):
                     done += batch.num_rows
