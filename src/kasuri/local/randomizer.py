@@ -64,7 +64,7 @@ class Reports:
     rows: Rows
     fingerprint: str
     secure: bool = True
-    """False for reports of a seeded source: for tests only, and `write_reports` refuses them."""
+    """False for reports of a seeded source: for tests only, and what stores or sends them refuses them."""
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -72,6 +72,14 @@ class Reports:
     def __repr__(self) -> str:
         seeded = "" if self.secure else ", seeded: for tests only"
         return f"Reports({len(self)} of {self.rows.shape[1]} bytes, randomizer {self.fingerprint[:12]}{seeded})"
+
+    def leave(self, fingerprint: str) -> Rows:
+        """The rows, to be stored or sent as reports of the randomizer with this fingerprint; else refused."""
+        if not self.secure:
+            raise PrivacyError("seeded reports are for tests: they cannot be saved. Randomise again without a seed")
+        if self.fingerprint != fingerprint:
+            raise PrivacyError("these reports were made by another randomizer (its fingerprint differs)")
+        return self.rows
 
 
 @dataclass(frozen=True)
@@ -159,17 +167,7 @@ class Randomizer(ABC):
 
     def guarantee(self, *, reports: int = 1, person: str = "person") -> Guarantee:
         """The claim for a person who sends `reports` fresh reports."""
-        if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
-            raise PrivacyError("reports must be a whole number of at least 1: how often one person reports")
-        return Guarantee(
-            "local",
-            self.epsilon * reports,
-            Fraction(0),
-            Unit(person, "replace", reports),
-            PUBLIC,
-            (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer", ONE_DEVICE),
-            self.basis,
-        )
+        return fresh(self.epsilon, reports, person, self.basis)
 
     def categories(self, values: Any) -> Ints:
         """Category numbers of labels, cell numbers, or None (elsewhere). A value outside the domain is refused.
@@ -252,7 +250,26 @@ class Randomizer(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON: reports of another randomizer, or another version, do not match it."""
-        return hashlib.sha256(canonical(self.to_json())).hexdigest()
+        return fingerprint_of(self.to_json())
+
+
+def fingerprint_of(description: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(description)).hexdigest()
+
+
+def fresh(epsilon: Fraction, reports: int, person: str, basis: str) -> Guarantee:
+    """The claim for a person who sends `reports` fresh reports of `epsilon` each."""
+    if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
+        raise PrivacyError("reports must be a whole number of at least 1: how often one person reports")
+    return Guarantee(
+        "local",
+        epsilon * reports,
+        Fraction(0),
+        Unit(person, "replace", reports),
+        PUBLIC,
+        (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer", ONE_DEVICE),
+        basis,
+    )
 
 
 def trusted(source: Source | None) -> Source:
