@@ -1,4 +1,4 @@
-"""One suite over every randomizer of categories, and an audit of those of numbers: JSON, refusals, tightness, estimates."""
+"""One suite over every randomizer of categories, and an audit of those of numbers: JSON, refusals, odds, estimates."""
 
 import dataclasses
 import json
