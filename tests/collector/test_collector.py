@@ -233,10 +233,10 @@ def test_a_failing_disk_is_no_acknowledgement(collector, monkeypatch):
     store, key, app, _ = collector
     envelope, id, randomizer = open_round(app)
 
-    def broken(items):
+    def broken(group, late):
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(store, "_insert", broken)
+    monkeypatch.setattr(store, "_all", broken)
     assert call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)[0] == 503
     monkeypatch.undo()
     assert call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)[0] == 200

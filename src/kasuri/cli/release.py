@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from kasuri.cli import show
-
-Progress = Callable[[float], None]
 
 
 def release(
@@ -81,12 +77,15 @@ def release(
         raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
 
     import kasuri as ks
-    from kasuri.job import judge_exports
+    from kasuri.job import judge_exports, read_mask
     from kasuri.manifest import keys
     from kasuri.store import ready
 
     mechanism = _recipe(recipe, {"order": order, "transform": transform})
-    domain = ks.Domain.of(mesh, mask=None if mask is None else _mask(mask))
+    try:
+        domain = ks.Domain.of(mesh, mask=None if mask is None else read_mask(mask))
+    except ks.DomainError as error:
+        raise typer.BadParameter(str(error), param_hint="--mask") from None
     who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
     mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
     sums = [part for part in levels.split(",") if part]
@@ -97,8 +96,9 @@ def release(
     ready(out)  # and writable
     with show.step(f"reading {table}") as progress:
         counts = ks.count(
-            str(table), domain, columns={"grid": columns}, unit=who, weight=count, data=data, progress=_seen(progress)
-        )
+            str(table), domain, columns={"grid": columns}, unit=who, weight=count, data=data, progress=progress,
+            away=[out],
+        )  # fmt: skip
     with show.step(f"releasing {domain.size:,} cells"):
         released = ks.release(counts, mechanism, epsilon=epsilon, ledger=book, threads=threads)
     with show.step(f"writing {out}"):
@@ -114,13 +114,8 @@ def _job(path: Path, threads: int | None, as_json: bool) -> None:
     work = job.load(path)
     out = path.parent / work.output.folder
     with show.step(f"running {path}") as progress:
-        released = job.run(work, path.parent, threads=threads, progress=_seen(progress))
+        released = job.run(work, path.parent, threads=threads, progress=progress)
     show.result(summary(released, out), describe(released, out), as_json)
-
-
-def _seen(progress: Progress) -> Progress | None:
-    """Progress for a person at the terminal only: its steps follow the number of rows, and a log would keep them."""
-    return progress if sys.stderr.isatty() else None
 
 
 def summary(released: Any, out: Path) -> dict[str, Any]:
@@ -191,15 +186,6 @@ def _columns(code: str | None, row: str | None, col: str | None, lat: str | None
     if given == [False, False, False, True, True]:
         return {"lat": lat, "lon": lon}
     raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row and --col, or --lat and --lon")
-
-
-def _mask(path: Path) -> Any:
-    import numpy as np
-
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        raise typer.BadParameter(f"{path} is not a .npy array of true and false", param_hint="--mask") from None
 
 
 def _recipe(name: str, options: dict[str, str | None]) -> Any:

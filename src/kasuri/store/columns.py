@@ -95,12 +95,18 @@ def coarser_mesh(mesh: Mesh, level: str) -> tuple[Mesh, int]:
     return replace(mesh, level=level, origin=start, shape=(rows, cols)), side
 
 
+def coarser_domain(domain: Domain, level: str) -> Domain:
+    mesh = the_mesh(domain)
+    coarse, _ = coarser_mesh(mesh, level)
+    return Domain(tuple(coarse if axis is mesh else axis for axis in domain.axes))
+
+
 def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any]]:
     """The release summed to a coarser level: domain, cells, values. A coarse cell that the window cuts holds the part
     inside the window, so that every level has the same total."""
     mesh = the_mesh(release.domain)
     coarse, side = coarser_mesh(mesh, level)
-    domain = Domain(tuple(coarse if axis is mesh else axis for axis in release.domain.axes))
+    domain = coarser_domain(release.domain, level)
     index = list(release.domain.unravel(release.cells))
     for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, coarse.origin, strict=True):
         index[d] = (index[d] + at) // side - first
@@ -123,6 +129,32 @@ def all_tables(release: Release, levels: Sequence[str] = (), *, geometry: bool =
     return tables
 
 
+def shapes(domain: Domain, levels: Sequence[str], *, geometry: bool) -> dict[str, Any]:
+    """The tables of `all_tables` without rows, of any release over `domain`; only the type of `value` may differ."""
+    import pyarrow as pa
+
+    finer = {f"release_{level}": coarser_domain(domain, level) for level in levels if level != the_mesh(domain).level}
+    none = np.zeros(0, np.int64)
+    tables = {name: cell_table(own, none, none, "", geometry) for name, own in {"release": domain, **finer}.items()}
+    tables["release_meta"] = pa.table({name: pa.array([], type=pa.string()) for name in META})
+    return tables
+
+
+OTHER_COLUMNS = "{}: its table {} has other columns than this release; use a new file"
+
+
+def other_columns(there: Sequence[tuple[str, str]], own: Sequence[tuple[str, str]], *, value: bool = True) -> bool:
+    """Whether a table that is there has other columns (name, type); `value` says that the type of `value` counts."""
+    plain = [[(name, "" if name == "value" and not value else kind) for name, kind in side] for side in (there, own)]
+    return bool(there) and plain[0] != plain[1]
+
+
+META = (
+    "release_id", "data", "model", "epsilon", "delta", "unit", "recipe", "guarantee", "provenance", "domain",
+    "absent_cells",
+)  # fmt: skip
+
+
 def meta_table(release: Release) -> Any:
     """One row: what the release is, in text a database can show."""
     import pyarrow as pa
@@ -141,7 +173,7 @@ def meta_table(release: Release) -> Any:
         "domain": json.dumps(release.domain.to_json()),
         "absent_cells": "0",
     }
-    return pa.table({name: pa.array([value], type=pa.string()) for name, value in row.items()})
+    return pa.table({name: pa.array([row[name]], type=pa.string()) for name in META})
 
 
 def measurements_table(release: Release) -> Any | None:
