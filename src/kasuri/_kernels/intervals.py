@@ -1,0 +1,67 @@
+"""Least squares without sign constraint on a visited tree, downward, and boxes against nodes (docs/proofs/intervals.md)."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def spread_down(first, z, v, above_x, above_f, x, f):
+    """Children j of node i: x = z + (v/Sv)(x_i - Sz), f = v - v^2/Sv + (v/Sv)^2 f_i, with sums over the children."""
+    for i in range(above_x.size):
+        start, end = first[i], first[i + 1]
+        s, w = 0.0, 0.0
+        for j in range(start, end):
+            s += z[j]
+            w += v[j]
+        for j in range(start, end):
+            share = v[j] / w
+            x[j] = z[j] + share * (above_x[i] - s)
+            f[j] = v[j] * (1.0 - share) + share * share * above_f[i]
+
+
+@njit(cache=True, nogil=True)
+def limit_down(first, x, f, factor, above_upper, upper):
+    """Upper limits of the children of every node: x + factor sqrt(f), at least 0, at most the parent's."""
+    for i in range(above_upper.size):
+        for j in range(first[i], first[i + 1]):
+            upper[j] = min(max(x[j] + factor * np.sqrt(f[j]), 0.0), above_upper[i])
+
+
+@njit(cache=True, nogil=True)
+def box_status(prefix, region, depth, dims, weights, radices, low, high, out):
+    """Node `prefix` at `depth` against box `region`: 0 apart, 1 cut by its border, 2 inside. low and high are half-open
+    ranges of places per region and dimension; digit i of a prefix splits dimension dims[i] by weights[i]."""
+    start = np.zeros(low.shape[1], np.int64)
+    span = np.zeros(low.shape[1], np.int64)
+    for i in range(prefix.size):
+        r = region[i]
+        start[:] = 0
+        for d in range(span.size):
+            span[d] = -1
+        rest = prefix[i]
+        for j in range(depth - 1, -1, -1):
+            d = dims[j]
+            start[d] += rest % radices[j] * weights[j]
+            rest //= radices[j]
+            if span[d] < 0:
+                span[d] = weights[j]
+        status = 2
+        for d in range(span.size):
+            if span[d] < 0:  # not split yet: the whole dimension
+                if low[r, d] > 0 or high[r, d] < np.int64(1) << 62:
+                    status = min(status, 1)
+                continue
+            if start[d] >= high[r, d] or start[d] + span[d] <= low[r, d]:
+                status = 0
+                break
+            if start[d] < low[r, d] or start[d] + span[d] > high[r, d]:
+                status = 1
+        out[i] = status
+
+
+def warm_up():
+    one, f = np.zeros(1, np.int64), np.ones(1)
+    first, box = np.array([0, 1], np.int64), np.ones((1, 1), np.int64)
+    spread_down(first, f, f, f, f, f.copy(), f.copy())
+    limit_down(first, f, f, 1.0, f, f.copy())
+    box_status(one, one, 0, one, one, one, box, box, one.copy())
