@@ -36,7 +36,8 @@ LEAST_SCALE = Fraction(1, 64)
 @dataclass(frozen=True, eq=False)
 class Level:
     """Drawn nodes of one depth in key order; children of node i at first[i]:first[i+1] of the next level, none where
-    it was not descended. z, v: estimate and variance from below; x, f: from everything drawn."""
+    it was not descended. z, v: estimate and variance from below; x, f: from everything drawn; mean, spread: expected
+    count (at least 0) and variance of a node by itself, selection allowed for."""
 
     prefix: Int
     first: Int
@@ -44,6 +45,8 @@ class Level:
     v: Float
     x: Float
     f: Float
+    mean: Float
+    spread: Float
 
     @property
     def closed(self) -> NDArray[np.bool_]:
@@ -83,7 +86,7 @@ def counts(measured: Measurements, tree: Order, *, shrink: bool) -> Estimated:
 
     Cost: O(drawn nodes).
     """
-    from kasuri._kernels.visit import combine_up
+    from kasuri._kernels.intervals import join_up
 
     cuts = sorted(measured.scale)
     prefixes, numbers = _by_level(measured, cuts)
@@ -99,12 +102,13 @@ def counts(measured: Measurements, tree: Order, *, shrink: bool) -> Estimated:
     for at in range(last, -1, -1):
         scale = max(measured.scale[cuts[at]], LEAST_SCALE)
         y = numbers[at].astype(np.float64)
+        own = np.full(y.size, laplace_variance(scale))
         if shrink and at < last:
-            y = expected(y, float(scale))
+            y, own = expected(y, float(scale), own[0])
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
         below = (np.zeros(0), np.zeros(0)) if at == last else (z[at + 1], v[at + 1])
-        combine_up(y, laplace_variance(scale), firsts[at], *below, z[at], v[at])
-    return _down(tree, cuts, prefixes, firsts, z, v, z[0].copy(), v[0].copy())
+        join_up(y, own, firsts[at], *below, z[at], v[at])
+    return _down(tree, cuts, prefixes, firsts, z, v, z[0].copy(), v[0].copy(), fit=False)
 
 
 def differences(measured: Measurements, tree: Order) -> Estimated:
@@ -133,7 +137,7 @@ def differences(measured: Measurements, tree: Order) -> Estimated:
         v.append(np.full(below.size, variance / 2))
         firsts.append(np.concatenate(([0], np.cumsum(np.where(opened, fan, 0)))))
     firsts.append(np.zeros(nodes[-1].size + 1, dtype=np.int64))
-    return _down(tree, depths, nodes, firsts, z, v, numbers[0].astype(np.float64), v[0].copy())
+    return _down(tree, depths, nodes, firsts, z, v, numbers[0].astype(np.float64), v[0].copy(), fit=True)
 
 
 def _by_level(measured: Measurements, levels: Any) -> tuple[list[Int], list[Int]]:
@@ -149,15 +153,22 @@ def _by_level(measured: Measurements, levels: Any) -> tuple[list[Int], list[Int]
 
 
 def _down(tree: Order, depths: Any, prefixes: list[Int], firsts: list[Int], z: list[Float], v: list[Float],
-          x: Float, f: Float) -> Estimated:  # fmt: skip
+          x: Float, f: Float, *, fit: bool) -> Estimated:  # fmt: skip
     from kasuri._kernels.intervals import spread_down
 
-    levels = [Level(prefixes[0], firsts[0], z[0], v[0], x, f)]
-    for at in range(1, len(prefixes)):
-        above = levels[-1]
-        x, f = np.empty(z[at].size), np.empty(z[at].size)
-        spread_down(above.first, z[at], v[at], above.x, above.f, x, f)
-        levels.append(Level(prefixes[at], firsts[at], z[at], v[at], x, f))
+    levels: list[Level] = []
+    for at in range(len(prefixes)):
+        if at:
+            above = levels[-1]
+            x, f = np.empty(z[at].size), np.empty(z[at].size)
+            spread_down(above.first, z[at], v[at], above.x, above.f, x, f)
+        mean, spread = np.maximum(x, 0.0), f
+        if fit and at and x.size:  # not from x: its noise from above is what the node was drawn for
+            fan = np.diff(above.first)
+            plain = (float(above.spread.mean()) + 2 * v[at][0]) / 4
+            fresh = z[at] + np.repeat(above.mean / np.maximum(fan, 1), fan)
+            mean, spread = expected(fresh, math.sqrt(plain / 2), plain)
+        levels.append(Level(prefixes[at], firsts[at], z[at], v[at], x, f, mean, spread))
     return Estimated(tree, tuple(depths), tuple(levels))
 
 
@@ -167,15 +178,16 @@ _BINS = 16  # histogram bins per noise scale
 _STEPS = 100
 
 
-def expected(y: Float, scale: float) -> Float:
-    """E[x | y] per number, for counts x drawn from one unknown distribution plus Laplace noise of `scale`.
+def expected(y: Float, scale: float, plain: float) -> tuple[Float, Float]:
+    """E[x | y] and Var[x | y] per number, for counts x of one unknown distribution plus Laplace noise of `scale`.
 
     The distribution is fitted to all the numbers by 100 steps of EM on a histogram: weights of point masses at 0 and
-    on a grid up to 12 scales; far above the noise the prior is taken as flat.
+    on a grid up to 12 scales; far above the noise the prior is taken as flat, and the variance is `plain`.
     """
+    mean_out, variance_out = y.copy(), np.full(y.size, plain)
     small = y < _PLAIN * scale
     if not small.any():
-        return y
+        return mean_out, variance_out
     at = np.maximum(np.floor(y[small] / scale * _BINS).astype(np.int64), -12 * _BINS)
     bins, place, weight = np.unique(at, return_inverse=True, return_counts=True)
     middle = (bins + 0.5) / _BINS
@@ -186,8 +198,10 @@ def expected(y: Float, scale: float) -> Float:
         joint = like * prior
         prior = (weight[:, None] * joint / joint.sum(axis=1, keepdims=True)).sum(axis=0) / weight.sum()
     joint = like * prior
-    mean = (joint * grid).sum(axis=1) / joint.sum(axis=1)
-    out = y.copy()
+    joint /= joint.sum(axis=1, keepdims=True)
+    mean = joint @ grid
+    variance = np.maximum(joint @ grid**2 - mean**2, 1e-3)
     share = np.clip((y[small] / scale - _BLEND) / (_PLAIN - _BLEND), 0.0, 1.0)
-    out[small] = share * y[small] + (1 - share) * mean[place] * scale
-    return out
+    mean_out[small] = share * y[small] + (1 - share) * mean[place] * scale
+    variance_out[small] = share * plain + (1 - share) * np.minimum(variance[place] * scale**2, plain)
+    return mean_out, variance_out

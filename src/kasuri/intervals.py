@@ -1,152 +1,300 @@
 """Error bars that hold after refinement: from the published noisy numbers, never from the refined values.
 
 The true count of an area lies in [lower, upper] with the confidence asked for (docs/proofs/intervals.md: what is exact
-and what is measured). Works on a release that was read back from disk as on a fresh one.
+and what is measured). Everything is a function of what is published: it works on a release read back from disk.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from statistics import NormalDist
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri import bounds, estimate, order, transform
+from kasuri.bounds import Bounds, Float, Int
 from kasuri.errors import DomainError
 from kasuri.estimate import Estimated
-from kasuri.regions import APART, CUT, INSIDE, BoxSearch, CellSearch
+from kasuri.noise import laplace_variance
+from kasuri.order import Order
+from kasuri.published import Release
+from kasuri.regions import Boxes, BoxSearch, CellSearch
+from kasuri.schema import Domain, Ordered
 
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
-Bounds = tuple[Float, Float, Float]
+Values = NDArray[Any]
+
+LEVEL = 0.95
+"""The confidence of the columns lower and upper of a stored release."""
+LEAST = Fraction(1, 700)
+"""Below this scale the noise is 0 as far as floating point can tell."""
+FEW = 32
+"""An area of more nodes than this is summed from numbers corrected for selection: what selection does to one number is
+within its noise, but it adds up over many (docs/proofs/intervals.md)."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The true count of an area is in [lower, upper] with confidence `level`.
+
+    `value` is the released sum, always inside; `estimate` the least-squares estimate of the noisy numbers, without
+    sign constraint, around which the interval was made; `method` says how.
+    """
+
+    lower: float
+    upper: float
+    level: float
+    value: float
+    estimate: float
+    method: str
+
+
+class Bars(Protocol):
+    """What a recipe's published numbers say about cells and areas of the given released values."""
+
+    @property
+    def method(self) -> str: ...
+    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds: ...
+    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds: ...
+    def of_area(self, cells: Int, values: Values, level: float) -> Bounds: ...
 
 
 def factor(level: float) -> float:
     """Half-width of a two-sided interval in standard deviations: the larger of the normal and the Laplace quantile."""
-    if not isinstance(level, (int, float)) or not 0.5 <= level < 1:
-        raise DomainError("level must be a number from 0.5 up to but not 1, such as 0.95")
     return max(NormalDist().inv_cdf((1 + level) / 2), -math.log(1 - level) / math.sqrt(2))
 
 
-def uppers(tree: Estimated, c: float) -> list[Float]:
-    """Upper limit of every drawn node, at most its parent's."""
-    from kasuri._kernels.intervals import limit_down
-
-    top = tree.levels[0]
-    out = [np.maximum(top.x + c * np.sqrt(top.f), 0.0)]
-    for above, level in zip(tree.levels, tree.levels[1:], strict=False):
-        out.append(np.empty(level.x.size))
-        limit_down(above.first, level.x, level.f, c, out[-2], out[-1])
-    return out
+def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
+    """The interval of one area: a box, or an array of possible cells."""
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0.5 <= level < 1:
+        raise DomainError("level must be a number from 0.5 up to but not 1, such as 0.95")
+    bars, value = bars_of(release), np.array([release.sum_over(area)])
+    found = (bars.of_boxes if isinstance(area, Boxes) else bars.of_area)(area, value, level)  # type: ignore[operator]
+    lower, upper = finish(found, value)
+    return Interval(float(lower[0]), float(upper[0]), level, value[0].item(), float(found[2][0]), bars.method)
 
 
-def of_cells(tree: Estimated, keys: Int, c: float) -> Bounds:
-    """(lower, upper, estimate) of single cells by their keys: a drawn leaf by itself, any other from the lowest drawn
-    node around it."""
-    limits = uppers(tree, c)
-    lower, upper, estimate = np.zeros(keys.size), np.zeros(keys.size), np.zeros(keys.size)
-    rest = np.arange(keys.size)
-    for at in range(len(tree.depths) - 1, -1, -1):
-        level = tree.levels[at]
-        found = tree.find(at, keys[rest] // tree.order.stride(tree.depths[at]))
-        here, node = rest[found >= 0], found[found >= 0]
-        upper[here] = limits[at][node]
-        if at + 1 == len(tree.depths):
-            estimate[here] = level.x[node]
-            lower[here] = np.clip(level.x[node] - c * np.sqrt(level.f[node]), 0.0, upper[here])
-        rest = rest[found < 0]
-    return lower, upper, estimate
+def columns(release: Release, boxes: Boxes | None = None, values: Values | None = None) -> tuple[Float, Float] | None:
+    """(lower, upper) of every released cell, or of `boxes` of released `values`, at LEVEL; None where no interval can
+    be made."""
+    if missing(release) is not None:
+        return None
+    bars = bars_of(release)
+    if boxes is None or values is None:
+        return finish(bars.of_cells(release.cells, release.values, LEVEL), release.values)
+    try:
+        return finish(bars.of_boxes(boxes, values, LEVEL), values)
+    except DomainError:  # too many cells to treat one by one
+        return None
+
+
+def finish(found: Bounds, values: Values) -> tuple[Float, Float]:
+    """Limits as whole numbers, since counts are, stretched to the released value where it lies outside."""
+    lower, upper, _ = found
+    slack = 1e-6 + 1e-12 * np.abs(upper)  # floating-point sums: rather one too wide than one too narrow
+    low, high = np.ceil(lower - slack), np.floor(upper + slack)
+    none = low > high
+    low[none], high[none] = np.floor(lower[none]), np.ceil(upper[none])
+    return np.minimum(np.maximum(low, 0.0), values), np.maximum(np.maximum(high, 0.0), values)
+
+
+def missing(release: Release) -> str | None:
+    """Why no interval can be made of this release, or None."""
+    recipe = release.recipe
+    if recipe["transform"] in ("identity", "haar_nd") or recipe["refine"] == "inverse" or release.measurements:
+        return None
+    if recipe["name"] == "haar_topdown" and recipe["descent"] == "jump":
+        return "drawn with level jumps, which leave no measurements; haar_topdown(descent='plain') publishes them"
+    return f"{recipe['name']} with these options publishes no measurements"
+
+
+def bars_of(release: Release) -> Bars:
+    """The error bars of a release, made once."""
+    why = missing(release)
+    if why is not None:
+        raise DomainError(f"no interval: {why}")
+    kept = release.__dict__.get("_bars")
+    if kept is None:
+        kept = release.__dict__["_bars"] = _bars(release)
+    return kept  # type: ignore[no-any-return]
+
+
+def _bars(release: Release) -> Bars:
+    kind, domain = release.recipe["transform"], release.domain
+    scale, noise = Fraction(release.recipe["scale"]), str(release.recipe["noise"])
+    if kind == "identity":
+        return CellBars(release, scale, noise)
+    if kind == "haar_nd":
+        axes = tuple(order.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
+        return AxisBars(release, axes, laplace_variance(scale, noise))
+    tree = estimate.tree_of(release.recipe, domain)
+    if release.measurements is None:
+        return FullBars(release, tree, laplace_variance(scale, noise))
+    return TreeBars(release, tree)
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
-    """(area, node) pairs of one level: `owner` is the pair above, `kind` INSIDE, CUT (went on below) or APART (the
-    node is cut by the border but was not descended)."""
+class TreeBars:
+    """A drawn tree of counts or differences."""
 
-    region: Int
-    node: Int
-    owner: Int
-    kind: Int
+    release: Release
+    tree: Order
 
+    @property
+    def method(self) -> str:
+        what = "counts" if self.counts else "differences"
+        return f"least squares of the noisy {what} of the drawn tree, without sign constraint"
 
-def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Bounds:
-    """(lower, upper, estimate) of areas of any shape.
+    @property
+    def counts(self) -> bool:
+        return bool(self.release.recipe["transform"] == "counts")
 
-    An area is the sum of the drawn nodes inside it; a node that its border cuts is followed to its children, and where
-    it was not descended it counts nothing in the lower and fully in the upper limit. Variance: with weight 1 on the
-    nodes inside, a_p = S a v/Sv and each parent adds S a^2 v - (S a v)^2/Sv (docs/proofs/intervals.md).
-    """
-    levels, cap = _pairs(tree, search, uppers(tree, c))
-    zero = [np.zeros(search.count) for _ in range(4)]
-    estimate, least, variance, most = zero
-    above: tuple[Float, Float] | None = None
-    for at in range(len(levels) - 1, -1, -1):
-        pairs, level = levels[at], tree.levels[at]
-        x = level.x[pairs.node]
-        inside, shut = pairs.kind == INSIDE, pairs.kind == APART
-        estimate += np.bincount(pairs.region[inside], x[inside], search.count)
-        most += np.bincount(pairs.region[shut], x[shut], search.count)
-        low, high = inside.astype(np.float64), (inside | shut).astype(np.float64)
-        if above is not None:
-            low[pairs.kind == CUT], high[pairs.kind == CUT] = above
-        v = level.v[pairs.node]
-        if at == 0:
-            least += np.bincount(pairs.region, low**2 * level.f[pairs.node], search.count)
-            variance += np.bincount(pairs.region, high**2 * level.f[pairs.node], search.count)
-            break
-        up = levels[at - 1]
-        opened = np.flatnonzero(up.kind == CUT)
-        parents = tree.levels[at - 1]
-        starts = parents.first[:-1][~parents.closed]
-        total = np.zeros(parents.x.size)
-        if starts.size:
-            total[~parents.closed] = np.add.reduceat(level.v, starts)
-        whole = total[up.node[opened]]
-        above_parts = []
-        for a, out in ((low, least), (high, variance)):
-            av = np.bincount(pairs.owner, a * v, opened.size)
-            aav = np.bincount(pairs.owner, a * a * v, opened.size)
-            out += np.bincount(up.region[opened], np.maximum(aav - av**2 / whole, 0.0), search.count)
-            above_parts.append(av / whole)
-        above = above_parts[0], above_parts[1]
-    upper = np.maximum(estimate + c * np.sqrt(least), estimate + most + c * np.sqrt(variance))
-    upper = np.minimum(np.maximum(upper, 0.0), cap)
-    lower = np.clip(estimate - c * np.sqrt(least), 0.0, upper)
-    return lower, upper, estimate
+    @cached_property
+    def plain(self) -> Estimated:
+        """Estimates from the numbers as they are."""
+        assert self.release.measurements is not None
+        if self.counts:
+            return estimate.counts(self.release.measurements, self.tree, shrink=False)
+        return estimate.differences(self.release.measurements, self.tree)
+
+    @cached_property
+    def fitted(self) -> Estimated:
+        """Estimates from numbers corrected for selection."""
+        assert self.release.measurements is not None
+        return estimate.counts(self.release.measurements, self.tree, shrink=True)
+
+    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
+        return bounds.of_cells(self.plain, self.tree.keys(cells), factor(level))
+
+    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+        return self._search(boxes.search(self.tree, self.release.domain), level)
+
+    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
+        return self._search(CellSearch(self.tree, np.sort(self.tree.keys(cells))), level)
+
+    def _search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
+        found, nodes = bounds.of_regions(self.plain, search, factor(level))
+        many = nodes > FEW
+        if self.counts and many.any():
+            better, _ = bounds.of_regions(self.fitted, search, factor(level))
+            found = tuple(np.where(many, b, a) for a, b in zip(found, better, strict=True))  # type: ignore[assignment]
+        return found
 
 
-def _pairs(tree: Estimated, search: BoxSearch | CellSearch, limits: list[Float]) -> tuple[list[_Pairs], Float]:
-    """The pairs of every level, and per area the upper limit of the lowest drawn node that holds all of it."""
-    order = tree.order
-    region = np.arange(search.count)
-    prefix = np.zeros(search.count, dtype=np.int64)
-    owner = np.arange(search.count)
-    cap = np.full(search.count, np.inf)
-    alone = np.ones(search.count, dtype=bool)
-    out: list[_Pairs] = []
-    before = 0
-    for at, depth in enumerate(tree.depths):
-        status = np.full(region.size, CUT)
-        for down in range(before, depth):
-            radix = order.digits[down].radix
-            prefix = (prefix[:, None] * radix + np.arange(radix)).ravel()
-            region, owner = np.repeat(region, radix), np.repeat(owner, radix)
-            status = search.status(down + 1, prefix, region)
-            keep = status != APART
-            prefix, region, owner, status = prefix[keep], region[keep], owner[keep], status[keep]
-        if before == depth:
-            status = search.status(depth, prefix, region)
-        node = tree.find(at, prefix)
-        there = node >= 0
-        prefix, region, owner, node, status = (part[there] for part in (prefix, region, owner, node, status))
-        closed = tree.levels[at].closed[node] if at + 1 < len(tree.depths) else np.ones(node.size, dtype=bool)
-        kind = np.where(status == INSIDE, INSIDE, np.where(closed, APART, CUT))
-        alone &= np.bincount(region, minlength=search.count) == 1
-        lone = alone[region]
-        cap[region[lone]] = limits[at][node[lone]]
-        out.append(_Pairs(region, node, owner, kind))
-        opened = kind == CUT
-        prefix, region, owner = prefix[opened], region[opened], np.arange(int(opened.sum()))
-        before = depth
-    return out, cap
+@dataclass(frozen=True, eq=False)
+class CellBars:
+    """Cells by themselves, noise known exactly: one cell has the exact quantile, sums of n the variance n v."""
+
+    release: Release
+    scale: Fraction
+    noise: str
+    method: str = "exact noise of single cells; sums by their variance"
+
+    def _half(self, cells: Any, level: float) -> Float:
+        v = laplace_variance(self.scale, self.noise)
+        if self.noise == "float Laplace":
+            one = -math.log(1 - level) * float(self.scale)
+        else:  # the smallest q with P(|N| > q) = 2 a^(q+1)/(1+a) <= 1 - level, a = exp(-1/scale)
+            a = math.exp(-1 / float(self.scale)) if self.scale > LEAST else 0.0
+            one = 0.0 if a == 0 else max(math.ceil(math.log((1 - level) * (1 + a) / 2) / math.log(a) - 1 - 1e-9), 0)
+        return np.where(cells == 1, one, factor(level) * np.sqrt(v * np.asarray(cells)))
+
+    def _around(self, values: Values, cells: Any, level: float) -> Bounds:
+        x, half = values.astype(np.float64), self._half(cells, level)
+        return np.maximum(x - half, 0.0), np.maximum(x + half, 0.0), x
+
+    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
+        return self._around(values, 1, level)
+
+    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+        return self._around(values, boxes.possible(self.release.domain), level)
+
+    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
+        return self._around(values, np.array([cells.size]), level)
+
+
+@dataclass(frozen=True, eq=False)
+class FullBars:
+    """Every coefficient of a tree of differences was measured and inverted (privelet): the released sums are the
+    estimates, and only their variance is computed here."""
+
+    release: Release
+    tree: Order
+    variance: float
+    method: str = "the inverse transform, by the variance of the area"
+
+    def _around(self, values: Values, variance: Float, level: float) -> Bounds:
+        x, half = values.astype(np.float64), factor(level) * np.sqrt(variance)
+        return np.maximum(x - half, 0.0), np.maximum(x + half, 0.0), x
+
+    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
+        f = np.full(1, self.variance)
+        for left, right in transform.levels(self.tree.possible_leaves()):
+            both = left & right
+            f = np.repeat(np.where(both, (f + self.variance) / 4, f), 2)
+        return self._around(values, f[self.tree.keys(cells)], level)
+
+    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+        cells, region = boxes.all_cells(self.release.domain)
+        return self._around(values, self._spread(cells, region, boxes.count), level)
+
+    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
+        return self._around(values, self._spread(cells, np.zeros(cells.size, dtype=np.int64), 1), level)
+
+    def _spread(self, cells: Int, region: Int, count: int) -> Float:
+        """Variance of the sums over areas: a child is (S +- D)/2, so weights a give (a_l - a_r)/2 on D and
+        (a_l + a_r)/2 on S; where one child is possible it takes S. Cost: O(cells log)."""
+        number, a = self.tree.keys(cells) * count + region, np.ones(cells.size)
+        out = np.zeros(count)
+        for left, right in reversed(transform.levels(self.tree.possible_leaves())):
+            node, region = np.divmod(number, count)
+            both = (left & right)[node >> 1]
+            a = np.where(both, a / 2, a)
+            number, at = np.unique((node >> 1) * count + region, return_inverse=True)
+            d = np.bincount(at, np.where(node & 1, -a, a) * both, number.size)
+            a = np.bincount(at, a, number.size)
+            out += np.bincount(number % count, self.variance * d**2, count)
+        return out + np.bincount(number % count, self.variance * a**2, count)
+
+
+@dataclass(frozen=True, eq=False)
+class AxisBars(FullBars):
+    """The standard decomposition, axis by axis (privelet order="2d"): the variance of a box is a product."""
+
+    release: Release
+    tree: tuple[Order, ...]  # type: ignore[assignment]
+    variance: float
+
+    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
+        index = np.column_stack(self.release.domain.unravel(cells))
+        return self._around(values, self._boxes(index, index + 1), level)
+
+    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+        if self.release.domain.mask:
+            if boxes.count > 1:
+                raise DomainError("sums of many masked areas have no closed form in privelet(order='2d')")
+            return self.of_area(boxes.all_cells(self.release.domain)[0], values, level)
+        return self._around(values, self._boxes(boxes.low, boxes.high), level)
+
+    def _boxes(self, low: Int, high: Int) -> Float:
+        out = np.full(low.shape[0], self.variance)
+        for d, tree in enumerate(self.tree):
+            ranges, at = np.unique(np.column_stack((low[:, d], high[:, d])), axis=0, return_inverse=True)
+            weights = np.zeros((tree.leaves, len(ranges)))
+            for i, (a, b) in enumerate(ranges.tolist()):
+                weights[a:b, i] = 1.0
+            out *= (transform.sum_weights(tree, weights) ** 2).sum(axis=0)[at.ravel()]
+        return out
+
+    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
+        weights = np.zeros(tuple(tree.leaves for tree in self.tree))
+        weights[self.release.domain.unravel(cells)] = 1.0
+        for d, tree in enumerate(self.tree):
+            weights = np.moveaxis(transform.sum_weights(tree, np.moveaxis(weights, d, 0)), 0, d)
+        return self._around(values, np.array([self.variance * (weights**2).sum()]), level)
+
+

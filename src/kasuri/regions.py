@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from kasuri.order import NONE, Order
 from kasuri.schema import Domain
 
 Int = NDArray[np.int64]
+Float = NDArray[np.float64]
 
 APART, CUT, INSIDE = 0, 1, 2
 """A node against an area."""
@@ -33,34 +33,59 @@ class Boxes:
     def count(self) -> int:
         return self.low.shape[0]
 
-    def cells(self, domain: Domain, r: int) -> Int:
-        """Possible cells of area r."""
-        if int(np.prod((self.high[r] - self.low[r]).astype(object))) > MOST_CELLS:
-            raise DomainError(f"this area has more than {MOST_CELLS} cells, too many to treat one by one")
-        ranges = [np.arange(a, b) for a, b in zip(self.low[r], self.high[r], strict=True)]
-        cells = domain.ravel(np.meshgrid(*ranges, indexing="ij")).ravel()
-        return cells[domain.possible(cells)]
+    def sizes(self) -> Int:
+        """Cells of every area, impossible ones included; never wraps, as a domain has at most 2^62."""
+        return np.prod(self.high - self.low, axis=1)
+
+    def all_cells(self, domain: Domain) -> tuple[Int, Int]:
+        """Possible cells of all areas, area by area, and the area each belongs to."""
+        sizes = self.sizes()
+        if int(sizes.sum()) > MOST_CELLS:
+            raise DomainError(f"more than {MOST_CELLS} cells would have to be treated one by one; give smaller areas")
+        region = np.repeat(np.arange(self.count), sizes)
+        rest = np.arange(region.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        index = []
+        for d in range(len(domain.shape) - 1, -1, -1):
+            rest, own = np.divmod(rest, (self.high[:, d] - self.low[:, d])[region])
+            index.append(own + self.low[region, d])
+        cells = domain.ravel(index[::-1])
+        good = domain.possible(cells)
+        return cells[good], region[good]
+
+    def possible(self, domain: Domain) -> Int:
+        """Possible cells of every area, counted."""
+        if not domain.mask:
+            return self.sizes()
+        return np.bincount(self.all_cells(domain)[1], minlength=self.count)
+
+    def search(self, order: Order, domain: Domain) -> BoxSearch | CellSearch:
+        """These areas against a tree over the domain."""
+        boxes = self.in_places(order, domain)
+        if boxes is not None:
+            return BoxSearch(order, boxes)
+        cells, region = self.all_cells(domain)
+        if self.count * order.leaves >= 1 << 62:
+            raise DomainError("too many areas for so large a tree; give them one by one")
+        return CellSearch(order, np.sort(region * order.leaves + order.keys(cells)), self.count)
 
     def in_places(self, order: Order, domain: Domain) -> Boxes | None:
         """The same areas as ranges of the tree's places, open ended where they reach the edge; None where a range of
         labels is no range of places."""
-        if len(order.dims) != len(domain.shape):  # cells one after the other: only whole rows of the last dimensions
+        if len(order.dims) != len(domain.shape):  # cells one after the other, whatever their dimensions
             return None
         low, high = self.low.copy(), self.high.copy()
         for d, dim in enumerate(order.dims):
+            first, last = self.low[:, d] == 0, self.high[:, d] == dim.size
             if dim.places is not None:
-                rises = bool((np.diff(dim.places) > 0).all())
-                if not rises and (((self.high[:, d] - self.low[:, d]) != 1) & (self.low[:, d] > 0)).any():
-                    return None
-                if not rises and ((self.high[:, d] - self.low[:, d] != 1) & (self.high[:, d] < dim.size)).any():
+                one = self.high[:, d] - self.low[:, d] == 1
+                rising = bool((np.diff(dim.places) > 0).all())
+                if not rising and not (one | (first & last)).all():
                     return None
                 low[:, d], high[:, d] = dim.places[self.low[:, d]], dim.places[self.high[:, d] - 1] + 1
-            low[self.low[:, d] == 0, d] = low[self.low[:, d] == 0, d] if dim.places is not None else 0
-            whole = (self.low[:, d] == 0) & (self.high[:, d] == dim.size)
-            low[whole, d] = 0
-            high[whole, d] = _END
-            if dim.places is None:
-                high[self.high[:, d] == dim.size, d] = _END  # padding holds no cell
+                if not rising:
+                    first = last = first & last
+            low[first, d] = 0
+            high[last, d] = _END  # what lies beyond the last cell is padding
         return Boxes(low, high)
 
 
@@ -73,6 +98,7 @@ class BoxSearch:
             for name in ("dim", "weight", "radix")
         )
         self._boxes, self.count = boxes, boxes.count
+        self._sizes = np.array([dim.size if dim.places is None else dim.places.max() + 1 for dim in order.dims])
 
     def status(self, depth: int, prefix: Int, region: Int) -> Int:
         from kasuri._kernels.intervals import box_status
@@ -81,18 +107,30 @@ class BoxSearch:
         box_status(prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high, out)
         return out
 
+    def share(self, depth: int, prefix: Int, region: Int) -> Float:
+        from kasuri._kernels.intervals import box_share
+
+        out = np.zeros(prefix.size)
+        box_share(prefix, region, depth, *self._tree, self._sizes, self._boxes.low, self._boxes.high, out)
+        return out
+
 
 class CellSearch:
-    """Status of nodes against one set of cells, given by their sorted keys."""
+    """Status of nodes against sets of cells: sorted numbers, area * leaves + key."""
 
-    count = 1
+    def __init__(self, order: Order, keys: Int, count: int = 1) -> None:
+        self._order, self._keys, self.count = order, keys, count
 
-    def __init__(self, order: Order, keys: Int) -> None:
-        self._order, self._keys = order, keys
+    def _inside(self, depth: int, prefix: Int, region: Int) -> Int:
+        stride = self._order.stride(depth)
+        first = region * self._order.leaves + prefix * stride
+        return np.searchsorted(self._keys, first + stride) - np.searchsorted(self._keys, first)
+
+    def share(self, depth: int, prefix: Int, region: Int) -> Float:
+        return self._inside(depth, prefix, region) / np.maximum(leaves_below(self._order, depth, prefix), 1)
 
     def status(self, depth: int, prefix: Int, region: Int) -> Int:
-        stride = self._order.stride(depth)
-        inside = np.searchsorted(self._keys, (prefix + 1) * stride) - np.searchsorted(self._keys, prefix * stride)
+        inside = self._inside(depth, prefix, region)
         return np.where(inside == 0, APART, np.where(inside == leaves_below(self._order, depth, prefix), INSIDE, CUT))
 
 
@@ -129,9 +167,3 @@ def cells_of(area: ArrayLike, domain: Domain) -> Int:
     if cells.size > MOST_CELLS:
         raise DomainError(f"an irregular area has at most {MOST_CELLS} cells; this one has {cells.size}")
     return cells[domain.possible(cells)]
-
-
-def boxes_of(ranges: Sequence[tuple[int, int]]) -> Boxes:
-    """One area, as the ranges of `Release.area`."""
-    low, high = np.array(ranges, dtype=np.int64).T
-    return Boxes(low[None, :].copy(), high[None, :].copy())
