@@ -58,8 +58,17 @@ class _Pairs:
     share: Float
 
 
-def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> tuple[Bounds, Int]:
-    """(lower, upper, estimate) of areas of any shape, and of how many nodes each is made.
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """Limits of areas, of how many nodes each is made, and the variance of its estimate from the numbers alone."""
+
+    limits: Bounds
+    nodes: Int
+    variance: Float
+
+
+def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Areas:
+    """Limits of areas of any shape.
 
     An area is the sum of the drawn nodes inside it. A node that its border cuts is followed to its children; where it
     was not descended it is estimated by its share of cells, and may lie in the area with nothing or with all it is
@@ -103,7 +112,7 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> tup
     upper = np.maximum(estimate + more + c * np.sqrt(variance + more_v), 0.0)
     upper = np.where(shut_in, cap, np.minimum(upper, cap))
     lower = np.clip(estimate - less - c * np.sqrt(variance + less_v), 0.0, upper)
-    return (lower, upper, estimate), ends_of.astype(np.int64)
+    return Areas((lower, upper, estimate), ends_of.astype(np.int64), variance)
 
 
 def _pairs(

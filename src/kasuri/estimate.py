@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,7 @@ def _by_level(measured: Measurements, levels: Any) -> tuple[list[Int], list[Int]
         by = np.lexsort((prefix, level))
         level, prefix, value = level[by], prefix[by], value[by]
     edges = np.searchsorted(level, [*levels, max(levels) + 1])
-    parts = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [slice(a, b) for a, b in pairwise(edges)]
     return [prefix[part] for part in parts], [value[part] for part in parts]
 
 

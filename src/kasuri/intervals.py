@@ -73,7 +73,10 @@ def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0.5 <= level < 1:
         raise DomainError("level must be a number from 0.5 up to but not 1, such as 0.95")
     bars, value = bars_of(release), np.array([release.sum_over(area)])
-    found = (bars.of_boxes if isinstance(area, Boxes) else bars.of_area)(area, value, level)  # type: ignore[operator]
+    if isinstance(area, Boxes):
+        found = bars.of_boxes(area, value, level)
+    else:
+        found = bars.of_area(area, value, level)
     lower, upper = finish(found, value)
     return Interval(float(lower[0]), float(upper[0]), level, value[0].item(), float(found[2][0]), bars.method)
 
@@ -120,7 +123,7 @@ def bars_of(release: Release) -> Bars:
     kept = release.__dict__.get("_bars")
     if kept is None:
         kept = release.__dict__["_bars"] = _bars(release)
-    return kept  # type: ignore[no-any-return]
+    return kept
 
 
 def _bars(release: Release) -> Bars:
@@ -177,12 +180,13 @@ class TreeBars:
         return self._search(CellSearch(self.tree, np.sort(self.tree.keys(cells))), level)
 
     def _search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
-        found, nodes = bounds.of_regions(self.plain, search, factor(level))
-        many = nodes > FEW
-        if self.counts and many.any():
-            better, _ = bounds.of_regions(self.fitted, search, factor(level))
-            found = tuple(np.where(many, b, a) for a, b in zip(found, better, strict=True))  # type: ignore[assignment]
-        return found
+        found = bounds.of_regions(self.plain, search, factor(level))
+        many = found.nodes > FEW
+        if not self.counts or not many.any():
+            return found.limits
+        better = bounds.of_regions(self.fitted, search, factor(level)).limits
+        lower, upper, middle = (np.where(many, b, a) for a, b in zip(found.limits, better, strict=True))
+        return lower, upper, middle
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +252,8 @@ class FullBars:
     def _spread(self, cells: Int, region: Int, count: int) -> Float:
         """Variance of the sums over areas: a child is (S +- D)/2, so weights a give (a_l - a_r)/2 on D and
         (a_l + a_r)/2 on S; where one child is possible it takes S. Cost: O(cells log)."""
-        number, a = self.tree.keys(cells) * count + region, np.ones(cells.size)
+        number = self.tree.keys(cells) * count + region
+        a: Any = np.ones(cells.size)
         out = np.zeros(count)
         for left, right in reversed(transform.levels(self.tree.possible_leaves())):
             node, region = np.divmod(number, count)
@@ -296,5 +301,3 @@ class AxisBars(FullBars):
         for d, tree in enumerate(self.tree):
             weights = np.moveaxis(transform.sum_weights(tree, np.moveaxis(weights, d, 0)), 0, d)
         return self._around(values, np.array([self.variance * (weights**2).sum()]), level)
-
-

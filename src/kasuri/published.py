@@ -171,6 +171,13 @@ class Release:
 
         save(self, folder, unmetered=unmetered, sign=sign)
 
+    @classmethod
+    def load(cls, folder: str) -> Release:
+        """A saved release, verified and read back: the same areas and intervals as before it was saved."""
+        from kasuri.store.load import load
+
+        return load(folder)
+
     def export(self, target: str, *, levels: Sequence[str] = (), unmetered: bool = False) -> None:
         """Write the release for others to use: a .csv, .parquet (GeoParquet), .gpkg, .sqlite or .duckdb file, or a
         postgresql:// database. `levels` adds the sums at coarser mesh levels. Refused as in `save`.

@@ -1,4 +1,4 @@
-"""Least squares without sign constraint on a visited tree, downward, and boxes against nodes (docs/proofs/intervals.md)."""
+"""Least squares without sign constraint on a drawn tree, and boxes against its nodes (docs/proofs/intervals.md)."""
 
 import numpy as np
 from numba import njit
