@@ -60,11 +60,13 @@ class _Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """Limits of areas, of how many nodes each is made, and the variance of its estimate from the numbers alone."""
+    """Limits of areas, of how many nodes each is made, the variance of its estimate from the numbers alone, and
+    whether it is a part of one node that was not descended."""
 
     limits: Bounds
     nodes: Int
     variance: Float
+    shut_in: NDArray[np.bool_]
 
 
 def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Areas:
@@ -112,7 +114,7 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Are
     upper = np.maximum(estimate + more + c * np.sqrt(variance + more_v), 0.0)
     upper = np.where(shut_in, cap, np.minimum(upper, cap))
     lower = np.clip(estimate - less - c * np.sqrt(variance + less_v), 0.0, upper)
-    return Areas((lower, upper, estimate), ends_of.astype(np.int64), variance)
+    return Areas((lower, upper, estimate), ends_of.astype(np.int64), variance, shut_in)
 
 
 def _pairs(

@@ -69,8 +69,8 @@ def release(
     if missing:
         raise typer.BadParameter(f"missing: {', '.join(missing)} (none has a default); or give a job file")
     assert out is not None and unit is not None and max_cells is not None
-    mesh = _mesh(window, level, origin, shape)
-    columns = _columns(code, row, col, lat, lon)
+    mesh = mesh_of(window, level, origin, shape)
+    columns = columns_of(code, row, col, lat, lon)
     if len(ledger or ()) > 1:
         raise typer.BadParameter("one release is paid by one ledger", param_hint="--ledger")
     if bool(ledger) == unmetered:
@@ -85,8 +85,8 @@ def release(
     from kasuri.manifest import keys
     from kasuri.store import ready
 
-    mechanism = _recipe(recipe, {"order": order, "transform": transform})
-    domain = ks.Domain.of(mesh, mask=None if mask is None else _mask(mask))
+    mechanism = recipe_of(recipe, {"order": order, "transform": transform})
+    domain = ks.Domain.of(mesh, mask=None if mask is None else mask_of(mask))
     who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
     mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
     sums = [part for part in levels.split(",") if part]
@@ -154,7 +154,7 @@ def _left(balance: dict[str, str]) -> str:
     return f"{balance['currency']} {balance['left']} is left of {balance['allowance']}"
 
 
-def _mesh(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
+def mesh_of(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
     from kasuri.errors import DomainError
     from kasuri.schema import WINDOWS, Mesh
 
@@ -182,7 +182,7 @@ def _pair(text: str, option: str) -> tuple[int, int]:
     return first, second
 
 
-def _columns(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> Any:
+def columns_of(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> Any:
     given = [name is not None for name in (code, row, col, lat, lon)]
     if given == [True, False, False, False, False]:
         return code
@@ -193,16 +193,17 @@ def _columns(code: str | None, row: str | None, col: str | None, lat: str | None
     raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row and --col, or --lat and --lon")
 
 
-def _mask(path: Path) -> Any:
+def mask_of(path: Path, option: str = "--mask") -> Any:
+    """A .npy array."""
     import numpy as np
 
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
-        raise typer.BadParameter(f"{path} is not a .npy array of true and false", param_hint="--mask") from None
+        raise typer.BadParameter(f"{path} is not a .npy array", param_hint=option) from None
 
 
-def _recipe(name: str, options: dict[str, str | None]) -> Any:
+def recipe_of(name: str, options: dict[str, str | None]) -> Any:
     from kasuri.errors import DomainError
     from kasuri.recipes import RECIPES
 
