@@ -17,11 +17,13 @@ Bounds = tuple[Float, Float, Float]
 
 
 def uppers(tree: Estimated, c: float) -> list[Float]:
-    """Upper limit of every drawn node, at most its parent's."""
+    """Upper limit of every drawn node, at most its parent's. From max(x, 0), not x: counts are not negative, and how
+    far below 0 a noisy number fell says nothing more about them (the Laplace likelihood of x >= 0 is the same for all
+    y < 0)."""
     from kasuri._kernels.intervals import limit_down
 
     top = tree.levels[0]
-    out = [np.maximum(top.x + c * np.sqrt(top.f), 0.0)]
+    out = [np.maximum(top.x, 0.0) + c * np.sqrt(top.f)]
     for above, level in zip(tree.levels, tree.levels[1:], strict=False):
         out.append(np.empty(level.x.size))
         limit_down(above.first, level.x, level.f, c, out[-2], out[-1])
@@ -111,7 +113,7 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Are
         av, aav = (np.bincount(pairs.owner, w, opened.size) for w in (a * v, a * a * v))
         variance += np.bincount(up.region[opened], np.maximum(aav - av**2 / whole, 0.0), search.count)
         above = av / whole
-    upper = np.maximum(estimate + more + c * np.sqrt(variance + more_v), 0.0)
+    upper = np.maximum(estimate, 0.0) + more + c * np.sqrt(variance + more_v)
     upper = np.where(shut_in, cap, np.minimum(upper, cap))
     lower = np.clip(estimate - less - c * np.sqrt(variance + less_v), 0.0, upper)
     return Areas((lower, upper, estimate), ends_of.astype(np.int64), variance, shut_in)

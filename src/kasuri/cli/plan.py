@@ -113,9 +113,8 @@ def compare(
         found = ks.compare(counts, chosen, epsilons=epsilons.split(","), areas=_numbers(areas), trials=trials)
     text = found.table(metric)
     if figure is not None:
-        from kasuri.evaluate import CONFIDENTIAL
-
-        _figure(found.rows, figure, metric, f"Measured {metric.replace('_', ' ')}, {trials} trials", CONFIDENTIAL)
+        title = f"Measured {metric.replace('_', ' ')}, {trials} trials"
+        _figure(found.rows, figure, metric, title, found.to_json()["note"])
     show.result(found.to_json(), text, as_json)
 
 
