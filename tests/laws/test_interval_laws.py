@@ -22,7 +22,7 @@ DOMAINS = [
     Domain.of(Mesh("g", shape=(4, 3)), Ordered("age", 5)),
     Domain.of(Mesh("g", shape=(3, 2)), Nominal("w", tuple("cab"), Tree.of({"p": ["a", "b"], "q": ["c"]}))),
 ]
-COUNT_TREES = [ks.refined_tree("u4"), ks.refined_tree(), ks.refined_tree("u4", order="hierarchy"),
+COUNT_TREES = [ks.refined_tree({0: "0.75", 1: "0.25"}), ks.refined_tree(), ks.refined_tree("u4", order="hierarchy"),
                ks.refined_tree("u4", order="1d")]  # fmt: skip
 PERSON = ks.Unit("person", "add-remove", 1)
 

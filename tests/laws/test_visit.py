@@ -143,5 +143,8 @@ def test_rounding_favours_no_child():
 def test_shares_that_do_not_sum_to_one_make_no_claim(shares):
     """A Mechanism built around its recipe must not claim an epsilon its levels do not add up to."""
     forged = replace(refined_tree(), shares=shares)
-    with pytest.raises(PrivacyError):
-        forged.guarantee(Domain.of(Mesh("g", shape=(8, 8))), Unit("person", "add-remove", 1), "0.1")
+    try:
+        claim = forged.guarantee(Domain.of(Mesh("g", shape=(8, 8))), Unit("person", "add-remove", 1), "0.1")
+    except PrivacyError:
+        return
+    assert claim is None
