@@ -168,7 +168,10 @@ def _down(tree: Order, depths: Any, prefixes: list[Int], firsts: list[Int], z: l
             fan = np.diff(above.first)
             plain = (float(above.spread.mean()) + 2 * v[at][0]) / 4
             fresh = z[at] + np.repeat(above.mean / np.maximum(fan, 1), fan)
-            mean, spread = expected(fresh, math.sqrt(plain / 2), plain)
+            alone, spread = expected(fresh, math.sqrt(plain / 2), plain)
+            mean = np.empty(x.size)  # made to add up to the parent's
+            spread_down(above.first, alone, spread, above.mean, above.spread, mean, np.empty(x.size))
+            mean = np.maximum(mean, 0.0)
         levels.append(Level(prefixes[at], firsts[at], z[at], v[at], x, f, mean, spread))
     return Estimated(tree, tuple(depths), tuple(levels))
 
