@@ -28,6 +28,7 @@ _HOME = {
     "Time": "schema",
     "Tree": "schema",
     "Unit": "schema",
+    "compare": "evaluate",
     "count": "ingest",
     "geometric": "recipes",
     "haar_topdown": "recipes",

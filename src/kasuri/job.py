@@ -187,21 +187,21 @@ def domain(job: Job, base: Path) -> Domain:
     masks: list[Mask] = []
     for part in job.masks:
         try:
-            masks.append(Mask.of(part.axes, read_mask(base / part.file)))
+            masks.append(Mask.of(part.axes, read_array(base / part.file)))
         except KasuriError as error:
             faults += error.faults
     raise_faults(DomainError, faults)
     return Domain(tuple(made), tuple(masks))
 
 
-def read_mask(path: Path) -> Any:
-    """The array of a public .npy file, true where nobody can be."""
+def read_array(path: Path) -> Any:
+    """The array of a public .npy file."""
     import numpy as np
 
     try:
         return np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
-        raise DomainError(f"{path} is not a .npy array of true and false") from None
+        raise DomainError(f"{path} is not a .npy array") from None
 
 
 def _axis(axis: AnyAxis) -> Any:

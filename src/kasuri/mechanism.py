@@ -280,9 +280,15 @@ def _cuts(mechanism: Mechanism, trees: tuple[Order, ...]) -> tuple[tuple[int, Fr
         depth = trees[0].depth  # every binary level
         return tuple((at, Fraction(1, depth + 1)) for at in range(depth + 1))
     if isinstance(mechanism.shares, str):
+        if mechanism.shares not in PRESETS:
+            raise PrivacyError(f"shares {mechanism.shares!r} are not known; use {', '.join(PRESETS)} or a mapping")
         shares = PRESETS[mechanism.shares](top)
     else:
-        shares = {height: Fraction(share) for height, share in mechanism.shares}
+        shares = {height: exact(share, "a share") for height, share in mechanism.shares}
+        if len(shares) != len(mechanism.shares):
+            shares = {}
+    if sum(shares.values()) != 1:  # the claim rests on it: checked where the claim is made, whoever built the Mechanism
+        raise PrivacyError("shares must name each height once and sum to exactly 1: their sum is what epsilon pays for")
     if max(shares) > top:
         raise DomainError(f"this tree has heights 0..{top}; shares name {max(shares)}")
     return tuple(sorted((stages[top - height], share) for height, share in shares.items()))

@@ -232,6 +232,33 @@ class Order:
             cells *= self.dims[d].size
         return cells
 
+    def below(self, nodes: Int, start: int, end: int) -> tuple[Int, Int]:
+        """Possible descendants at depth `end` of `nodes` (depth `start`), in key order, and the index of the node each
+        belongs to."""
+        owner = np.arange(nodes.size)
+        for depth in range(start, end):
+            radix = self.digits[depth].radix
+            nodes = (nodes[:, None] * radix + np.arange(radix)).ravel()
+            owner = np.repeat(owner, radix)
+            f, own = self.split_by[depth]
+            if not self.factors[f].whole:
+                good = self.factors[f].of(own + 1, self.own(nodes, depth + 1, f)) != NONE
+                nodes, owner = nodes[good], owner[good]
+        return nodes, owner
+
+    def own(self, nodes: Int, depth: int, factor: int) -> Int:
+        """The digits of one factor in the prefixes of nodes at `depth`."""
+        out = np.zeros(nodes.size, dtype=np.int64)
+        for level in self.factors[factor].levels:
+            if level < depth:
+                radix = self.digits[level].radix
+                out = out * radix + nodes // (self.strides[level] // self.stride(depth)) % radix
+        return out
+
+    def stride(self, depth: int) -> int:
+        """Leaves below one node at `depth`."""
+        return self.strides[depth] * self.digits[depth].radix if depth < self.depth else 1
+
     def possible_leaves(self) -> NDArray[np.bool_]:
         """Per key: is the leaf possible? Dense."""
         good = np.ones(1, dtype=np.uint8)

@@ -104,7 +104,7 @@ def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> 
     `levels` holds per level (y, first): node i's children are first[i]:first[i+1] of the next level, none where it was
     not descended; `variances` the noise variance of each level. Bottom-up weighted least squares combines every node's
     y with its children's sum; top-down the total max(round(sum), 0) is shared out by the projection weighted with the
-    estimates' variances, then floor and largest remainder inside each node. Returns the integers of every level.
+    estimates' variances, running sums rounded inside each node. Returns the integers of every level.
     """
     from kasuri._kernels.visit import share_out
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kasuri.engine import spread
 from kasuri.errors import DomainError
 from kasuri.noise import discrete_laplace
-from kasuri.order import NONE, Order
+from kasuri.order import Order
 from kasuri.rng import Streams
 
 Int = NDArray[np.int64]
@@ -67,9 +67,6 @@ class Visit:
     def _width(self, start: int, end: int) -> int:
         return math.prod(digit.radix for digit in self.order.digits[start:end])
 
-    def _stride(self, depth: int) -> int:
-        return self.order.strides[depth] * self.order.digits[depth].radix if depth < self.order.depth else 1
-
     def run(self, keys: Int, values: Int, streams: Streams, threads: int) -> Visited:
         """Sorted keys and values of the true records -> the visited tree. Cost: O(m + drawn nodes log fan-out)."""
         sums = np.zeros(values.size + 1, dtype=np.int64)
@@ -80,7 +77,7 @@ class Visit:
         if split + 1 == len(self.cuts):
             return self._visited(top)
         kept = np.flatnonzero(x > 0)
-        stride = self._stride(self.cuts[split])
+        stride = self.order.stride(self.cuts[split])
         low, high = np.searchsorted(keys, roots[kept] * stride), np.searchsorted(keys, (roots[kept] + 1) * stride)
 
         def one(i: int) -> list[Level]:
@@ -109,9 +106,9 @@ class Visit:
         parents = roots
         for at in range(start, end + 1):
             before = self.cuts[at - 1] if at else 0
-            nodes, owner = self._children(parents, before, self.cuts[at])
+            nodes, owner = self.order.below(parents, before, self.cuts[at])
             true = np.zeros(nodes.size, dtype=np.int64)
-            range_sums(keys, sums, nodes, self._stride(self.cuts[at]), true)
+            range_sums(keys, sums, nodes, self.order.stride(self.cuts[at]), true)
             y = true + discrete_laplace(self.scales[at]).draw(streams.open("noise", self.cuts[at], block), nodes.size)
             first = np.zeros(parents.size + 1, dtype=np.int64)
             np.cumsum(np.bincount(owner, minlength=parents.size), out=first[1:])
@@ -125,28 +122,6 @@ class Visit:
             levels.append(Level(nodes, y, x, np.zeros(nodes.size + 1, dtype=np.int64)))
             parents, totals = nodes[x > 0], x[x > 0]
         return levels
-
-    def _children(self, parents: Int, start: int, end: int) -> tuple[Int, Int]:
-        """Possible descendants of `parents` (depth start) at depth end, in key order, and whose they are."""
-        nodes, owner = parents, np.arange(parents.size)
-        for depth in range(start, end):
-            radix = self.order.digits[depth].radix
-            nodes = (nodes[:, None] * radix + np.arange(radix)).ravel()
-            owner = np.repeat(owner, radix)
-            f, own = self.order.split_by[depth]
-            if not self.order.factors[f].whole:
-                good = self.order.factors[f].of(own + 1, self._own(nodes, depth + 1, f)) != NONE
-                nodes, owner = nodes[good], owner[good]
-        return nodes, owner
-
-    def _own(self, nodes: Int, depth: int, factor: int) -> Int:
-        """The digits of one factor in the prefixes of nodes at `depth`."""
-        out = np.zeros(nodes.size, dtype=np.int64)
-        for level in self.order.factors[factor].levels:
-            if level < depth:
-                radix = self.order.digits[level].radix
-                out = out * radix + nodes // self._width(level + 1, depth) % radix
-        return out
 
 
 def _with_children(level: Level, kept: Int, counts: list[int]) -> Level:

@@ -57,7 +57,9 @@ def test_sqlite_duckdb_and_csv(tmp_path):
     identity = out.provenance["release_id"]
     with sqlite3.connect(tmp_path / "r.sqlite") as base:
         assert base.execute(SELECT.format("?"), [identity]).fetchall() == rows_of(out)
-        assert base.execute("SELECT DISTINCT lower, upper FROM release").fetchall() == [(None, None)]
+        for table in ("release", "release_1km", "release_10km"):
+            outside = f"SELECT count(*) FROM {table} WHERE lower IS NULL OR NOT value BETWEEN lower AND upper"
+            assert base.execute(outside).fetchall() == [(0,)]
         assert base.execute("SELECT release_id, epsilon FROM release_meta").fetchall() == [(identity, "1")]
         levels = by_level(lambda sql: base.execute(sql).fetchall())
     with duckdb.connect(str(tmp_path / "r.duckdb"), read_only=True) as base:

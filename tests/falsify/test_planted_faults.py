@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 KERNEL = "_kernels/topdown.py"
 TREE_LAW = "tests/distributions/test_tree_law.py"
 BASELINES = "tests/distributions/test_baselines_law.py"
+INTERVAL_LAWS, INTERVALS = "tests/laws/test_interval_laws.py", "tests/contract/test_intervals.py"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,22 @@ FAULTS = [
           BASELINES),
     Fault("replace counted once in a matrix", "strategy.py", 'if change == "replace":', "if False:",
           "test_measured_rows_have_the_noise_of_the_dearest_column", BASELINES),
+    Fault("shares beyond epsilon", "mechanism.py", "if sum(shares.values()) != 1:", "if not shares:",
+          "test_shares_that_do_not_sum_to_one_make_no_claim", "tests/laws/test_visit.py"),
+    Fault("variance halved", "estimate.py", "np.full(y.size, laplace_variance(scale))",
+          "np.full(y.size, laplace_variance(scale) / 2)",
+          "test_estimates_and_variances_are_those_of_least_squares", INTERVAL_LAWS),
+    Fault("a level's scale ignored", "estimate.py", "max(measured.scale[cuts[at]], LEAST_SCALE)",
+          "max(measured.scale[cuts[-1]], LEAST_SCALE)",
+          "test_estimates_and_variances_are_those_of_least_squares", INTERVAL_LAWS),
+    Fault("not stretched to the released value", "intervals.py",
+          "return np.minimum(np.maximum(low, 0.0), values), np.maximum(np.maximum(high, 0.0), values)",
+          "return np.maximum(low, 0.0), np.maximum(high, 0.0)",
+          "test_the_released_value_is_inside_or_there_is_a_reason", INTERVALS),
+    Fault("no upper limit for absent cells", "bounds.py", "upper = np.where(shut_in, cap, np.minimum(upper, cap))",
+          "upper = np.where(shut_in, 0.0, np.minimum(upper, cap))", "test_absent_cells_have_an_upper_limit", INTERVALS),
+    Fault("cut nodes count nothing", "bounds.py", "a[pairs.kind == CUT] = above", "a[pairs.kind == CUT] = 0.0",
+          "test_the_variance_of_an_area_is_that_of_least_squares", INTERVAL_LAWS),
 ]  # fmt: skip
 
 

@@ -58,8 +58,9 @@ def combine_up(y, variance, first, below_z, below_v, z, v):
 
 @njit(cache=True, nogil=True)
 def share_out(z, v, closed, first, totals, out):
-    """Per group the integers nearest to argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}
-    (floor and largest remainder, ties to the lower index): x = max(z - theta v, 0)."""
+    """Per group integers near argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}, which is
+    x = max(z - theta v, 0). Running sums are rounded, not single numbers: every run of children, so every block of them
+    in key order, is within 1 of its share. (By largest remainder all would tie, and the first ones would gain.)"""
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
         n = end - start
@@ -77,22 +78,17 @@ def share_out(z, v, closed, first, totals, out):
             s += z[i]
             w += v[i]
             theta = max(theta, (s - totals[g]) / w)
-        left = totals[g]
-        rest = np.empty(n)
-        for i in range(n):
-            x = 0.0 if closed[start + i] else max(z[start + i] - theta * v[start + i], 0.0)
-            whole = np.int64(np.floor(x))
-            whole = min(whole, left)
-            rest[i] = -2.0 if closed[start + i] else x - whole if x > 0 else -1.0
-            out[start + i] = whole
-            left -= whole
-        if left > 0:
-            by_rest = np.argsort(-rest, kind="mergesort")
-            j = 0
-            while left > 0:
-                out[start + by_rest[j % n]] += 1
-                left -= 1
-                j += 1
+        running, given, last = 0.0, np.int64(0), -1
+        for i in range(start, end):
+            x = 0.0 if closed[i] else max(z[i] - theta * v[i], 0.0)
+            running += x
+            goal = min(np.int64(np.floor(running + 0.5)), totals[g])
+            out[i] = goal - given
+            given = goal
+            if x > 0:
+                last = i
+        if last >= 0:  # what floating point left over, where totals are beyond 2^53
+            out[last] += totals[g] - given
 
 
 def warm_up():

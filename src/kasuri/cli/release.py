@@ -65,8 +65,8 @@ def release(
     if missing:
         raise typer.BadParameter(f"missing: {', '.join(missing)} (none has a default); or give a job file")
     assert out is not None and unit is not None and max_cells is not None
-    mesh = _mesh(window, level, origin, shape)
-    columns = _columns(code, row, col, lat, lon)
+    mesh = mesh_of(window, level, origin, shape)
+    columns = columns_of(code, row, col, lat, lon)
     if len(ledger or ()) > 1:
         raise typer.BadParameter("one release is paid by one ledger", param_hint="--ledger")
     if bool(ledger) == unmetered:
@@ -77,15 +77,12 @@ def release(
         raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
 
     import kasuri as ks
-    from kasuri.job import judge_exports, read_mask
+    from kasuri.job import judge_exports
     from kasuri.manifest import keys
     from kasuri.store import ready
 
-    mechanism = _recipe(recipe, {"order": order, "transform": transform})
-    try:
-        domain = ks.Domain.of(mesh, mask=None if mask is None else read_mask(mask))
-    except ks.DomainError as error:
-        raise typer.BadParameter(str(error), param_hint="--mask") from None
+    mechanism = recipe_of(recipe, {"order": order, "transform": transform})
+    domain = domain_of(mesh, mask)
     who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
     mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
     sums = [part for part in levels.split(",") if part]
@@ -149,7 +146,7 @@ def _left(balance: dict[str, str]) -> str:
     return f"{balance['currency']} {balance['left']} is left of {balance['allowance']}"
 
 
-def _mesh(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
+def mesh_of(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
     from kasuri.errors import DomainError
     from kasuri.schema import WINDOWS, Mesh
 
@@ -177,7 +174,7 @@ def _pair(text: str, option: str) -> tuple[int, int]:
     return first, second
 
 
-def _columns(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> Any:
+def columns_of(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> Any:
     given = [name is not None for name in (code, row, col, lat, lon)]
     if given == [True, False, False, False, False]:
         return code
@@ -188,7 +185,18 @@ def _columns(code: str | None, row: str | None, col: str | None, lat: str | None
     raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row and --col, or --lat and --lon")
 
 
-def _recipe(name: str, options: dict[str, str | None]) -> Any:
+def domain_of(mesh: Any, mask: Path | None) -> Any:
+    """The window without the cells of a public .npy array."""
+    import kasuri as ks
+    from kasuri.job import read_array
+
+    try:
+        return ks.Domain.of(mesh, mask=None if mask is None else read_array(mask))
+    except ks.DomainError as error:
+        raise typer.BadParameter(str(error), param_hint="--mask") from None
+
+
+def recipe_of(name: str, options: dict[str, str | None]) -> Any:
     from kasuri.errors import DomainError
     from kasuri.recipes import RECIPES
 

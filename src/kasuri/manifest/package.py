@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from kasuri import intervals
 from kasuri.errors import PrivacyError
 from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal
@@ -37,8 +38,8 @@ FIELDS: dict[str, str] = {
     "level": "levels below the root; -1 is the root sum",
     "prefix": "number of the node within its level",
     "scale": "scale of the discrete Laplace noise of this number",
-    "lower": "lower end of the interval for the true count",
-    "upper": "upper end of the interval for the true count",
+    "lower": "lower end of the 95 % interval for the true count",
+    "upper": "upper end of the 95 % interval for the true count",
 }
 _TYPES = {"int": "integer", "uin": "integer", "flo": "number", "dou": "number", "boo": "boolean", "str": "string"}
 _MEDIA = {
@@ -84,6 +85,7 @@ def write(release: Release, folder: Path, sign: str | Path | None = None) -> Non
         "domain": release.domain.to_json(),
         "grid": grid(release.domain),
         "absent_cells": "0: every cell of the domain that is not listed was released as 0",
+        "intervals": error_bars(release),
         "total": release.total(),
         "resources": [resource(path, release) for path in sorted(folder.iterdir())],
         "privacy": privacy,
@@ -93,6 +95,20 @@ def write(release: Release, folder: Path, sign: str | Path | None = None) -> Non
     (folder / MANIFEST).write_bytes(data)
     if key is not None:
         (folder / keys.SIGNATURE).write_bytes(text(keys.signature(key, data)))
+
+
+def error_bars(release: Release) -> dict[str, Any]:
+    """What the columns lower and upper hold, or why they are null."""
+    why = intervals.missing(release)
+    if why is not None:
+        return {"level": None, "why": why}
+    return {
+        "level": f"{intervals.LEVEL}",
+        "method": intervals.bars_of(release).method,
+        "basis": "docs/proofs/intervals.md",
+        "absent_cells": "a cell that is not listed has an interval too, from 0 to an upper limit: "
+        "Release.load(folder).interval(cells=[cell]); so has any other area and any other confidence",
+    }
 
 
 def grid(domain: Domain) -> list[dict[str, Any]]:

@@ -69,6 +69,13 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         rows, same = [], False
     if not same:
         faults.append(f"{meta}: does not say what the manifest says")
+    else:
+        try:
+            follows = _limits(folder, table, manifest)
+        except UNREADABLE:
+            follows = False
+        if not follows:
+            faults.append(f"{name}: lower or upper does not follow from the measurements")
     _duckdb(folder, table, rows, faults)
 
 
@@ -111,7 +118,9 @@ def _cells(table: Any, domain: Domain, manifest: Mapping[str, Any], faults: list
         faults.append(f"{name}: a value is negative after a refinement that allows none")
     if values.sum().item() != manifest["total"]:
         faults.append(f"{name}: does not add up to the total of the manifest")
-    wanted = cell_table(domain, cells, values, manifest["id"], geometry=False)
+    none = table["lower"].null_count == cells.size
+    limits = None if none else (table["lower"].to_numpy(), table["upper"].to_numpy())  # judged by _limits
+    wanted = cell_table(domain, cells, values, manifest["id"], geometry=False, limits=limits)
     if table.column_names != wanted.column_names:
         faults.append(f"{name}: its columns are not those of the domain")
         return False
@@ -122,6 +131,22 @@ def _cells(table: Any, domain: Domain, manifest: Mapping[str, Any], faults: list
             )
             faults.append(f"{name}: {what}")
     return True
+
+
+def _limits(folder: Path, table: Any, manifest: Mapping[str, Any]) -> bool:
+    """Do lower and upper follow from the measurements? Another machine may round a limit to the next number."""
+    from kasuri import intervals
+    from kasuri.store.load import read
+
+    found = intervals.columns(read(folder, manifest))
+    if found is None:
+        nulls = table["lower"].null_count == table["upper"].null_count == table.num_rows
+        return nulls and manifest["intervals"]["level"] is None
+    whole = table["lower"].null_count == table["upper"].null_count == 0
+    near = (
+        np.abs(table[name].to_numpy() - wanted) <= 1 for name, wanted in zip(("lower", "upper"), found, strict=True)
+    )
+    return whole and manifest["intervals"]["level"] == f"{intervals.LEVEL}" and all(bool(part.all()) for part in near)
 
 
 def _equal(one: Any, other: Any) -> bool:

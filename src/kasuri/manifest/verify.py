@@ -22,6 +22,7 @@ _SHAPE: dict[str, Any] = {
     "domain": {"axes": list, "mask": list},
     "grid": list,
     "absent_cells": str,
+    "intervals": {"level": (str, NoneType)},
     "total": (int, float),
     "resources": list,
     "digest": str,

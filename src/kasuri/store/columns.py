@@ -6,17 +6,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
+from kasuri import intervals, meshcode
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.published import NO_LEDGER, Release
+from kasuri.published import NO_LEDGER, Measurements, Release
+from kasuri.regions import Boxes
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
 
 Int = NDArray[np.int64]
+Float = NDArray[np.float64]
 
 
 def may_leave(release: Release, unmetered: bool) -> None:
@@ -34,12 +37,20 @@ def may_leave(release: Release, unmetered: bool) -> None:
 
 def release_table(release: Release, *, geometry: bool = False) -> Any:
     """The released cells as an Arrow table, sorted by cell. `row` and `col` count from the window's corner; `lower` and
-    `upper` are null where no interval was computed; `geometry` adds the cell's outline as WKB."""
-    return cell_table(release.domain, release.cells, release.values, release.provenance["release_id"], geometry)
+    `upper` are the ends of the 95 % interval, null where none can be made; `geometry` adds the outline as WKB."""
+    release_id = release.provenance["release_id"]
+    return cell_table(release.domain, release.cells, release.values, release_id, geometry, intervals.columns(release))
 
 
-def cell_table(domain: Domain, cells: Int, values: NDArray[Any], release_id: str, geometry: bool) -> Any:
-    """`release_table` of any cells of any domain."""
+def cell_table(
+    domain: Domain,
+    cells: Int,
+    values: NDArray[Any],
+    release_id: str,
+    geometry: bool,
+    limits: tuple[Float, Float] | None,
+) -> Any:
+    """`release_table` of any cells of any domain, with the limits of each."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {
@@ -62,7 +73,8 @@ def cell_table(domain: Domain, cells: Int, values: NDArray[Any], release_id: str
         else:
             columns[axis.name] = pa.array(index[axis.name])
     columns["value"] = pa.array(values)
-    columns["lower"] = columns["upper"] = pa.nulls(cells.size, pa.float64())
+    for at, name in enumerate(("lower", "upper")):
+        columns[name] = pa.nulls(cells.size, pa.float64()) if limits is None else pa.array(limits[at])
     if geometry:
         from kasuri.store.outline import wkb
 
@@ -101,9 +113,9 @@ def coarser_domain(domain: Domain, level: str) -> Domain:
     return Domain(tuple(coarse if axis is mesh else axis for axis in domain.axes))
 
 
-def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any]]:
-    """The release summed to a coarser level: domain, cells, values. A coarse cell that the window cuts holds the part
-    inside the window, so that every level has the same total."""
+def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any], Boxes]:
+    """The release summed to a coarser level: domain, cells, values, and the cells of the release each is made of. A
+    coarse cell that the window cuts holds the part inside the window, so that every level has the same total."""
     mesh = the_mesh(release.domain)
     coarse, side = coarser_mesh(mesh, level)
     domain = coarser_domain(release.domain, level)
@@ -113,8 +125,13 @@ def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any]]:
     cells, place = np.unique(domain.ravel(index), return_inverse=True)
     values = np.zeros(cells.size, dtype=release.values.dtype)
     np.add.at(values, place, release.values)
-    keep = values != 0
-    return domain, cells[keep], values[keep]
+    cells, values = cells[values != 0], values[values != 0]
+    low = np.column_stack(domain.unravel(cells))
+    high = low + 1
+    for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, coarse.origin, strict=True):
+        for edge in (low, high):
+            edge[:, d] = np.clip((edge[:, d] + first) * side - at, 0, release.domain.shape[d])
+    return domain, cells, values, Boxes(low, high)
 
 
 def all_tables(release: Release, levels: Sequence[str] = (), *, geometry: bool = False) -> dict[str, Any]:
@@ -123,8 +140,9 @@ def all_tables(release: Release, levels: Sequence[str] = (), *, geometry: bool =
     tables = {"release": release_table(release, geometry=geometry)}
     for level in dict.fromkeys(levels):
         if level != the_mesh(release.domain).level:
-            domain, cells, values = coarser(release, level)
-            tables[f"release_{level}"] = cell_table(domain, cells, values, release_id, geometry)
+            domain, cells, values, boxes = coarser(release, level)
+            limits = intervals.columns(release, boxes, values)
+            tables[f"release_{level}"] = cell_table(domain, cells, values, release_id, geometry, limits)
     tables["release_meta"] = meta_table(release)
     return tables
 
@@ -135,7 +153,9 @@ def shapes(domain: Domain, levels: Sequence[str], *, geometry: bool) -> dict[str
 
     finer = {f"release_{level}": coarser_domain(domain, level) for level in levels if level != the_mesh(domain).level}
     none = np.zeros(0, np.int64)
-    tables = {name: cell_table(own, none, none, "", geometry) for name, own in {"release": domain, **finer}.items()}
+    tables = {
+        name: cell_table(own, none, none, "", geometry, None) for name, own in {"release": domain, **finer}.items()
+    }
     tables["release_meta"] = pa.table({name: pa.array([], type=pa.string()) for name in META})
     return tables
 
@@ -193,3 +213,12 @@ def measurements_table(release: Release) -> Any | None:
             "scale": scale,
         }
     )
+
+
+def measurements_from(table: Any) -> Measurements:
+    """The inverse of `measurements_table`."""
+    level = table["level"].to_numpy().astype(np.int64)
+    first = np.unique(level, return_index=True)
+    scales = table["scale"].take(first[1]).to_pylist()
+    scale = {at: Fraction(text) for at, text in zip(first[0].tolist(), scales, strict=True)}
+    return Measurements(level, table["prefix"].to_numpy(), table["value"].to_numpy(), scale)
