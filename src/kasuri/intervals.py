@@ -32,6 +32,8 @@ LEVEL = 0.95
 """The confidence of the columns lower and upper of a stored release."""
 LEAST = Fraction(1, 700)
 """Below this scale the noise is 0 as far as floating point can tell."""
+_NOISY = (("identity", "none"), ("haar_nd", "inverse"), ("sum_difference", "inverse"))
+"""Recipes whose released cells are the noisy numbers themselves, or linear in them."""
 FEW = 32
 """An area of more nodes than this is summed from numbers corrected for selection: what selection does to one number is
 within its noise, but it adds up over many (docs/proofs/intervals.md)."""
@@ -108,7 +110,7 @@ def finish(found: Bounds, values: Values) -> tuple[Float, Float]:
 def missing(release: Release) -> str | None:
     """Why no interval can be made of this release, or None."""
     recipe = release.recipe
-    if recipe["transform"] in ("identity", "haar_nd") or recipe["refine"] == "inverse" or release.measurements:
+    if release.measurements or (recipe["transform"], recipe["refine"]) in _NOISY:
         return None
     if recipe["name"] == "haar_topdown" and recipe["descent"] == "jump":
         return "drawn with level jumps, which leave no measurements; haar_topdown(descent='plain') publishes them"
