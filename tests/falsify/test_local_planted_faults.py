@@ -1,28 +1,13 @@
 """Faults of local differential privacy, each one changed line of the shipped code, and the test that catches it."""
 
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
+from planted import Fault, assert_caught
 
-ROOT = Path(__file__).parents[2]
 LAWS = "tests/distributions/test_local_categorical.py"
 NUMERIC = "tests/distributions/test_local_numeric.py"
 CONTRACT = "tests/contract/test_local.py"
 MEMO = "tests/laws/test_local_memoised.py"
 COLLECTOR = "tests/collector/test_collector.py"
-
-
-@dataclass(frozen=True)
-class Fault:
-    name: str
-    file: str
-    line: str
-    changed: str
-    caught_by: str
 
 
 FAULTS = [
@@ -83,21 +68,6 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def plant(fault: Fault, target: Path) -> None:
-    """A copy of the package in links, with one line of one file changed."""
-    source, package = ROOT / "src" / "kasuri", target / "kasuri"
-    (package / "local").mkdir(parents=True)
-    for origin, place in ((source, package), (source / "local", package / "local")):
-        for path in origin.iterdir():
-            if path.name not in ("__pycache__", "local"):
-                (place / path.name).symlink_to(path)
-    text = (source / fault.file).read_text(encoding="utf-8")
-    assert text.count(fault.line) == 1, "the line to change must be there exactly once"
-    changed = package / fault.file
-    changed.unlink()
-    changed.write_text(text.replace(fault.line, fault.changed), encoding="utf-8")
-
-
 QUICK = ("a description is not checked again", "acknowledged before the commit", "any key may sign",
          "blocks share a keystream")  # fmt: skip
 
@@ -105,16 +75,5 @@ QUICK = ("a description is not checked again", "acknowledged before the commit",
 @pytest.mark.parametrize(
     "fault", [pytest.param(f, id=f.name, marks=() if f.name in QUICK else pytest.mark.full) for f in FAULTS]
 )
-def test_planted_fault_is_caught(fault: Fault, tmp_path: Path):
-    plant(fault, tmp_path)
-    environment = dict(os.environ, PYTHONPATH=str(tmp_path), PYTHONDONTWRITEBYTECODE="1")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", fault.caught_by],
-        env=environment, capture_output=True, text=True, cwd=ROOT, timeout=300,
-    )  # fmt: skip
-    if " skipped" in run.stdout and run.returncode == 0:
-        pytest.skip("the test that catches it needs a program that is not installed")
-    assert run.returncode != 0, f"not caught:\n{run.stdout[-2000:]}{run.stderr[-2000:]}"
-    assert "AssertionError" in run.stdout or "PrivacyError" in run.stdout or "DID NOT RAISE" in run.stdout, run.stdout[
-        -2000:
-    ]
+def test_planted_fault_is_caught(fault, tmp_path):
+    assert_caught(fault, tmp_path)

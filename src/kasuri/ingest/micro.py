@@ -26,8 +26,8 @@ Int = NDArray[np.int64]
 Engine = Literal["auto", "duckdb", "radix"]
 Progress = Callable[[float], None]
 
-PART_ROWS = 1 << 22
-"""Records DuckDB bounds at a time: few enough that it sorts them within its memory, without spilling."""
+PART_ROWS = 1 << 24
+"""Records DuckDB bounds at a time: every part reads all records once more, so few parts are cheaper than small ones."""
 _READ = 0.4
 """The share of the work that reading is, for `progress`."""
 _RANK = "sha256(concat(?, '|', id, '|', cell))"
