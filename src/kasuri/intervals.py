@@ -209,7 +209,7 @@ class CellBars:
 
     def _around(self, values: Values, cells: Any, level: float) -> Bounds:
         x, half = values.astype(np.float64), self._half(cells, level)
-        return np.maximum(x - half, 0.0), np.maximum(x, 0.0) + half, x
+        return np.maximum(x - half, 0.0), bounds.above(x, half), x
 
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
         return self._around(values, 1, level)
@@ -233,7 +233,7 @@ class FullBars:
 
     def _around(self, values: Values, variance: Float, level: float) -> Bounds:
         x, half = values.astype(np.float64), factor(level) * np.sqrt(variance)
-        return np.maximum(x - half, 0.0), np.maximum(x, 0.0) + half, x
+        return np.maximum(x - half, 0.0), bounds.above(x, half), x
 
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
         f = np.full(1, self.variance)

@@ -64,7 +64,7 @@ FAULTS = [
           "test_the_released_value_is_inside_or_there_is_a_reason", INTERVALS),
     Fault("no upper limit for absent cells", "bounds.py", "upper = np.where(shut_in, cap, np.minimum(upper, cap))",
           "upper = np.where(shut_in, 0.0, np.minimum(upper, cap))", "test_absent_cells_have_an_upper_limit", INTERVALS),
-    Fault("cut nodes count nothing", "bounds.py", "a[pairs.kind == CUT] = above", "a[pairs.kind == CUT] = 0.0",
+    Fault("cut nodes count nothing", "bounds.py", "a[pairs.kind == CUT] = up_a", "a[pairs.kind == CUT] = 0.0",
           "test_the_variance_of_an_area_is_that_of_least_squares", INTERVAL_LAWS),
 ]  # fmt: skip
 
