@@ -107,8 +107,10 @@ def finish(found: Bounds, values: Values) -> tuple[Float, Float]:
 
 def missing(release: Release) -> str | None:
     """Why no interval can be made of this release, or None."""
-    recipe = release.recipe
-    if recipe["transform"] in ("identity", "haar_nd") or recipe["refine"] == "inverse" or release.measurements:
+    recipe, kind = release.recipe, release.recipe["transform"]
+    if recipe["refine"] in ("none", "inverse") and kind in ("identity", "sum_difference", "haar_nd"):
+        return None  # the released values are the noisy numbers, or their inverse
+    if release.measurements is not None and kind in ("counts", "sum_difference"):
         return None
     if recipe["name"] == "haar_topdown" and recipe["descent"] == "jump":
         return "drawn with level jumps, which leave no measurements; haar_topdown(descent='plain') publishes them"

@@ -35,7 +35,7 @@ def spread_down(first, z, v, above_x, above_f, x, f):
 
 @njit(cache=True, nogil=True)
 def limit_down(first, x, f, factor, above_upper, upper):
-    """Upper limits of the children of every node: x + factor sqrt(f), at least half the latter, at most the parent's."""
+    """Upper limits of all children: x + factor sqrt(f), at least half the latter, at most the parent's upper limit."""
     for i in range(above_upper.size):
         for j in range(first[i], first[i + 1]):
             half = factor * np.sqrt(f[j])
