@@ -16,17 +16,21 @@ Bounds = tuple[Float, Float, Float]
 """(lower, upper, estimate) per area."""
 
 
+def above(x: Float, half: Float) -> Float:
+    """Upper limits x + half, but at least half / 2: how far below 0 a noisy number fell says little about a count,
+    which is not negative, and an interval of no width would say that all is known."""
+    return np.maximum(x + half, half / 2)
+
+
 def uppers(tree: Estimated, c: float) -> list[Float]:
-    """Upper limit of every drawn node, at most its parent's. From max(x, 0), not x: counts are not negative, and how
-    far below 0 a noisy number fell says nothing more about them (the Laplace likelihood of x >= 0 is the same for all
-    y < 0)."""
+    """Upper limit of every drawn node, at most its parent's, and (see `above`) never next to nothing."""
     from kasuri._kernels.intervals import limit_down
 
     top = tree.levels[0]
-    out = [np.maximum(top.x, 0.0) + c * np.sqrt(top.f)]
-    for above, level in zip(tree.levels, tree.levels[1:], strict=False):
+    out = [above(top.x, c * np.sqrt(top.f))]
+    for parents, level in zip(tree.levels, tree.levels[1:], strict=False):
         out.append(np.empty(level.x.size))
-        limit_down(above.first, level.x, level.f, c, out[-2], out[-1])
+        limit_down(parents.first, level.x, level.f, c, out[-2], out[-1])
     return out
 
 
@@ -85,11 +89,11 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Are
     def gather(out: Float, pairs: _Pairs, values: Float) -> None:
         out += np.bincount(pairs.region, values, search.count)
 
-    above = np.zeros(0)
+    up_a = np.zeros(0)
     for at in range(len(levels) - 1, -1, -1):
         pairs, level = levels[at], tree.levels[at]
         a = pairs.share.copy()
-        a[pairs.kind == CUT] = above
+        a[pairs.kind == CUT] = up_a
         ends = pairs.kind != CUT
         gather(estimate, pairs, np.where(ends, a * level.x[pairs.node], 0.0))
         gather(ends_of, pairs, ends.astype(np.float64))
@@ -112,8 +116,8 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Are
         whole = total[up.node[opened]]
         av, aav = (np.bincount(pairs.owner, w, opened.size) for w in (a * v, a * a * v))
         variance += np.bincount(up.region[opened], np.maximum(aav - av**2 / whole, 0.0), search.count)
-        above = av / whole
-    upper = np.maximum(estimate, 0.0) + more + c * np.sqrt(variance + more_v)
+        up_a = av / whole
+    upper = more + above(estimate, c * np.sqrt(variance + more_v))
     upper = np.where(shut_in, cap, np.minimum(upper, cap))
     lower = np.clip(estimate - less - c * np.sqrt(variance + less_v), 0.0, upper)
     return Areas((lower, upper, estimate), ends_of.astype(np.int64), variance, shut_in)

@@ -32,8 +32,6 @@ LEVEL = 0.95
 """The confidence of the columns lower and upper of a stored release."""
 LEAST = Fraction(1, 700)
 """Below this scale the noise is 0 as far as floating point can tell."""
-_NOISY = (("identity", "none"), ("haar_nd", "inverse"), ("sum_difference", "inverse"))
-"""Recipes whose released cells are the noisy numbers themselves, or linear in them."""
 FEW = 32
 """An area of more nodes than this is summed from numbers corrected for selection: what selection does to one number is
 within its noise, but it adds up over many (docs/proofs/intervals.md)."""
@@ -109,8 +107,10 @@ def finish(found: Bounds, values: Values) -> tuple[Float, Float]:
 
 def missing(release: Release) -> str | None:
     """Why no interval can be made of this release, or None."""
-    recipe = release.recipe
-    if release.measurements or (recipe["transform"], recipe["refine"]) in _NOISY:
+    recipe, kind = release.recipe, release.recipe["transform"]
+    if recipe["refine"] in ("none", "inverse") and kind in ("identity", "sum_difference", "haar_nd"):
+        return None  # the released values are the noisy numbers, or their inverse
+    if release.measurements is not None and kind in ("counts", "sum_difference"):
         return None
     if recipe["name"] == "haar_topdown" and recipe["descent"] == "jump":
         return "drawn with level jumps, which leave no measurements; haar_topdown(descent='plain') publishes them"
@@ -211,7 +211,7 @@ class CellBars:
 
     def _around(self, values: Values, cells: Any, level: float) -> Bounds:
         x, half = values.astype(np.float64), self._half(cells, level)
-        return np.maximum(x - half, 0.0), np.maximum(x, 0.0) + half, x
+        return np.maximum(x - half, 0.0), bounds.above(x, half), x
 
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
         return self._around(values, 1, level)
@@ -235,7 +235,7 @@ class FullBars:
 
     def _around(self, values: Values, variance: Float, level: float) -> Bounds:
         x, half = values.astype(np.float64), factor(level) * np.sqrt(variance)
-        return np.maximum(x - half, 0.0), np.maximum(x, 0.0) + half, x
+        return np.maximum(x - half, 0.0), bounds.above(x, half), x
 
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
         f = np.full(1, self.variance)

@@ -71,7 +71,7 @@ FAULTS = [
     Fault("no upper limit for absent cells", "bounds.py", "upper = np.where(shut_in, cap, np.minimum(upper, cap))",
           "upper = np.where(shut_in, 0.0, np.minimum(upper, cap))",
           f"{INTERVALS}::test_absent_cells_have_an_upper_limit"),
-    Fault("cut nodes count nothing", "bounds.py", "a[pairs.kind == CUT] = above", "a[pairs.kind == CUT] = 0.0",
+    Fault("cut nodes count nothing", "bounds.py", "a[pairs.kind == CUT] = up_a", "a[pairs.kind == CUT] = 0.0",
           f"{INTERVAL_LAWS}::test_the_variance_of_an_area_is_that_of_least_squares"),
 ]  # fmt: skip
 

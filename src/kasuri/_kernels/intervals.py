@@ -35,10 +35,11 @@ def spread_down(first, z, v, above_x, above_f, x, f):
 
 @njit(cache=True, nogil=True)
 def limit_down(first, x, f, factor, above_upper, upper):
-    """Upper limits of the children of every node: max(x, 0) + factor sqrt(f), at most the parent's."""
+    """Upper limits of all children: x + factor sqrt(f), at least half the latter, at most the parent's upper limit."""
     for i in range(above_upper.size):
         for j in range(first[i], first[i + 1]):
-            upper[j] = min(max(x[j], 0.0) + factor * np.sqrt(f[j]), above_upper[i])
+            half = factor * np.sqrt(f[j])
+            upper[j] = min(max(x[j] + half, 0.5 * half), above_upper[i])
 
 
 @njit(cache=True, nogil=True)
