@@ -2,9 +2,9 @@
 
 python3 benchmarks/gamma_auto.py [--runs 40]
 
-Maps: the synthetic city of [Matsumoto2025] and three maps of DPBench (../shared/data/dpbench_dev.npz). The fixed
-gammas are all candidates of "auto"; the best one is chosen with the truth, which no release
-can do. To reach: at most 1.02.
+Maps: the synthetic city of [Matsumoto2025] and three maps of DPBench (../shared/data/dpbench_dev.npz). The fixed gammas
+are all candidates of "auto"; the best one is chosen with the truth, which no release can do. To reach: a ratio of at
+most 1.02.
 """
 
 from __future__ import annotations

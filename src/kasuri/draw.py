@@ -247,9 +247,10 @@ def _draw_projected(run: Run, counts: Counts, streams: Streams, threads: int) ->
     if run.declared_total is None:
         assert run.total_scale is not None
         noise = int(discrete_laplace(run.total_scale).draw(streams.open("total"), 1)[0])
-        total = min(max(int(counts.values.sum()) + noise, 0), LARGEST)
+        total = max(int(counts.values.sum()) + noise, 0)
     else:
         total = run.declared_total
+    total = min(total, LARGEST)
     tally = Tally.of(noisy)
     rule: Any = mechanism.option("rule")
     wanted = mechanism.option("parameter")

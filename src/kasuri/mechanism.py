@@ -123,7 +123,7 @@ class Mechanism:
         run = resolve(self, domain, unit, epsilon)
         if self.name == "refined_tree" and unit.change == "add-remove" and unit.most == 1:
             return tuple((share * run.guarantee.epsilon, 1) for _, share in run.cuts)
-        known = self.name in ("geometric", "privelet", "haar_topdown")
+        known = self.name in ("geometric", "privelet", "haar_topdown") and run.total_scale is None
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
         if not known or not equal or unit.change != "add-remove" or unit.most != 1:
             return generic(run.guarantee.epsilon)
