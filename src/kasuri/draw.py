@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import __version__, engine, transform
+from kasuri import __version__, bayes, engine, transform
+from kasuri.choose import choose
 from kasuri.errors import KasuriError, PrivacyError
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism, Run, resolve
@@ -22,6 +23,8 @@ from kasuri.recipes import RECIPES
 from kasuri.refine import least_squares, topdown, topdown_float
 from kasuri.rng import Source, Streams, secure
 from kasuri.table import Counts
+from kasuri.visit import measure_whole
+from kasuri.visited import Visited
 
 
 def release(
@@ -69,13 +72,13 @@ def release(
         provenance["ledger"] = receipt.reference()
     try:
         streams = Streams(source.release_key(), mechanism.name)
-        cells, values, measurements = _draw(run, counts, streams, threads)
+        cells, values, measurements, chosen = _draw(run, counts, streams, threads)
     except BaseException:
         if receipt is not None:
             with suppress(KasuriError):  # a note for the books; the first error is the one to tell
                 receipt.abandon()
         raise
-    words = MappingProxyType(_recipe_words(run)), MappingProxyType(provenance)
+    words = MappingProxyType(_recipe_words(run) | chosen), MappingProxyType(provenance)
     return Release(counts.domain, cells, values, measurements, guarantee, *words, receipt)
 
 
@@ -90,19 +93,20 @@ def _recipe_words(run: Run) -> dict[str, Any]:
         "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
         "interleave": list(mechanism.interleave),
         "descent": run.descent,
-    } | ({"shares": {str(depth): decimal(share) for depth, share in run.cuts}} if run.cuts else {})
+    }
 
 
-Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None]
+Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, Any]]
+"""Cells, values, measurements, and words about what noisy numbers chose."""
 
 
 def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
-    """transform, noise, refine: (cells, values, measurements), the cells rising and the values not 0."""
+    """transform, noise, refine; the cells rising and the values not 0."""
     mechanism = run.mechanism
+    measurements, words = None, {}
     if run.descent in ("plain", "jump"):
-        cells, values, measurements = _draw_sparse(run, counts, streams, threads)
+        cells, values, measurements, words = _draw_sparse(run, counts, streams, threads)
     else:
-        measurements = None
         if mechanism.transform == "identity":
             cells, values = _draw_cells(run, counts, streams, threads)
         elif mechanism.transform == "haar_nd":
@@ -110,7 +114,9 @@ def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
         else:
             cells, values = _draw_tree(run, counts, streams, threads)
     keep = values != 0
-    return (cells, values, measurements) if keep.all() else (cells[keep], values[keep], measurements)
+    if not keep.all():
+        cells, values = cells[keep], values[keep]
+    return cells, values, measurements, words
 
 
 def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
@@ -123,11 +129,12 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
     if not in_order:
         skip = tail_leaves.bit_length() - 1 if tree.binary else 0
         keys, values = sort_pairs(keys, values.copy(), (tree.leaves - 1).bit_length(), skip)
+    words: dict[str, Any] = {}
     if run.mechanism.transform == "nominal":
         out_keys, out_values = engine.FanDescent(tree, run.scale).run(keys, values, streams)
         measurements = None
     elif run.mechanism.transform == "counts":
-        out_keys, out_values, measurements = _refined(run, keys, values, streams, threads)
+        out_keys, out_values, measurements, words = _count_tree(run, keys, values, streams, threads)
     else:
         plain = run.descent == "plain"
         descent = engine.Descent(tree, run.scale, jumps=not plain)
@@ -137,22 +144,40 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
     if not in_order:
         skip = (tail_cells & -tail_cells).bit_length() - 1  # cells >> skip never mixes two tails
         cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length(), skip)
-    return cells, out_values, measurements
+    return cells, out_values, measurements, words
 
 
-def _refined(
+def _count_tree(
     run: Run, keys: NDArray[np.int64], values: NDArray[np.int64], streams: Streams, threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements]:
-    visited = run.visit().run(keys, values, streams, threads)
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements, dict[str, Any]]:
+    """Measure (the pilot first, where there is one), choose, visit; then everything sees noisy counts only."""
+    tree, cuts, refine = run.trees[0], run.cuts, run.mechanism.refine
+    known, words = None, {}
+    if run.pilot is not None:
+        depth, share = run.pilot
+        known = measure_whole(tree, depth, run.scale / share, keys, values, streams)
+        chosen = choose(run, known)
+        cuts, refine, words = run.choices[chosen.preset], chosen.refine, chosen.words()
+    visited = run.visit(cuts).run(keys, values, streams, threads, known)
+    del keys, values
+    if refine == "bayes":
+        out_keys, out_values = bayes.estimate(visited, tree, run.domain)
+    else:
+        out_keys, out_values = _least_squares(visited)
+    levels = visited.levels
+    depths = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
+    prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
+    scales = dict(zip(visited.cuts, visited.scales, strict=True))
+    words |= {"shares": {str(depth): decimal(share) for depth, share in cuts}}
+    return out_keys, out_values, Measurements(depths, prefix, y, scales), words
+
+
+def _least_squares(visited: Visited) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     # below 1/64 there is no noise to speak of, and the variance would leave the range of floats
     variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visited.scales]
     leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
     keep = leaves > 0
-    levels = visited.levels
-    depth = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
-    prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
-    scales = dict(zip(visited.cuts, visited.scales, strict=True))
-    return levels[-1].prefix[keep], leaves[keep], Measurements(depth, prefix, y, scales)
+    return visited.levels[-1].prefix[keep], leaves[keep]
 
 
 def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:

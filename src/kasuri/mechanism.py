@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Literal
 
-from kasuri import order, transform
+from kasuri import order, shares, transform
 from kasuri.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.order import Order
 from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.public import PublicTable
 from kasuri.schema import Domain, Ordered, Unit
 from kasuri.visit import Visit
 
@@ -26,6 +27,9 @@ DENSE_CELLS = 1 << 26
 """Most cells (padding included) a dense recipe takes."""
 MEASURED_CELLS = 1 << 24
 """haar_topdown draws every node, and so publishes its measurements, up to this many leaves; above it jumps."""
+
+LARGE = 1 << 26
+"""Count trees of more leaves keep fewer of the blocks above the cells."""
 
 MAX_SCALE = 1 << 55
 """Largest noise scale: a value beyond 2^61 then has probability below 2 e^-64."""
@@ -43,6 +47,8 @@ _COMBINATIONS = {
     ("haar", "float Laplace", "topdown"): ("dense",),
     ("nominal", "discrete Laplace", "topdown"): ("plain",),
     ("counts", "discrete Laplace", "least squares"): ("plain",),
+    ("counts", "discrete Laplace", "bayes"): ("plain",),
+    ("counts", "discrete Laplace", "chosen"): ("plain",),
 }
 """The parts that were proved together, with the descents each allows."""
 
@@ -53,18 +59,23 @@ class Mechanism:
 
     `transform`, `noise` and `refine` name the parts; `order` the tree over the cells; `descent` how the refinement
     walks it; `shares` the part of epsilon each measured height gets (count trees: a preset, or pairs of height and
-    exact decimal); `basis` the proof.
+    exact decimal, or who chooses: "facts", "prior", "pilot", "simulation"); `facts` the declared density and size;
+    `prior` a public table; `areas` and `metric` what a simulation chooses for; `basis` the proof.
     """
 
     name: str
     transform: Literal["identity", "sum_difference", "haar", "haar_nd", "nominal", "counts"]
     noise: Literal["discrete Laplace", "float Laplace"]
-    refine: Literal["none", "inverse", "topdown", "least squares"]
+    refine: Literal["none", "inverse", "topdown", "least squares", "bayes", "chosen"]
     basis: str
     order: str = "none"
     interleave: tuple[str, ...] = ()
     descent: Literal["none", "auto", "dense", "plain", "jump"] = "none"
     shares: str | tuple[tuple[int, str], ...] = ()
+    facts: tuple[str, ...] = ()
+    prior: PublicTable | None = None
+    areas: tuple[int, ...] = ()
+    metric: str = ""
 
     def __post_init__(self) -> None:
         parts = (self.transform, self.noise, self.refine)
@@ -84,22 +95,24 @@ class Mechanism:
 
         Where one unit adds a single count (add-remove) and every coefficient has the same exact noise, it moves at
         most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else, and every recipe that
-        does not stand here by name: the generic pair. A count tree moves one count per measured level, each under
-        noise of that level's own share.
+        does not stand here by name: the generic pair. A count tree of fixed shares moves one count per measured level,
+        each under noise of that level's own share; shares that a pilot chose have the generic pair.
         """
         run = resolve(self, domain, unit, epsilon)
-        if self.name == "refined_tree" and unit.change == "add-remove" and unit.most == 1:
+        single = unit.change == "add-remove" and unit.most == 1
+        if self.name in ("refined_tree", "bayes_tree") and run.pilot is None and single:
             return tuple((share * run.guarantee.epsilon, 1) for _, share in run.cuts)
         known = self.name in ("geometric", "privelet", "haar_topdown")
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
-        if not known or not equal or unit.change != "add-remove" or unit.most != 1:
+        if not known or not equal or not single:
             return generic(run.guarantee.epsilon)
         return ((1 / run.scale, int(run.scale * run.guarantee.epsilon)),)
 
     def plan(self, domain: Domain, unit: Unit, epsilon: object) -> str:
         """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
         public = {
-            "recipe": asdict(self),
+            "recipe": parts | {"prior": None if self.prior is None else self.prior.fingerprint()},
             "domain": domain.to_json(),
             "unit": unit.to_json(),
             "epsilon": decimal(exact(epsilon)),
@@ -113,11 +126,15 @@ class Mechanism:
         return Series(self.name, self.plan(domain, unit, epsilon), exact(epsilon), losses, releases)
 
 
+Cuts = tuple[tuple[int, Fraction], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
-    count tree with their shares of epsilon."""
+    count tree with their shares of epsilon. A run with a `pilot` (depth, share) has none yet: they will be one of the
+    `choices`, each of which holds the pilot and sums to 1."""
 
     mechanism: Mechanism
     domain: Domain
@@ -125,12 +142,20 @@ class Run:
     guarantee: Guarantee
     trees: tuple[Order, ...]
     descent: str
-    cuts: tuple[tuple[int, Fraction], ...] = ()
+    cuts: Cuts = ()
+    pilot: tuple[int, Fraction] | None = None
+    choices: Mapping[str, Cuts] = field(default_factory=dict)
 
-    def visit(self) -> Visit:
-        """What a count tree measures: the noise of a cut has the run's scale over its share."""
-        depths, scales = zip(*((depth, self.scale / share) for depth, share in self.cuts), strict=True)
-        return Visit(self.trees[0], depths, scales)
+    def visit(self, cuts: Cuts) -> Visit:
+        """What a count tree measures: the noise of a cut has the run's scale over its share. Above a pilot every node
+        is kept; bayes_tree keeps a little more than refined_tree on the last level above the cells."""
+        depths, scales = zip(*((depth, self.scale / share) for depth, share in cuts), strict=True)
+        slacks = [0.0] * len(depths)
+        if len(depths) > 1 and self.mechanism.refine != "least squares":
+            slacks[-2] = 2.0 if self.trees[0].leaves <= LARGE else 1.0
+        if self.pilot is not None:
+            slacks = [math.inf if depth < self.pilot[0] else slack for depth, slack in zip(depths, slacks, strict=True)]
+        return Visit(self.trees[0], depths, scales, tuple(slacks))
 
 
 def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> Run:
@@ -156,31 +181,56 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         cost = Fraction(1 if unit.change == "add-remove" else 2)
     else:
         cost = trees[0].cost(unit.change)
-    public = ("domain", "mask") if domain.mask else ("domain",)
+    public: tuple[str, ...] = ("domain", "mask") if domain.mask else ("domain",)
+    if mechanism.facts:
+        public += ("declared density and size of the non-empty cells",)
+    if mechanism.prior is not None:
+        if mechanism.prior.domain != domain:
+            raise DomainError("the public table of prior= stands on another domain than the counts")
+        public += (f"table {mechanism.prior.name} (prior)",)
     guarantee = Guarantee("central", loss, Fraction(0), unit, public, (), mechanism.basis)
     guarantee = guarantee.assuming(IDEALISED if mechanism.noise == "float Laplace" else KEYSTREAM)
     scale = unit.most * cost / loss
     if scale > MAX_SCALE:
         raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
-    run = Run(mechanism, domain, scale, guarantee, trees, descent, _cuts(mechanism, trees))
-    if run.cuts and max(run.visit().scales) > MAX_SCALE:  # visit() also refuses a first level too wide to draw
-        raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
+    run = Run(mechanism, domain, scale, guarantee, trees, descent)
+    if mechanism.transform == "counts":
+        run = _measured(run)
+        for cuts in (run.cuts, *run.choices.values()):
+            if cuts and max(run.visit(cuts).scales) > MAX_SCALE:  # visit() also refuses a first level too wide to draw
+                raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
     return run
 
 
-def _cuts(mechanism: Mechanism, trees: tuple[Order, ...]) -> tuple[tuple[int, Fraction], ...]:
-    """The measured depths of a count tree, from the top, with their shares."""
-    if mechanism.transform != "counts":
-        return ()
-    stages = trees[0].stages
+def _measured(run: Run) -> Run:
+    """The measured depths of a count tree with their shares: fixed, or the pilot and what it may choose from."""
+    mechanism, tree = run.mechanism, run.trees[0]
+    stages = tree.stages
     top = len(stages) - 1
-    if isinstance(mechanism.shares, str):
-        shares = PRESETS[mechanism.shares](top)
-    else:
-        shares = {height: Fraction(share) for height, share in mechanism.shares}
-    if max(shares) > top:
-        raise DomainError(f"this tree has heights 0..{top}; shares name {max(shares)}")
-    return tuple(sorted((stages[top - height], share) for height, share in shares.items()))
+
+    def cuts(by_height: Mapping[int, Fraction]) -> Cuts:
+        if max(by_height) > top:
+            raise DomainError(f"this tree has heights 0..{top}; shares name {max(by_height)}")
+        return tuple(sorted((stages[top - height], share) for height, share in by_height.items()))
+
+    named = mechanism.shares
+    if not isinstance(named, str):
+        return replace(run, cuts=cuts({height: Fraction(share) for height, share in named}))
+    if named in ("pilot", "simulation"):
+        height = shares.pilot_height(tree)
+        offered = shares.BAYES if named == "pilot" else shares.BAYES | shares.REFINED
+        if height is not None:
+            choices = {name: cuts(shares.with_pilot(preset(top), height)) for name, preset in offered.items()}
+            pilot = (stages[top - height], shares.PILOT_SHARE)
+            return replace(run, pilot=pilot, choices=choices)
+        named = "middle"  # nothing to choose for: the tree is too small, or too wide at once
+    elif named == "facts":
+        density, size = (Fraction(part) for part in mechanism.facts)
+        named = shares.rule(float(density), float(size / run.scale))
+    elif named == "prior" and mechanism.prior is not None:
+        named = shares.rule(*shares.inhabited(mechanism.prior, float(run.scale)))
+    presets = shares.REFINED if mechanism.refine == "least squares" else shares.BAYES
+    return replace(run, cuts=cuts(presets[named](top)))
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
@@ -191,15 +241,3 @@ def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
     if mechanism.transform == "nominal" or mechanism.order == "hierarchy":
         return (order.jis(domain) if mechanism.order == "jis" else order.hierarchy(domain),)
     return (order.row_major(domain) if mechanism.order == "1d" else order.morton(domain, mechanism.interleave),)
-
-
-PRESETS: dict[str, Callable[[int], dict[int, Fraction]]] = {
-    "u4": lambda top: {height: Fraction(1, top + 1) for height in range(top + 1)},
-    "even16": lambda top: {height: Fraction(1, top // 2 + 1) for height in range(0, top + 1, 2)},
-    "tilt16": lambda top: (
-        {0: Fraction(1)}
-        if top < 2
-        else {0: Fraction(2, 5)} | {height: Fraction(3, 5 * (top // 2)) for height in range(2, top + 1, 2)}
-    ),
-}
-"""Named shares: height of the tree -> {measured height: share of epsilon}."""
