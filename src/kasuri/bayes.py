@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.order import Order
+from kasuri.public import PublicTable
 from kasuri.schema import Domain, Mesh
 from kasuri.visited import Float, Int, Level, Visited
 
@@ -26,9 +27,14 @@ STEPS = 120
 RIDGE = 30.0
 SMALL = 20_000
 WINDOWS = (0.8, 1.6, 4.0)
+SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
+BROAD = 80.0
+PUBLIC_BINS = 14
+"""Where a public table says p: 0, or normal about p with these relative spreads, or this broad (in scales of noise),
+without which areas rebuilt since would be drawn to their old value; weights in so many quantile bins of p."""
 
 
-def estimate(visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
+def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None = None) -> tuple[Int, Int]:
     """Keys and integer values of the leaves: non-negative, every drawn node the sum of its drawn children."""
     from kasuri._kernels.bayes import project
 
@@ -37,14 +43,20 @@ def estimate(visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
     groups = [np.array([0, levels[0].y.size], dtype=np.int64), *(level.first for level in levels[:-1])]
     dropped = [_dropped(level, part, scale) for level, part, scale in zip(levels[:-1], groups, scales, strict=False)]
     cells = levels[-1]
-    place = _Neighbours.of(tree.cells(cells.prefix), domain)
+    index = tree.cells(cells.prefix)
+    place = _Neighbours.of(index, domain)
     u = cells.y / scales[-1]
+    public = None if prior is None else _on_cells(prior, index, float(levels[0].y.sum())) / scales[-1]
+    around = None if public is None or place is None else place.smooth(public)[0]
     values: Float = u
     z: list[Float] = []
     v: list[Float] = []
     for turn in range(2):
         features = place.smooth(values) if place is not None else (_siblings(values, groups[-1]), np.zeros(u.size))
-        mean, variance = _cells(u, *features)
+        if public is None:
+            mean, variance = _cells(u, *features)
+        else:
+            mean, variance = _cells_near(u, public, scales[-1], features[0] if around is None else around, features[0])
         z, v = _upward(visited, groups, dropped, mean * scales[-1], variance * scales[-1] ** 2)
         if turn == 0:
             totals = np.array([max(float(z[0].sum()), 0.0)])
@@ -152,6 +164,42 @@ def _cells(u: Float, f: Float, g: Float) -> tuple[Float, Float]:
     """Posterior mean and variance of every drawn cell, in units of the scale."""
     outer, inner = (24, 5) if u.size >= SMALL else (8, 2)
     return _fitted(u, _bins(f, g, outer, inner), outer * inner)
+
+
+def _on_cells(prior: PublicTable, cells: Int, total: float) -> Float:
+    """The public table on these cells, scaled to the noisy total."""
+    out = np.zeros(cells.size)
+    if prior.cells.size:
+        at = np.minimum(np.searchsorted(prior.cells, cells), prior.cells.size - 1)
+        found = prior.cells[at] == cells
+        out[found] = prior.values[at[found]]
+    return out * (max(total, 0.0) / max(float(prior.values.sum()), 1.0))
+
+
+def _cells_near(u: Float, public: Float, scale: float, f: Float, g: Float) -> tuple[Float, Float]:
+    """As `_cells`, where a public table says p > 0: x is 0, or near p, or anything; elsewhere the ordinary prior in
+    bins of the public table around."""
+    from kasuri._kernels.bayes import public_likelihoods, public_posteriors, row_weights
+
+    mean, variance = np.empty(u.size), np.empty(u.size)
+    known = public > 0
+    other = ~known
+    if other.any():
+        mean[other], variance[other] = _cells(u[other], f[other], g[other])
+    if known.any():
+        own, p = u[known], public[known]
+        parts = np.column_stack((p, p / (2 * scale)))  # p / 2 people of variance, in squared scales
+        bins = _bins(p, p, PUBLIC_BINS, 1)
+        spreads = np.array(SPREADS)
+        step = -(-own.size // 40_000)
+        some = slice(None, None, step)
+        likelihood = np.empty((own[some].size, len(SPREADS) + 2))
+        public_likelihoods(own[some], parts[some], spreads, BROAD, likelihood)
+        weights = row_weights(likelihood, bins[some], PUBLIC_BINS, STEPS)
+        m, v = np.empty(own.size), np.empty(own.size)
+        public_posteriors(own, parts, bins, weights, spreads, BROAD, m, v)
+        mean[known], variance[known] = m, v
+    return mean, variance
 
 
 def _fitted(u: Float, bins: Int, count: int, median: bool = False) -> tuple[Float, Float]:

@@ -161,7 +161,7 @@ def _count_tree(
     visited = run.visit(cuts).run(keys, values, streams, threads, known)
     del keys, values
     if refine == "bayes":
-        out_keys, out_values = bayes.estimate(visited, tree, run.domain)
+        out_keys, out_values = bayes.estimate(visited, tree, run.domain, run.mechanism.prior)
     else:
         out_keys, out_values = _least_squares(visited)
     levels = visited.levels

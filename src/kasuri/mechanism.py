@@ -228,7 +228,8 @@ def _measured(run: Run) -> Run:
         density, size = (Fraction(part) for part in mechanism.facts)
         named = shares.rule(float(density), float(size / run.scale))
     elif named == "prior" and mechanism.prior is not None:
-        named = shares.rule(*shares.inhabited(mechanism.prior, float(run.scale)))
+        mean = float(mechanism.prior.values.sum()) / max(mechanism.prior.cells.size, 1)
+        named = shares.rule(1.0, mean / float(run.scale))  # where people are, the prior knows: their number decides
     presets = shares.REFINED if mechanism.refine == "least squares" else shares.BAYES
     return replace(run, cuts=cuts(presets[named](top)))
 

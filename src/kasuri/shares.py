@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.order import Order
-from kasuri.public import PublicTable
 
 Shares = dict[int, Fraction]
 
@@ -90,9 +89,3 @@ def facts(sums: NDArray[np.float64], cells: NDArray[np.float64], scale: float) -
     total = float(cells.sum())
     filled = float(np.minimum(sums / (scale * FULL), cells).sum())
     return filled / total, float(sums.sum()) / scale / max(filled, 1e-9)
-
-
-def inhabited(table: PublicTable, scale: float) -> tuple[float, float]:
-    """(density, size) of a public table, as `rule` takes them."""
-    cells = max(table.cells.size, 1)
-    return table.cells.size / table.domain.size, float(table.values.sum()) / scale / cells

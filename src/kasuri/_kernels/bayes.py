@@ -18,7 +18,7 @@ TOP = 8
 
 @njit(cache=True, nogil=True)
 def tiles_of(tile_ids, local, values, slots, keys, out_slot):
-    """Scatter values into dense tiles: slot of each value's tile by open addressing in (keys, slots), which start as -1.
+    """Scatter values into dense tiles: slot of a value's tile by open addressing in (keys, slots), all -1 at first.
     Returns (tiles, their ids); out_slot[i] is the slot of value i."""
     mask = keys.size - 1
     used, last, last_slot = 0, np.int64(-1), np.int64(-1)
@@ -218,23 +218,82 @@ def _half(a):
 
 
 @njit(cache=True, nogil=True)
+def _normal_laplace(s, w, y, scale):
+    """Mean and variance of x with density N(x; s, w) exp(-|y - x| / scale), and the integral of it over x.
+
+    With d = (y - s)/sqrt(w) and k = sqrt(w)/scale it is N(k, 1) below d and N(-k, 1) above (in units of sqrt(w) from
+    s), of weights phi(d) mills(k - d) and phi(d) mills(k + d)."""
+    root = math.sqrt(w)
+    d, k = (y - s) / root, root / scale
+    if k - abs(d) < -25.0:  # the kink is too far out to matter
+        return s + math.copysign(root * k, d), w, math.exp(min(k * k / 2 - k * abs(d), 0.0))
+    low, high = _mills(k - d), _mills(k + d)
+    share = low / (low + high)
+    below, below_v = _half(k - d)
+    above, above_v = _half(k + d)
+    z = s + root * (d - share * below + (1 - share) * above)
+    v = w * (share * below_v + (1 - share) * above_v + share * (1 - share) * (below + above) ** 2)
+    return z, v, math.exp(-d * d / 2) / math.sqrt(2 * math.pi) * (low + high)
+
+
+@njit(cache=True, nogil=True)
 def normal_laplace(s, w, y, scale, z, v):
-    """Mean and variance of x with density N(x; s, w) exp(-|y - x| / scale), per node. With d = (y - s)/sqrt(w) and
-    k = sqrt(w)/scale it is N(k, 1) below d and N(-k, 1) above, of weights mills(k - d) : mills(k + d)."""
+    """Posterior mean and variance of each node: prior N(s, w), Laplace noise of one scale, seen as y."""
     for i in range(s.size):
-        root = math.sqrt(w[i])
-        d, k = (y[i] - s[i]) / root, root / scale
-        if k - d < -25.0:
-            z[i], v[i] = s[i] + root * k, w[i]
-        elif k + d < -25.0:
-            z[i], v[i] = s[i] - root * k, w[i]
+        z[i], v[i], _ = _normal_laplace(s[i], w[i], y[i], scale)
+
+
+@njit(cache=True, nogil=True)
+def public_likelihoods(u, public, spreads, broad, out):
+    """Likelihood of each u (in scales of noise) under 0, N(p, (spread p)^2 + p / 2 ...) per spread, and N(p, broad^2);
+    public[i] = (p, variance of p people counted by chance)."""
+    parts = spreads.size
+    for i in range(u.size):
+        out[i, 0] = math.exp(-abs(u[i]))
+        for k in range(parts + 1):
+            w = (spreads[k] * public[i, 0]) ** 2 + public[i, 1] if k < parts else broad**2
+            out[i, k + 1] = _normal_laplace(public[i, 0], w, u[i], 1.0)[2]
+
+
+@njit(cache=True, nogil=True)
+def public_posteriors(u, public, bins, weights, spreads, broad, mean, variance):
+    """Posterior mean and variance of each u under its bin's weights of the same parts; far from all of them (u, 2)."""
+    parts = spreads.size
+    for i in range(u.size):
+        total = weights[bins[i], 0] * math.exp(-abs(u[i]))
+        first, second = 0.0, 0.0
+        for k in range(parts + 1):
+            w = (spreads[k] * public[i, 0]) ** 2 + public[i, 1] if k < parts else broad**2
+            z, v, share = _normal_laplace(public[i, 0], w, u[i], 1.0)
+            share *= weights[bins[i], k + 1]
+            total += share
+            first += share * z
+            second += share * (v + z * z)
+        if total > 1e-200:
+            mean[i] = first / total
+            variance[i] = max(second / total - mean[i] ** 2, 1e-4)
         else:
-            low, high = _mills(k - d), _mills(k + d)
-            share = low / (low + high)
-            below, below_v = _half(k - d)
-            above, above_v = _half(k + d)
-            z[i] = s[i] + root * (d - share * below + (1 - share) * above)
-            v[i] = w[i] * (share * below_v + (1 - share) * above_v + share * (1 - share) * (below + above) ** 2)
+            mean[i], variance[i] = u[i], 2.0
+        mean[i] = max(mean[i], 0.0)
+
+
+@njit(cache=True, nogil=True)
+def row_weights(likelihood, bins, count, steps):
+    """EM for mixture weights per bin from likelihoods of single rows, one pseudo-observation per part."""
+    n, parts = likelihood.shape
+    w = np.full((count, parts), 1.0 / parts)
+    for _ in range(steps):
+        new = np.ones((count, parts))
+        for i in range(n):
+            total = 0.0
+            for k in range(parts):
+                total += w[bins[i], k] * likelihood[i, k]
+            if total > 1e-200:
+                for k in range(parts):
+                    new[bins[i], k] += w[bins[i], k] * likelihood[i, k] / total
+        for b in range(count):
+            w[b] = new[b] / new[b].sum()
+    return w
 
 
 @njit(cache=True, nogil=True)
@@ -281,3 +340,7 @@ def warm_up():
     sibling_means(f, groups, f.copy())
     normal_laplace(f, f, f, 1.0, f.copy(), f.copy())
     project(f, f, groups, f, f.copy())
+    public = np.ones((1, 2))
+    public_likelihoods(f, public, f, 9.0, np.ones((1, 3)))
+    public_posteriors(f, public, one, np.ones((1, 3)), f, 9.0, f.copy(), f.copy())
+    row_weights(np.ones((1, 3)), one, 1, 1)
