@@ -1,6 +1,6 @@
 """Error of bayes_tree by one frozen call on nine maps, against the better of Laplace and Terada et al. at each size.
 
-nice .venv/bin/python benchmarks/accuracy.py [--runs 200] [--maps kanto,kinki] [--recipe pilot] [--data FOLDER] [--json FILE]
+nice .venv/bin/python benchmarks/accuracy.py [--runs 200] [--maps kanto,kinki] [--recipe pilot] [--data FOLDER]
 
 Epsilon 0.1, one cell per person, add-remove; fresh exact noise by another seed in every run (20 nationally). Sizes are
 aligned squares of 4^0 .. 4^(K-1) cells of a 2^K x 2^K map; regions are 200 unions of discs. Printed: the ratio to the
@@ -163,7 +163,7 @@ def main() -> None:
         for recipe in options.recipe.split(","):
             start = time.process_time()
             runs = max(options.runs // 10, 2) if national else options.runs
-            found = summary(measure(counts, errors, RECIPES[recipe](), runs, 0))
+            found = summary(measure(counts, errors, RECIPES[recipe](), runs, 10_000))
             result = judge(found, base)
             seconds = (time.process_time() - start) / runs
             sizes = slice(0, errors.levels)

@@ -28,6 +28,7 @@ _HOME = {
     "Time": "schema",
     "Tree": "schema",
     "Unit": "schema",
+    "auto": "recipes",
     "bayes_tree": "recipes",
     "count": "ingest",
     "geometric": "recipes",

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import __version__, bayes, engine, transform
-from kasuri.choose import choose
+from kasuri import __version__, engine, transform
+from kasuri.choose import choose, refined
 from kasuri.errors import KasuriError, PrivacyError
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism, Run, resolve
-from kasuri.noise import discrete_laplace, laplace_variance
+from kasuri.noise import discrete_laplace
 from kasuri.privacy import decimal
 from kasuri.published import NO_LEDGER, Measurements, Release
 from kasuri.recipes import RECIPES
-from kasuri.refine import least_squares, topdown, topdown_float
+from kasuri.refine import topdown, topdown_float
 from kasuri.rng import Source, Streams, secure
 from kasuri.table import Counts
 from kasuri.visit import measure_whole
-from kasuri.visited import Visited
 
 
 def release(
@@ -156,28 +154,18 @@ def _count_tree(
     if run.pilot is not None:
         depth, share = run.pilot
         known = measure_whole(tree, depth, run.scale / share, keys, values, streams)
-        chosen = choose(run, known)
+    if run.choices:
+        chosen = choose(run, known, streams)
         cuts, refine, words = run.choices[chosen.preset], chosen.refine, chosen.words()
-    visited = run.visit(cuts).run(keys, values, streams, threads, known)
+    visited = run.visit(cuts, refine).run(keys, values, streams, threads, known)
     del keys, values
-    if refine == "bayes":
-        out_keys, out_values = bayes.estimate(visited, tree, run.domain, run.mechanism.prior)
-    else:
-        out_keys, out_values = _least_squares(visited)
+    out_keys, out_values = refined(run, visited, refine)
     levels = visited.levels
     depths = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
     prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
     scales = dict(zip(visited.cuts, visited.scales, strict=True))
     words |= {"shares": {str(depth): decimal(share) for depth, share in cuts}}
     return out_keys, out_values, Measurements(depths, prefix, y, scales), words
-
-
-def _least_squares(visited: Visited) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    # below 1/64 there is no noise to speak of, and the variance would leave the range of floats
-    variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visited.scales]
-    leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
-    keep = leaves > 0
-    return visited.levels[-1].prefix[keep], leaves[keep]
 
 
 def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:

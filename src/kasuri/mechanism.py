@@ -100,7 +100,7 @@ class Mechanism:
         """
         run = resolve(self, domain, unit, epsilon)
         single = unit.change == "add-remove" and unit.most == 1
-        if self.name in ("refined_tree", "bayes_tree") and run.pilot is None and single:
+        if self.name in ("refined_tree", "bayes_tree") and not run.choices and single:
             return tuple((share * run.guarantee.epsilon, 1) for _, share in run.cuts)
         known = self.name in ("geometric", "privelet", "haar_topdown")
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
@@ -133,8 +133,8 @@ Cuts = tuple[tuple[int, Fraction], ...]
 class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
-    count tree with their shares of epsilon. A run with a `pilot` (depth, share) has none yet: they will be one of the
-    `choices`, each of which holds the pilot and sums to 1."""
+    count tree with their shares of epsilon. A run with `choices` has none yet: they will be one of these, each of
+    which sums to 1, and the `pilot` (depth, share), where there is one, is in all of them."""
 
     mechanism: Mechanism
     domain: Domain
@@ -146,12 +146,12 @@ class Run:
     pilot: tuple[int, Fraction] | None = None
     choices: Mapping[str, Cuts] = field(default_factory=dict)
 
-    def visit(self, cuts: Cuts) -> Visit:
+    def visit(self, cuts: Cuts, refine: str = "bayes") -> Visit:
         """What a count tree measures: the noise of a cut has the run's scale over its share. Above a pilot every node
         is kept; bayes_tree keeps a little more than refined_tree on the last level above the cells."""
         depths, scales = zip(*((depth, self.scale / share) for depth, share in cuts), strict=True)
         slacks = [0.0] * len(depths)
-        if len(depths) > 1 and self.mechanism.refine != "least squares":
+        if len(depths) > 1 and refine == "bayes":
             slacks[-2] = 2.0 if self.trees[0].leaves <= LARGE else 1.0
         if self.pilot is not None:
             slacks = [math.inf if depth < self.pilot[0] else slack for depth, slack in zip(depths, slacks, strict=True)]
@@ -217,12 +217,16 @@ def _measured(run: Run) -> Run:
     if not isinstance(named, str):
         return replace(run, cuts=cuts({height: Fraction(share) for height, share in named}))
     if named in ("pilot", "simulation"):
-        height = shares.pilot_height(tree)
+        beyond = [area for area in mechanism.areas if area > run.domain.size]
+        if beyond:
+            raise DomainError(f"areas of {beyond} cells are asked for; the domain has {run.domain.size}")
         offered = shares.BAYES if named == "pilot" else shares.BAYES | shares.REFINED
+        height = shares.pilot_height(tree, odd=named == "simulation")
+        if named == "simulation" and mechanism.prior is not None:
+            return replace(run, choices={name: cuts(preset(top)) for name, preset in offered.items()})
         if height is not None:
             choices = {name: cuts(shares.with_pilot(preset(top), height)) for name, preset in offered.items()}
-            pilot = (stages[top - height], shares.PILOT_SHARE)
-            return replace(run, pilot=pilot, choices=choices)
+            return replace(run, pilot=(stages[top - height], shares.PILOT_SHARE), choices=choices)
         named = "middle"  # nothing to choose for: the tree is too small, or too wide at once
     elif named == "facts":
         density, size = (Fraction(part) for part in mechanism.facts)

@@ -71,13 +71,17 @@ def with_pilot(shares: Shares, height: int) -> Shares:
     return {height: PILOT_SHARE} | {at: share * scale for at, share in others.items()}
 
 
-def pilot_height(tree: Order) -> int | None:
-    """The finest height above the cells with at most PILOT_NODES nodes; None in a tree too small or too wide."""
+def pilot_height(tree: Order, *, odd: bool = False) -> int | None:
+    """The finest height above the cells with at most PILOT_NODES nodes; None in a tree too small or too wide.
+
+    odd: an odd height next to it, which the presets of even heights do not measure: theirs keep their shares.
+    """
     stages = tree.stages
     top = len(stages) - 1
     for height in range(1, top):
         if tree.width(0, stages[top - height]) <= PILOT_NODES:
-            return max(height, min(3, top - 1))
+            found = max(height, min(3, top - 1))
+            return found if not odd or found % 2 else found - 1
     return None
 
 

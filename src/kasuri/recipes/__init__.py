@@ -7,9 +7,10 @@ from collections.abc import Callable
 from kasuri.mechanism import Mechanism
 from kasuri.recipes.cells import geometric, laplace
 from kasuri.recipes.haar import haar_topdown, privelet
-from kasuri.recipes.trees import bayes_tree, refined_tree
+from kasuri.recipes.trees import auto, bayes_tree, refined_tree
 
 RECIPES: dict[str, Callable[..., Mechanism]] = {
+    "auto": auto,
     "bayes_tree": bayes_tree,
     "geometric": geometric,
     "haar_topdown": haar_topdown,
