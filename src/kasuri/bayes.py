@@ -202,11 +202,11 @@ def _cells_near(u: Float, public: Float, scale: float, f: Float, g: Float) -> tu
     return mean, variance
 
 
-def _fitted(u: Float, bins: Int, count: int, median: bool = False) -> tuple[Float, Float]:
+def _fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Float, Float]:
     """Mixture weights per bin by EM on the bins' own values, and every value's posterior mean and variance under them.
 
-    median: instead of the mean m the middle of the posterior, m (1 - 2p) / (1 - p)^2 where 0 has probability p < 1/2,
-    else 0. (Exact if what is not 0 were uniform on an interval from 0.)
+    middle: instead of the mean m the point half way to the median, which is m (1 - 2p) / (1 - p)^2 where 0 has
+    probability p < 1/2 and the rest is taken as uniform from 0 up, else 0: good for squared and absolute errors alike.
     """
     from kasuri._kernels.bayes import GRID, TOP, histograms, mixture_weights, posteriors
 
@@ -219,9 +219,9 @@ def _fitted(u: Float, bins: Int, count: int, median: bool = False) -> tuple[Floa
     total = weights @ likelihood[:-1].T
     means = weights @ first.T / total
     variances = np.maximum(weights @ second.T / total - means**2, 1e-4)
-    if median:
+    if middle:
         zero = np.minimum(weights[:, :1] * likelihood[:-1, 0] / total, 0.5)
-        means = means * (1 - 2 * zero) / (1 - zero) ** 2
+        means = means * (1 + (1 - 2 * zero) / (1 - zero) ** 2) / 2
     mean, variance = np.empty(u.size), np.empty(u.size)
     posteriors(u, bins, means, variances, FLAT, mean, variance)
     return mean, variance
@@ -250,7 +250,7 @@ def _dropped(level: Level, groups: Int, scale: float) -> tuple[Float, Float]:
     were not kept. Fitted on all drawn nodes, whose y were not selected."""
     u = level.y / scale
     bins = int(np.clip(u.size // 400, 1, 8))
-    mean, variance = _fitted(u, _bins(_siblings(u, groups), u, bins, 1), bins, median=True)
+    mean, variance = _fitted(u, _bins(_siblings(u, groups), u, bins, 1), bins, middle=True)
     return mean * scale, variance * scale**2
 
 

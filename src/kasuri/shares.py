@@ -15,7 +15,7 @@ from kasuri.order import Order
 
 Shares = dict[int, Fraction]
 
-PILOT_SHARE = Fraction(7, 100)
+PILOT_SHARE = Fraction(8, 100)
 """About what the pilot's level deserves anyway: a smaller one became the worst size."""
 PILOT_NODES = 1 << 11
 """The pilot is the finest level of at most this many nodes."""
@@ -40,7 +40,7 @@ def weighted(cells: str, lowest: int, first: str, last: str) -> Callable[[int], 
 BAYES: dict[str, Callable[[int], Shares]] = {
     "sparse": weighted("0.25", 2, "1", "1.4"),
     "middle": weighted("0.55", 3, "0.8", "1.2"),
-    "dense": weighted("0.62", 4, "1", "1.1"),
+    "dense": weighted("0.63", 4, "1", "1.1"),
 }
 """Presets of bayes_tree: height of the tree -> {measured height: share of epsilon}."""
 
