@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 KERNEL = "_kernels/topdown.py"
 TREE_LAW = "tests/distributions/test_tree_law.py"
+BAYES_LAWS = "tests/laws/test_bayes.py"
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,27 @@ FAULTS = [
           "(depth, self.scale / share / 2)", "test_measured_counts_have_the_law_of_their_level", TREE_LAW),
     Fault("replace counted once in a tree", "mechanism.py", 'Fraction(1 if unit.change == "add-remove" else 2)',
           "Fraction(1)", "test_measured_counts_have_the_law_of_their_level", TREE_LAW),
-    Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", self.cuts[at], block)',
-          'streams.open("noise", self.cuts[at], 0)', "test_levels_and_blocks_do_not_share_noise", TREE_LAW),
+    Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", cut, block)',
+          'streams.open("noise", cut, 0)', "test_levels_and_blocks_do_not_share_noise", TREE_LAW),
+    Fault("the descent looks at true counts", "visit.py", "parents, totals = nodes[kept], x[kept]",
+          "kept = kept[np.searchsorted(keys, (nodes[kept] + 1) * self.order.stride(cut)) > 0]; "
+          "parents, totals = nodes[kept], x[kept]", "test_a_release_follows_from_its_measurements", BAYES_LAWS),
+    Fault("the estimate sees true counts", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
+          "    at = np.searchsorted(visited.levels[-1].prefix, keys)\n    at = np.minimum(at, "
+          "max(visited.levels[-1].prefix.size - 1, 0))\n    visited.levels[-1].y[at] = values\n"
+          "    out_keys, out_values = refined(run", "test_a_release_follows_from_its_measurements", BAYES_LAWS),
+    Fault("a prior made from the table", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
+          "    from dataclasses import replace\n    from kasuri.public import PublicTable\n"
+          "    index = np.argsort(tree.cells(keys))\n    own = PublicTable(run.domain, tree.cells(keys)[index], "
+          "values[index].astype(float), 'x')\n    run = replace(run, mechanism=replace(run.mechanism, prior=own))\n"
+          "    out_keys, out_values = refined(run", "test_a_release_follows_from_its_measurements", BAYES_LAWS),
+    Fault("the pilot is not charged", "shares.py", "scale = (1 - PILOT_SHARE) / sum(others.values())",
+          "scale = 1 / sum(others.values())", "test_the_published_scales_spend_epsilon_once", BAYES_LAWS),
+    Fault("the pilot has less noise than it says", "draw.py", "run.scale / share, keys, values, streams)",
+          "run.scale / share / 2, keys, values, streams)",
+          "test_a_pilot_and_the_levels_it_chose_have_their_own_noise", TREE_LAW),
+    Fault("a preset spends more than epsilon", "shares.py", "rest = (1 - Fraction(cells)) / sum(weights.values())",
+          "rest = Fraction(1) / sum(weights.values())", "test_the_published_scales_spend_epsilon_once", BAYES_LAWS),
 ]  # fmt: skip
 
 

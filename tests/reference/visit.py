@@ -66,7 +66,7 @@ def replay(measured, tree, slacks):
     """The visited tree from what a release published, by its rules alone: {drawn nodes of a cut} must be the children
     of the nodes kept above. Returns [(prefix, y, x, first)] from the top."""
     cuts = sorted(measured.scale)
-    levels, parents, totals = [], [0], None
+    levels, parents, totals, above = [], [0], None, []
     for i, cut in enumerate(cuts):
         own = measured.level == cut
         prefix, y = measured.prefix[own], measured.value[own]

@@ -35,7 +35,7 @@ def release(
     lat: str | None = typer.Option(None, "--lat", help="Column of latitudes (with --lon, instead of --code)."),
     lon: str | None = typer.Option(None, "--lon", help="Column of longitudes."),
     recipe: str = typer.Option(
-        "haar_topdown", "--recipe", help="geometric, haar_topdown, laplace, privelet or refined_tree."
+        "haar_topdown", "--recipe", help="auto, bayes_tree, geometric, haar_topdown, laplace, privelet or refined_tree."
     ),
     order: str | None = typer.Option(None, "--order", help="morton, jis, 1d or (privelet) 2d."),
     transform: str | None = typer.Option(None, "--transform", help="haar_topdown: sum_difference, haar or nominal."),
