@@ -28,6 +28,8 @@ _HOME = {
     "Time": "schema",
     "Tree": "schema",
     "Unit": "schema",
+    "auto": "recipes",
+    "bayes_tree": "recipes",
     "compare": "evaluate",
     "count": "ingest",
     "geometric": "recipes",

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import __version__, engine, transform
+from kasuri.choose import choose, refined
 from kasuri.errors import KasuriError, PrivacyError
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism, Run, resolve
@@ -23,9 +24,10 @@ from kasuri.privacy import decimal
 from kasuri.project import GAMMAS, THRESHOLDS, Rule, Tally, shape, tune
 from kasuri.published import NO_LEDGER, Measurements, Release
 from kasuri.recipes import RECIPES
-from kasuri.refine import LARGEST, consistency, least_squares, nonnegative_fit, topdown, topdown_float
+from kasuri.refine import LARGEST, consistency, nonnegative_fit, topdown, topdown_float
 from kasuri.rng import Source, Streams, secure
 from kasuri.table import Counts
+from kasuri.visit import measure_whole
 
 
 def release(
@@ -75,13 +77,13 @@ def release(
         provenance["ledger"] = receipt.reference()
     try:
         streams = Streams(source.release_key(), mechanism.name)
-        cells, values, measurements = _draw(run, counts, streams, threads)
+        cells, values, measurements, chosen = _draw(run, counts, streams, threads)
     except BaseException:
         if receipt is not None:
             with suppress(KasuriError):  # a note for the books; the first error is the one to tell
                 receipt.abandon()
         raise
-    words = MappingProxyType(_recipe_words(run)), MappingProxyType(provenance)
+    words = MappingProxyType(_recipe_words(run) | chosen), MappingProxyType(provenance)
     return Release(counts.domain, cells, values, measurements, guarantee, *words, receipt)
 
 
@@ -125,22 +127,22 @@ def _further_words(run: Run) -> dict[str, Any]:
     return words
 
 
-Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None]
+Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, Any]]
+"""Cells, values, measurements, and words about what noisy numbers chose."""
 
 
 def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
-    """transform, noise, refine: (cells, values, measurements), the cells rising and the values not 0."""
+    """transform, noise, refine; the cells rising and the values not 0."""
     mechanism = run.mechanism
+    measurements: Measurements | None = None
+    words: dict[str, Any] = {}
     if mechanism.refine in _BASELINES:
         cells, values = _BASELINES[mechanism.refine](run, counts, streams, threads)
-        measurements = None
     elif run.strategy is not None:
         cells, values = _draw_matrix(run, counts, streams, threads)
-        measurements = None
     elif run.descent in ("plain", "jump"):
-        cells, values, measurements = _draw_sparse(run, counts, streams, threads)
+        cells, values, measurements, words = _draw_sparse(run, counts, streams, threads)
     else:
-        measurements = None
         if mechanism.transform == "identity":
             cells, values = _draw_cells(run, counts, streams, threads)
         elif mechanism.transform == "haar_nd":
@@ -148,7 +150,9 @@ def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
         else:
             cells, values = _draw_tree(run, counts, streams, threads)
     keep = values != 0
-    return (cells, values, measurements) if keep.all() else (cells[keep], values[keep], measurements)
+    if not keep.all():
+        cells, values = cells[keep], values[keep]
+    return cells, values, measurements, words
 
 
 def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
@@ -160,11 +164,12 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
     if tail_cells < run.domain.size:
         skip = tail_leaves.bit_length() - 1 if tree.binary else 0
         keys, values = join_sorted([(keys, values)], (tree.leaves - 1).bit_length(), skip)
+    words: dict[str, Any] = {}
     if run.mechanism.transform == "nominal":
         parts = [engine.FanDescent(tree, run.scale).run(keys, values, streams)]
         measurements = None
     elif run.mechanism.transform == "counts":
-        out_keys, out_values, measurements = _refined(run, keys, values, streams, threads)
+        out_keys, out_values, measurements, words = _count_tree(run, keys, values, streams, threads)
         parts = [(out_keys, out_values)]
     else:
         plain = run.descent == "plain"
@@ -175,22 +180,30 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
         parts[i] = tree.cells(out_keys), out_values
     bits, runs = (run.domain.size - 1).bit_length(), tree.rising_cells
     skip = bits if runs == run.domain.size else (runs & -runs).bit_length() - 1  # cells >> skip never mixes two runs
-    return *join_sorted(parts, bits, skip), measurements
+    return *join_sorted(parts, bits, skip), measurements, words
 
 
-def _refined(
+def _count_tree(
     run: Run, keys: NDArray[np.int64], values: NDArray[np.int64], streams: Streams, threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements]:
-    visited = run.visit().run(keys, values, streams, threads)
-    # below 1/64 there is no noise to speak of, and the variance would leave the range of floats
-    variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visited.scales]
-    leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
-    keep = leaves > 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements, dict[str, Any]]:
+    """Measure (the pilot first, where there is one), choose, visit; then everything sees noisy counts only."""
+    tree, cuts, refine = run.trees[0], run.cuts, run.mechanism.refine
+    known, words = None, {}
+    if run.pilot is not None:
+        depth, share = run.pilot
+        known = measure_whole(tree, depth, run.scale / share, keys, values, streams)
+    if run.choices:
+        chosen = choose(run, known, streams)
+        cuts, refine, words = run.choices[chosen.preset], chosen.refine, chosen.words()
+    visited = run.visit(cuts, refine).run(keys, values, streams, threads, known)
+    del keys, values
+    out_keys, out_values = refined(run, visited, refine)
     levels = visited.levels
-    depth = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
+    depths = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
     prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
     scales = dict(zip(visited.cuts, visited.scales, strict=True))
-    return levels[-1].prefix[keep], leaves[keep], Measurements(depth, prefix, y, scales)
+    words |= {"shares": {str(depth): decimal(share) for depth, share in cuts}}
+    return out_keys, out_values, Measurements(depths, prefix, y, scales), words
 
 
 def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:
@@ -281,7 +294,7 @@ def _tuned(
         if rule != "neg l2":  # a lasso is judged by the whole map it should leave: start from the sharper projection
             base = shape(tally, total, "neg l2", tune(base, draws, total, "neg l2", GAMMAS)).apply(noisy)
     else:
-        known = run.mechanism.tuning.values[cells]
+        known = np.rint(run.mechanism.tuning.on(cells)).astype(np.int64)
         base = np.flatnonzero(known), known[known > 0]
         total = int(known.sum())
     if rule == "neg l2":

@@ -125,8 +125,9 @@ def differences(measured: Measurements, tree: Order) -> Estimated:
     for depth in range(tree.depth):
         above = nodes[-1]
         drawn, value = prefixes[depth + 1], numbers[depth + 1]
-        below, owner = tree.below(above, depth, depth + 1)
-        fan = np.bincount(owner, minlength=above.size)
+        below, first = tree.children(above, depth, depth + 1)
+        fan = np.diff(first)
+        owner = np.repeat(np.arange(above.size), fan)
         place = np.minimum(np.searchsorted(drawn, above), max(drawn.size - 1, 0))
         there = (drawn[place] == above) if drawn.size else np.zeros(above.size, dtype=bool)
         opened = there | (fan == 1)

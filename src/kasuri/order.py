@@ -8,6 +8,7 @@ is. A node is measured iff at least two of its children are possible, which is d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -149,6 +150,39 @@ class Order:
                     break
         return (0, *reversed(ends))
 
+    def width(self, start: int, end: int) -> int:
+        """Nodes (possible or not) at depth `end` below one node at depth `start`."""
+        return math.prod(digit.radix for digit in self.digits[start:end])
+
+    def stride(self, depth: int) -> int:
+        """Leaves below a node at `depth`."""
+        return self.strides[depth] * self.digits[depth].radix if depth < self.depth else 1
+
+    def children(self, parents: Int, start: int, end: int) -> tuple[Int, Int]:
+        """Possible descendants of rising `parents` (depth start) at depth end, in key order; those of parent i are
+        first[i]:first[i+1]."""
+        width = self.width(start, end)
+        if all(self.factors[f].whole for f, _ in self.split_by[start:end]):
+            nodes = (parents[:, None] * width + np.arange(width)).ravel()
+            return nodes, np.arange(parents.size + 1) * width
+        nodes = parents
+        for depth in range(start, end):
+            radix = self.digits[depth].radix
+            nodes = (nodes[:, None] * radix + np.arange(radix)).ravel()
+            f, own = self.split_by[depth]
+            if not self.factors[f].whole:
+                nodes = nodes[self.factors[f].of(own + 1, self.own(nodes, depth + 1, f)) != NONE]
+        return nodes, np.append(np.searchsorted(nodes, parents * width), nodes.size)
+
+    def own(self, nodes: Int, depth: int, factor: int) -> Int:
+        """The digits of one factor in the prefixes of nodes at `depth`."""
+        out = np.zeros(nodes.size, dtype=np.int64)
+        for level in self.factors[factor].levels:
+            if level < depth:
+                radix = self.digits[level].radix
+                out = out * radix + nodes // self.width(level + 1, depth) % radix
+        return out
+
     def cost(self, change: Change) -> Fraction:
         """L1 change of all measured numbers by one count, each level's own change taken as 1 (docs/proofs).
 
@@ -231,33 +265,6 @@ class Order:
                 break
             cells *= self.dims[d].size
         return cells
-
-    def below(self, nodes: Int, start: int, end: int) -> tuple[Int, Int]:
-        """Possible descendants at depth `end` of `nodes` (depth `start`), in key order, and the index of the node each
-        belongs to."""
-        owner = np.arange(nodes.size)
-        for depth in range(start, end):
-            radix = self.digits[depth].radix
-            nodes = (nodes[:, None] * radix + np.arange(radix)).ravel()
-            owner = np.repeat(owner, radix)
-            f, own = self.split_by[depth]
-            if not self.factors[f].whole:
-                good = self.factors[f].of(own + 1, self.own(nodes, depth + 1, f)) != NONE
-                nodes, owner = nodes[good], owner[good]
-        return nodes, owner
-
-    def own(self, nodes: Int, depth: int, factor: int) -> Int:
-        """The digits of one factor in the prefixes of nodes at `depth`."""
-        out = np.zeros(nodes.size, dtype=np.int64)
-        for level in self.factors[factor].levels:
-            if level < depth:
-                radix = self.digits[level].radix
-                out = out * radix + nodes // (self.strides[level] // self.stride(depth)) % radix
-        return out
-
-    def stride(self, depth: int) -> int:
-        """Leaves below one node at `depth`."""
-        return self.strides[depth] * self.digits[depth].radix if depth < self.depth else 1
 
     def possible_leaves(self) -> NDArray[np.bool_]:
         """Per key: is the leaf possible? Dense."""

@@ -72,7 +72,7 @@ def _count_tree(run: Run) -> list[tuple[int, float]]:
     Up: 1/v_j = 1/s_j + 1/(n_{j+1} v_{j+1}) for noise variance s_j and n children. Down: f_0 = v_0 and
     f_j = v_j (1 - 1/n_j) + f_{j-1}/n_j^2; m of n siblings together have m v_j (1 - m/n_j) + (m/n_j)^2 f_{j-1}.
     """
-    visit, tree = run.visit(), run.trees[0]
+    visit, tree = run.visit(run.cuts or run.choices["middle"]), run.trees[0]
     cuts, noise = visit.cuts, [laplace_variance(scale) for scale in visit.scales]
     starts = (0, *cuts[:-1])
     width = [tree.stride(start) // tree.stride(cut) for start, cut in zip(starts, cuts, strict=True)]

@@ -37,7 +37,7 @@ def test_a_public_total_needs_a_unit_that_only_moves(recipe):
 def test_a_refused_total_charges_nothing(ledger):
     counts = ks.Counts.from_dense(TRUTH, GRID, ADD, data="d")
     before = ledger.balance()
-    elsewhere = ks.PublicTable.of(np.ones((5, 6), int), Domain.of(Mesh("g", shape=(5, 6))), "older")
+    elsewhere = ks.PublicTable.from_dense(np.ones((5, 6), int), Domain.of(Mesh("g", shape=(5, 6))), name="older")
     wide = ks.Counts.from_coo([1], [1], Domain.of(Ordered("x", 10**11)), ADD, data="d")
     for table, recipe, error in (
         (counts, ks.simplex(**PUBLIC), ks.PrivacyError),
@@ -76,10 +76,10 @@ def test_a_part_of_a_split_has_no_public_total():
         lambda: ks.neg_l2_simplex(0.9),
         lambda: ks.neg_l2_simplex(tune_on=TRUTH),
         lambda: ks.neg_l2_simplex(tune_on=ks.Counts.from_dense(TRUTH, GRID, ADD)),
-        lambda: ks.neg_l2_simplex("0.9", tune_on=ks.PublicTable.of(TRUTH, GRID, "older")),
+        lambda: ks.neg_l2_simplex("0.9", tune_on=ks.PublicTable.from_dense(TRUTH, GRID, name="older")),
         lambda: ks.nonneg_lasso("-1"),
         lambda: ks.lasso(adjust="stretch"),
-        lambda: ks.PublicTable.of(ks.Counts.from_dense(TRUTH, GRID, ADD), GRID, "mine"),
+        lambda: ks.PublicTable.from_dense(ks.Counts.from_dense(TRUTH, GRID, ADD), GRID, name="mine"),
         lambda: Mechanism("simplex", "identity", "discrete Laplace", "simplex", "x").guarantee(GRID, ADD, "1"),
         lambda: Mechanism("simplex", "identity", "discrete Laplace", "simplex", "x",
                           options=(("total", "true"),)).guarantee(GRID, ADD, "1"),
@@ -94,16 +94,16 @@ def test_a_public_table_is_checked():
     mask = np.zeros((6, 6), dtype=bool)
     mask[0, 1] = True
     for values, domain, name in (
-        (TRUTH - 1, GRID, "n"), (TRUTH + 0.5, GRID, "n"), (TRUTH[:5], GRID, "n"), (TRUTH, GRID, " "),
+        (TRUTH - 1, GRID, "n"), (TRUTH + np.nan, GRID, "n"), (TRUTH[:5], GRID, "n"), (TRUTH, GRID, " "),
         (TRUTH, Domain.of(Mesh("g", shape=(6, 6)), mask=mask), "n"), ([["a"] * 6] * 6, GRID, "n"),
     ):  # fmt: skip
-        with pytest.raises(ks.DomainError):
-            ks.PublicTable.of(values, domain, name)
-    table = ks.PublicTable.of(TRUTH, GRID, "census-2015")
+        with pytest.raises((ks.DomainError, ks.PrivacyError)):
+            ks.PublicTable.from_dense(values, domain, name=name)
+    table = ks.PublicTable.from_dense(TRUTH, GRID, name="census-2015")
     recipe = ks.neg_l2_simplex(tune_on=table)
     claim = recipe.guarantee(GRID, ADD, "1")
-    assert "table census-2015" in claim.public
-    other = ks.neg_l2_simplex(tune_on=ks.PublicTable.of(TRUTH + 1, GRID, "census-2015"))
+    assert "table census-2015 (tuning)" in claim.public
+    other = ks.neg_l2_simplex(tune_on=ks.PublicTable.from_dense(TRUTH + 1, GRID, name="census-2015"))
     assert recipe.plan(GRID, ADD, "1") != other.plan(GRID, ADD, "1")
 
 

@@ -9,6 +9,7 @@ LAW = "tests/distributions/test_release_law.py"
 TREE_LAW = "tests/distributions/test_tree_law.py"
 BASELINES = "tests/distributions/test_baselines_law.py"
 INTERVAL_LAWS, INTERVALS = "tests/laws/test_interval_laws.py", "tests/contract/test_intervals.py"
+BAYES_LAWS = "tests/laws/test_bayes.py"
 
 FAULTS = [
     Fault("scale halved", "mechanism.py", "unit.most * cost / loss", "unit.most * cost / loss / 2",
@@ -36,8 +37,6 @@ FAULTS = [
           "(depth, self.scale / share / 2)", f"{TREE_LAW}::test_measured_counts_have_the_law_of_their_level"),
     Fault("replace counted once in a tree", "mechanism.py", 'Fraction(1 if unit.change == "add-remove" else 2)',
           "Fraction(1)", f"{TREE_LAW}::test_measured_counts_have_the_law_of_their_level"),
-    Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", self.cuts[at], block)',
-          'streams.open("noise", self.cuts[at], 0)', f"{TREE_LAW}::test_levels_and_blocks_do_not_share_noise"),
     Fault("a public total charged as add-remove", "mechanism.py",
           "cost = transform.identity_cost(domain.size, unit.change)",
           'cost = transform.identity_cost(domain.size, "add-remove")',
@@ -73,6 +72,27 @@ FAULTS = [
           f"{INTERVALS}::test_absent_cells_have_an_upper_limit"),
     Fault("cut nodes count nothing", "bounds.py", "a[pairs.kind == CUT] = up_a", "a[pairs.kind == CUT] = 0.0",
           f"{INTERVAL_LAWS}::test_the_variance_of_an_area_is_that_of_least_squares"),
+    Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", cut, block)',
+          'streams.open("noise", cut, 0)', f"{TREE_LAW}::test_levels_and_blocks_do_not_share_noise"),
+    Fault("the descent looks at true counts", "visit.py", "parents, totals = nodes[kept], x[kept]",
+          "kept = kept[np.searchsorted(keys, (nodes[kept] + 1) * self.order.stride(cut)) > 0]; "
+          "parents, totals = nodes[kept], x[kept]", f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
+    Fault("the estimate sees true counts", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
+          "    at = np.searchsorted(visited.levels[-1].prefix, keys)\n    at = np.minimum(at, "
+          "max(visited.levels[-1].prefix.size - 1, 0))\n    visited.levels[-1].y[at] = values\n"
+          "    out_keys, out_values = refined(run", f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
+    Fault("a prior made from the table", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
+          "    from dataclasses import replace\n    from kasuri.public import PublicTable\n"
+          "    index = np.argsort(tree.cells(keys))\n    own = PublicTable(run.domain, tree.cells(keys)[index], "
+          "values[index].astype(float), 'x')\n    run = replace(run, mechanism=replace(run.mechanism, prior=own))\n"
+          "    out_keys, out_values = refined(run", f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
+    Fault("the pilot is not charged", "shares.py", "scale = (1 - PILOT_SHARE) / sum(others.values())",
+          "scale = 1 / sum(others.values())", f"{BAYES_LAWS}::test_the_published_scales_spend_epsilon_once"),
+    Fault("the pilot has less noise than it says", "draw.py", "run.scale / share, keys, values, streams)",
+          "run.scale / share / 2, keys, values, streams)",
+          f"{TREE_LAW}::test_a_pilot_and_the_levels_it_chose_have_their_own_noise"),
+    Fault("a preset spends more than epsilon", "shares.py", "rest = (1 - Fraction(cells)) / sum(weights.values())",
+          "rest = Fraction(1) / sum(weights.values())", f"{BAYES_LAWS}::test_the_published_scales_spend_epsilon_once"),
 ]  # fmt: skip
 
 

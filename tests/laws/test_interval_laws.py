@@ -189,8 +189,8 @@ def test_leaves_below(domain, make):
         every = np.arange(tree.leaves // tree.stride(depth))
         wanted = possible.reshape(every.size, -1).sum(axis=1)
         assert np.array_equal(leaves_below(tree, depth, every), wanted)
-        below, owner = tree.below(np.zeros(1, dtype=np.int64), 0, depth)
-        assert np.array_equal(below, every[wanted > 0]) and not owner.any()
+        below, first = tree.children(np.zeros(1, dtype=np.int64), 0, depth)
+        assert np.array_equal(below, every[wanted > 0]) and first.tolist() == [0, below.size]
 
 
 def test_the_expected_count_is_the_posterior_mean_of_a_known_prior():

@@ -3,7 +3,8 @@
 
 def warm_up() -> None:
     """Compile (or load from the cache) every kernel by calling it on a few numbers."""
-    from kasuri._kernels import intervals, kanon, local, mesh, morton, noise, records, simplex, sort, topdown, visit
+    from kasuri._kernels import bayes, intervals, kanon, local, mesh, morton, noise, records, simplex, sort, topdown
+    from kasuri._kernels import visit as visited
 
-    for module in (intervals, kanon, local, mesh, morton, noise, records, simplex, sort, topdown, visit):
+    for module in (bayes, intervals, kanon, local, mesh, morton, noise, records, simplex, sort, topdown, visited):
         module.warm_up()

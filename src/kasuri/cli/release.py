@@ -33,8 +33,8 @@ def release(
     recipe: str = typer.Option(
         "haar_topdown",
         "--recipe",
-        help="fourier, geometric, haar_topdown, hierarchy, laplace, lasso, matrix, neg_l2_simplex, nonneg_lasso, "
-        "privelet, refined_tree, simplex or sparse.",
+        help="auto, bayes_tree, fourier, geometric, haar_topdown, hierarchy, laplace, lasso, matrix, neg_l2_simplex, "
+        "nonneg_lasso, privelet, refined_tree, simplex or sparse.",
     ),
     order: str | None = typer.Option(None, "--order", help="morton, jis, 1d or (privelet) 2d."),
     transform: str | None = typer.Option(None, "--transform", help="haar_topdown: sum_difference, haar or nominal."),

@@ -9,9 +9,11 @@ from kasuri.recipes.baselines import fourier, hierarchy, matrix, sparse
 from kasuri.recipes.cells import geometric, laplace
 from kasuri.recipes.haar import haar_topdown, privelet
 from kasuri.recipes.simplex import lasso, neg_l2_simplex, nonneg_lasso, simplex
-from kasuri.recipes.trees import refined_tree
+from kasuri.recipes.trees import auto, bayes_tree, refined_tree
 
 RECIPES: dict[str, Callable[..., Mechanism]] = {
+    "auto": auto,
+    "bayes_tree": bayes_tree,
     "fourier": fourier,
     "geometric": geometric,
     "haar_topdown": haar_topdown,
