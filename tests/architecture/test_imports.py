@@ -96,7 +96,7 @@ def test_imports_follow_the_table(name: str, path: Path):
 
 
 @pytest.mark.parametrize("start", ["refine", "project", "strategy", "public", "bayes"])
-def test_post_processing_cannot_reach_counts(start):
+def test_refinement_cannot_reach_counts_or_noise(start):
     reach, todo = set(), [start]
     while todo:
         name = todo.pop()
