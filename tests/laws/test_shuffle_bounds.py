@@ -1,4 +1,4 @@
-"""Bounds of shuffled reports: above enumeration, above the attack on a random grid, equal to the values of the paper."""
+"""Bounds of shuffled reports: above enumeration, above the attack on a random grid, equal to the paper's values."""
 
 import itertools
 import math
