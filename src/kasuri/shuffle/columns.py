@@ -162,8 +162,10 @@ def number(
         made = coin(bounds, epsilon=epsilon)
     elif kind in ("piecewise", "hybrid"):
         made = numeric.MAKERS[kind](bounds, epsilon=epsilon, steps=STEPS, shift=2)
+    elif kind == "laplace":
+        made = numeric.laplace(bounds, epsilon=epsilon)  # tells nothing of squares: a coarse grid costs nothing
     else:
-        made = numeric.MAKERS[kind](bounds, epsilon=epsilon, steps=STEPS)
+        made = numeric.two_point(bounds, epsilon=epsilon, steps=STEPS)
     return Column(name, side, made)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kasuri.errors import FormatError, PrivacyError, ProtocolError, raise_faults
 from kasuri.local.randomizer import trusted
+from kasuri.published import NO_LEDGER
 from kasuri.rng import Source, Streams
 from kasuri.shuffle.columns import Codes
 from kasuri.shuffle.files import from_arrow, read, to_arrow, write
@@ -39,7 +40,8 @@ class Joined:
         if not self.secure:
             raise PrivacyError("a seeded table is for tests and is not saved")
         arrays = {name: to_arrow(codes) for name, codes in self.columns.items()}
-        write(path, "joined table", self.plan, arrays, {"claims": self.claims.to_json()})
+        metered = NO_LEDGER not in self.claims.public.assumes
+        write(path, "joined table", self.plan, arrays, {"claims": self.claims.to_json(), "metered": metered})
 
     @classmethod
     def load(cls, path: str | Path) -> Joined:
@@ -49,7 +51,13 @@ class Joined:
         if plan.hash != head["plan_hash"] or table.column_names != [column.name for column in plan.columns]:
             raise FormatError(f"{path}: its columns are not those of its plan")
         columns = {column.name: from_arrow(table.column(column.name), column, path) for column in plan.columns}
-        return cls(plan, MappingProxyType(columns), plan.guarantee(n=table.num_rows), True)
+        claims = _claims(plan, table.num_rows, head.get("metered") is True)
+        return cls(plan, MappingProxyType(columns), claims, True)
+
+
+def _claims(plan: Plan, n: int, metered: bool) -> Claims:
+    found = plan.guarantee(n=n)
+    return found if metered else replace(found, public=found.public.assuming(NO_LEDGER))
 
 
 def join(plan: Plan, a: Shuffled, b: Shuffled, *, source: Source | None = None) -> Joined:
@@ -88,7 +96,9 @@ def join(plan: Plan, a: Shuffled, b: Shuffled, *, source: Source | None = None) 
     picked = {"a": rows_a[:n][order], "b": rows_b[:n][order]}
     tables = {"a": a, "b": b}
     columns = {c.name: tables[c.side].columns[c.name][picked[c.side]] for c in plan.columns}
-    return Joined(plan, MappingProxyType(columns), plan.guarantee(n=n), source.secure and a.secure and b.secure)
+    metered = all(NO_LEDGER not in table.guarantee.assumes for table in (a, b))
+    claims = _claims(plan, n, metered)
+    return Joined(plan, MappingProxyType(columns), claims, source.secure and a.secure and b.secure)
 
 
 def permutation(n: int, source: Source) -> NDArray[np.int64]:

@@ -65,7 +65,7 @@ class Shuffled:
         keys = np.ascontiguousarray(self.pseudonyms.astype(">u8")).tobytes()
         arrays = {"pseudonym": pa.Array.from_buffers(pa.binary(16), len(self), [None, pa.py_buffer(keys)])}
         arrays |= {name: to_arrow(codes) for name, codes in self.columns.items()}
-        head = {"side": self.side, "session": self.session, "run": self.run}
+        head = {"side": self.side, "session": self.session, "run": self.run, "metered": not unmetered}
         commit = None if self.receipt is None else (lambda: self.receipt.commit(self.run))  # type: ignore[union-attr]
         write(path, "shuffled table", self.plan, arrays, head, commit)
 
@@ -87,8 +87,10 @@ class Shuffled:
         if not ascending(pseudonyms):
             raise FormatError(f"{path}: pseudonyms must ascend, each once")
         columns = {column.name: from_arrow(table.column(column.name), column, path) for column in own}
-        return cls(plan, side, head["session"], pseudonyms, MappingProxyType(columns), plan.side_claim(side), True,
-                   str(head.get("run")))  # fmt: skip
+        claim = plan.side_claim(side) if head.get("metered") is True else plan.side_claim(side).assuming(NO_LEDGER)
+        return cls(
+            plan, side, head["session"], pseudonyms, MappingProxyType(columns), claim, True, str(head.get("run"))
+        )
 
 
 class Party:
