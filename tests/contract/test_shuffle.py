@@ -218,6 +218,14 @@ def test_bad_rows_are_refused_before_the_secret_is_used(change, words):
         assert "81" not in str(fault.value) and "zzz" not in str(fault.value)
 
 
+def test_leaving_the_block_zeroes_a_secret_that_was_never_used():
+    secret, _ = ks.shuffle.Secret.pair()
+    assert bytes(secret._bytes) != bytes(32)
+    with pytest.raises(DomainError), ks.shuffle.Party(plan_of(), "a", secret) as party:
+        party.run({"phone": ["1"], "age": [200.0]})
+    assert bytes(secret._bytes) == bytes(32) and secret.spent
+
+
 def test_every_fault_is_told_at_once():
     bad = {"phone": ["1"] * N, "spend": np.full(N, -1.0), "sex": ["?"] * N}
     secret, _ = ks.shuffle.Secret.pair()
@@ -273,7 +281,7 @@ def test_protocol_errors():
 
 def test_too_small_an_overlap_is_refused_without_its_size():
     plan = plan_of()
-    with pytest.raises(PrivacyError) as fault:
+    with pytest.raises(PrivacyError, match="overlap is below") as fault:
         ks.shuffle.join(plan, *tables(plan, rows(n=N)[0], rows(n=2 * N, skip=N - 777)[1]))
     assert "777" not in str(fault.value)
 

@@ -36,7 +36,7 @@ def _pairs(words: list[str], what: str) -> dict[str, str]:
     for word in words:
         if "=" not in word:
             raise typer.BadParameter(f"{what} is column=value")
-    return dict(word.split("=", 1) for word in words)  # type: ignore[arg-type]
+    return dict(word.split("=", 1) for word in words)
 
 
 @app.command()

@@ -89,7 +89,7 @@ def utility(runs: int, *, seed: int = 2022, progress: Callable[[str], None] = la
     """Figures 5-7: mean absolute error of the covariance and correlation matrices, off the diagonal and on it."""
     data = adult()
     truth = np.stack([data[name] for name in COLUMNS])
-    cov, corr = np.cov(truth, bias=True), np.corrcoef(truth)
+    cov, corr = np.atleast_2d(np.cov(truth, bias=True)), np.atleast_2d(np.corrcoef(truth))
     off = ~np.eye(len(COLUMNS), dtype=bool)
     n = truth.shape[1]
     out: dict[str, Any] = {
@@ -222,12 +222,11 @@ def figure(result: dict[str, Any], path: str | Path) -> None:
     use = result["figures5to7"]
     colours = {"two_point": "#1f6fb2", "coin": "#3a9d5d", "piecewise": "#b2541f", "laplace": "#777777"}
     for mechanism, table in use["mechanisms"].items():
-        values = [math.nan if v is None else v for v in table["covariance"]]
-        middle.plot(use["epsilons"], values, color=colours[mechanism], label=mechanism)
-        values = [math.nan if v is None else v for v in table["diagonal"]]
-        middle.plot(use["epsilons"], values, ":", color=colours[mechanism])
-        values = [math.nan if v is None else v for v in table["correlation"]]
-        right.plot(use["epsilons"], values, color=colours[mechanism], label=mechanism)
+        colour = colours[mechanism]
+        for axis, name, look in ((middle, "covariance", "-"), (middle, "diagonal", ":"), (right, "correlation", "-")):
+            values = [math.nan if v is None else v for v in table[name]]
+            if not all(map(math.isnan, values)):
+                axis.plot(use["epsilons"], values, look, color=colour, label=None if look == ":" else mechanism)
     middle.axhline(use["zero_covariance"], color="black", lw=0.8, label="0 off the diagonal")
     middle.set(xlabel="ε of a row", xscale="log", yscale="log", title="Covariance error (dotted: diagonal)")
     middle.legend(frameon=False, fontsize=7)
