@@ -224,6 +224,7 @@ def test_leaving_the_block_zeroes_a_secret_that_was_never_used():
     with pytest.raises(DomainError), ks.shuffle.Party(plan_of(), "a", secret) as party:
         party.run({"phone": ["1"], "age": [200.0]})
     assert bytes(secret._bytes) == bytes(32) and secret.spent
+    assert party.deletion["destroyed"] == ["secret"]
 
 
 def test_every_fault_is_told_at_once():
@@ -347,6 +348,7 @@ def test_nothing_confidential_is_reachable_or_on_disk(tmp_path, monkeypatch):
     with ks.shuffle.Party(plan, "a", secret) as party:
         table = party.run({"phone": phones, "age": truth.astype(float)})
     assert bytes(secret._bytes) == bytes(32) != kept
+    assert party.deletion["destroyed"] == ["secret", "order", "unshuffled rows", "keystreams"]
     order = truth.astype(np.uint8).tobytes()
     assert unshuffled[0].tobytes() == order  # at this epsilon the reports are the truth
     table.save(tmp_path / "a.parquet", unmetered=True)

@@ -184,6 +184,8 @@ def test_unlike_epsilons_are_never_lowered():
 
 def test_few_rows_fall_back_to_the_local_claim():
     assert bounds.least(2, [Fraction(1)], DELTA, paired=True).name == "local"
+    assert [bound.name for bound in bounds.bounds_of(10**6, ["1000"], DELTA)] == ["local"]
+    assert bounds.least(10**6, [Fraction(1000)], DELTA, paired=True).epsilon == 1000
     with pytest.raises(DomainError):
         bounds.bounds_of(0, ["1"], "1e-8")
     with pytest.raises(PrivacyError):

@@ -144,10 +144,13 @@ def run(
     table.save(out, unmetered=unmetered)
     for note in party.notes:
         typer.echo(f"note (confidential): {note}", err=True)
-    deleted = "the secret, the order and the unshuffled rows are destroyed; the one-time key file is gone"
-    shown = {"out": str(out), "rows": len(table), "plan": made.hash, "session": table.session, "deleted": deleted,
-             "guarantee": table.guarantee.to_json()}  # fmt: skip
-    show.result(shown, f"{out}: {len(table)} rows, {table.guarantee.words()}\n{deleted}", as_json)
+    assert party.deletion is not None
+    destroyed = ", ".join(party.deletion["destroyed"])
+    shown = {"out": str(out), "rows": len(table), "plan": made.hash, "session": table.session,
+             "deletion": party.deletion, "guarantee": table.guarantee.to_json()}  # fmt: skip
+    show.result(
+        shown, f"{out}: {len(table)} rows, {table.guarantee.words()}\ndestroyed: {destroyed}, one-time key", as_json
+    )
 
 
 @app.command()

@@ -7,6 +7,7 @@ import secrets as _secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -115,6 +116,8 @@ class Party:
         self._state = "new"
         self.notes: tuple[str, ...] = ()
         """For the operator's eyes: rows without a key, values clipped. Never in a file."""
+        self.deletion: dict[str, Any] | None = None
+        """The deletion record, once the block is left: what was destroyed, of which run, and when."""
 
     def __enter__(self) -> Party:
         if self._state != "new":
@@ -123,8 +126,16 @@ class Party:
         return self
 
     def __exit__(self, *args: object) -> None:
+        ran = self._state == "used"
         self._secret.destroy()
         self._state = "closed"
+        self.deletion = {
+            "plan": self.plan.hash,
+            "side": self.side,
+            "session": self._secret.session,
+            "destroyed": ["secret", *(("order", "unshuffled rows", "keystreams") if ran else ())],
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
 
     def __repr__(self) -> str:
         return f"Party(side {self.side}, {self._state})"

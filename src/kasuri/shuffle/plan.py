@@ -26,10 +26,12 @@ PUBLIC = (
     "that a person is in both tables, in one, or in none",
     "the sizes of both tables and of the overlap",
 )
+ONE_KEY = "a key names one person, and a person has one key"
 ASSUMES = (
     "both parties follow the protocol (semi-honest) and pool nothing but their files",
     "both parties deleted the secret, the order and the unshuffled rows",
-    "a key names one person, and a person has one key",
+    "whoever joins shows joined rows only",
+    ONE_KEY,
 )
 NOT_PROTECTED = (
     "Not protected: who is in the joined table (membership), how many rows each side and the overlap have, "
@@ -210,7 +212,7 @@ class Plan:
         that factor: a central claim, which a ledger can pay.
         """
         own = sum((column.epsilon for column in self.of(side)), Fraction(0))
-        return Guarantee("central", own, Fraction(0), self.unit, PUBLIC, ASSUMES[2:], PROOF)
+        return Guarantee("central", own, Fraction(0), self.unit, PUBLIC, (ONE_KEY,), PROOF)
 
     def to_json(self) -> dict[str, Any]:
         """The plan in plain data; every default is written out."""
