@@ -34,8 +34,9 @@ MAX_PEOPLE = 10**9
 _UNIT = 2.0**-52
 _FFT = 16 * _UNIT
 """Relative l2 error of one FFT of length N is taken as _FFT log2 N: over ten times what pocketfft shows."""
-_EACH = 64 * _UNIT
-"""Relative error of one probability, one value of X, or one factor of the n-th power."""
+_EACH = 1024 * _UNIT
+"""Relative error of one probability, one value of X, or one factor of the n-th power: e^y with |y| up to 300 has lost
+at most some hundred units."""
 _FINE = 0.125
 """Grid step over the standard deviation of one (tilted) X: adds at most _FINE^2/4 to its relative variance."""
 _LARGEST = 1 << 21
@@ -126,7 +127,7 @@ def _values(atoms: Atoms, epsilon: float) -> Floats:
 def _chernoff(x: Floats, w: Floats, n: int, rate: float) -> tuple[float, float]:
     """(E e^(rate X), the bound of E[S_+]/n that s_+ <= e^(rate s) / (e rate) gives)."""
     total = float(w @ np.exp(rate * x)) + max(0.0, 1 - float(w.sum()))
-    return total, math.exp(n * (math.log(total) + 4 * _EACH * len(x))) / (math.e * rate * n) * (1 + 1e-9)
+    return total, math.exp(n * (math.log(total) + 4 * _EACH + len(x) * _UNIT)) / (math.e * rate * n) * (1 + 1e-9)
 
 
 def _simple(atoms: Atoms, n: int, epsilon: float) -> float:
@@ -165,8 +166,9 @@ def _positive_part(x: Floats, w: Floats, n: int, rate: float, step: float, size:
     law = np.zeros(size)
     np.add.at(law, cells.astype(np.int64) % size, tilted / total)
     transform = np.fft.rfft(law)
-    # |error| of the transform: l2 bound of the FFT in every entry, and of the entries of the law themselves
-    wrong = _FFT * math.log2(size) * math.sqrt(size) * math.sqrt(float(law @ law)) + _EACH * len(cells)
+    # |error| of an entry of the transform: the FFT's own, and that of the law, which sums to 1
+    wrong = _FFT * math.log2(size) * math.sqrt(size) * math.sqrt(float(law @ law))
+    wrong += 2 * _EACH + len(cells) * _UNIT
     largest = np.minimum(1.0, np.abs(transform) + wrong)
     # most frequencies vanish in the n-th power: those below e^-75 are set to 0, which `gone` bounds
     active = np.flatnonzero(largest > math.exp(-75 / n))
