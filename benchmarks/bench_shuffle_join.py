@@ -54,7 +54,7 @@ SIDE = (
     COMMON
     + """
 side, key, session = sys.argv[2], bytes.fromhex(sys.argv[3]), sys.argv[4]
-with ks.shuffle.Party(plan, side, ks.shuffle.Secret(bytearray(key), session)) as party:
+with ks.shuffle.Party(plan, side, ks.shuffle.Secret(bytearray(key), session, side)) as party:
     table = party.run(f"{folder}/{side}.parquet")
 table.save(f"{folder}/{side}.out.parquet", unmetered=True)
 report(rows=len(table))

@@ -229,7 +229,7 @@ def test_leaving_the_block_zeroes_a_secret_that_was_never_used():
 
 def test_every_fault_is_told_at_once():
     bad = {"phone": ["1"] * N, "spend": np.full(N, -1.0), "sex": ["?"] * N}
-    secret, _ = ks.shuffle.Secret.pair()
+    _, secret = ks.shuffle.Secret.pair()
     with ks.shuffle.Party(plan_of(), "b", secret) as party, pytest.raises(DomainError) as fault:
         party.run(bad)
     assert len(fault.value.faults) == 3
@@ -268,7 +268,9 @@ def test_protocol_errors():
     with pytest.raises(ProtocolError):
         pickle.dumps(other)
     with pytest.raises(ProtocolError):
-        ks.shuffle.Secret(b"short", "s")
+        ks.shuffle.Secret(b"short", "s", "a")
+    with pytest.raises(ProtocolError, match="copy of side b"):
+        ks.shuffle.Party(plan, "a", other)
     with ks.shuffle.Party(plan, "b", other) as party_b:
         table_b = party_b.run(two)
     stranger_a, _ = tables(plan)

@@ -110,6 +110,8 @@ class Party:
             raise ProtocolError("Party(plan, side, secret): a Plan and a Secret are needed")
         if side not in ("a", "b"):
             raise ProtocolError('Party: side must be "a" or "b"')
+        if secret.side != side:
+            raise ProtocolError(f"this secret is the copy of side {secret.side}; a side runs once in a run")
         secret.check()
         self.plan, self.side = plan, side
         self._secret = secret

@@ -62,11 +62,13 @@ class Secret:
     process plays both; two real organisations use `exchange` and `Secret.agree`.
     """
 
-    def __init__(self, material: bytearray, session: str) -> None:
+    def __init__(self, material: bytearray, session: str, side: Side) -> None:
         if not isinstance(material, bytearray) or len(material) != BYTES:
             raise ProtocolError(f"a secret is a bytearray of {BYTES} random bytes, which it takes over")
         self.session = session
         """Public name of the run; both tables of one run carry the same."""
+        self.side = side
+        """Whose copy it is: the same person's values must not be randomised twice under one pseudonym."""
         self._bytes = bytearray(material)
         self._agreement: _Agreement | None = None
         self._used = False
@@ -76,7 +78,7 @@ class Secret:
     def pair(cls) -> tuple[Secret, Secret]:
         """The same fresh secret for the parties a and b."""
         shared, session = secrets.token_bytes(BYTES), secrets.token_hex(16)
-        return cls(bytearray(shared), session), cls(bytearray(shared), session)
+        return cls(bytearray(shared), session, "a"), cls(bytearray(shared), session, "b")
 
     @classmethod
     def agree(
@@ -96,7 +98,7 @@ class Secret:
             raise ProtocolError(f"{one_time}: {_GONE}")
         first, second = (mine, theirs) if side == "a" else (theirs, mine)
         name = hashlib.sha256(canonical([plan.hash, first["one_time"], second["one_time"]])).hexdigest()[:32]
-        made = cls(bytearray(BYTES), name)
+        made = cls(bytearray(BYTES), name, side)
         made._agreement = _Agreement(
             plan.hash, Path(one_time), bytes.fromhex(mine["one_time"]), bytes.fromhex(theirs["one_time"])
         )
