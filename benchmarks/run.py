@@ -19,6 +19,7 @@ NAMES = (
     "local_peers",
     "local_collector",
     "local_map",
+    "shuffle_join",
 )
 
 

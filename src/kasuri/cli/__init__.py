@@ -10,7 +10,7 @@ import sys
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, job, kanon, ledger, local, manifest, plan, release, reproduce
+from kasuri.cli import demo, job, kanon, ledger, local, manifest, plan, release, reproduce, shuffle
 from kasuri.errors import BudgetError, KasuriError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command("verify")(manifest.verify)
 app.command("keygen")(manifest.keygen)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(kanon.app, name="kanon")
+app.add_typer(shuffle.app, name="shuffle")
 app.add_typer(reproduce.app, name="reproduce")
 
 

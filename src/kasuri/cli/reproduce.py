@@ -80,3 +80,22 @@ def horigome2020(
         figures.mkdir(parents=True, exist_ok=True)
         paper.figure(result, figures / f"horigome2020-{part}.png")
     show.result(result, paper.text(result), as_json)
+
+
+@app.command()
+def kii2022(
+    runs: int = typer.Option(10, "--runs", min=1, help="Runs per setting."),
+    figures: Path | None = typer.Option(None, "--figures", help="Folder for the figure as PNG."),
+    as_json: bool = show.JSON,
+) -> None:
+    """Kii et al. 2022: bounds of the shuffled join beside an attack, and the error of its statistics on Adult.
+
+    Example: kasuri reproduce kii2022 --runs 10 --figures figures
+    """
+    from kasuri.reproduce import kii2022 as paper
+
+    result = paper.run(runs, progress=lambda words: typer.echo(f"{words} ...", err=True))
+    if figures is not None:
+        figures.mkdir(parents=True, exist_ok=True)
+        paper.figure(result, figures / "kii2022.png")
+    show.result(result, paper.text(result), as_json)
