@@ -18,7 +18,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from kasuri.report.pack import Rows, pack
+from kasuri.report.pack import Packed
 
 CONFIDENTIAL = ("Confidential: computed from the original data. Do not publish.",
                 "部外秘：元データから計算したものです。公表しないでください。")  # fmt: skip
@@ -67,19 +67,19 @@ def page(
     sections: Sequence[Section],
     *,
     view: Mapping[str, Any] | None = None,
-    rows: Rows | None = None,
+    packed: Packed | None = None,
     secret: bool = False,
 ) -> str:
-    """The whole file. `view` and `rows` are what the viewer shows (see `viewer`); `secret` marks a page that rests on
-    the original data, on top of it and on every figure."""
+    """The whole file. `view` and `packed` are what the viewer shows (see `viewer`, `pack`); `secret` marks a page that
+    rests on the original data, on top of it and on every figure."""
     data = ""
-    if view is not None and rows is not None:
-        about, packed = pack(rows)
+    if view is not None and packed is not None:
+        about, text = packed
         told = json.dumps({**view, "secret": secret, "data": about}, ensure_ascii=False, sort_keys=True)
         told = told.replace("<", "\\u003c")  # no text in it can end the element
         data = (
             f'<script type="application/json" id="view">{told}</script>\n'
-            f'<script type="text/plain" id="rows">{packed}</script>\n'
+            f'<script type="text/plain" id="rows">{text}</script>\n'
         )
     script = _asset("viewer.js")
     own = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Int = NDArray[np.int64]
+Packed = tuple[dict[str, Any], str]
+"""(what a reader must know, base64 text)."""
 
 HUNDREDTHS = 100
 """Numbers that are not whole are kept to two decimals."""
@@ -59,8 +61,8 @@ def distances(values: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any], un
     return below.astype(np.int64), above.astype(np.int64)
 
 
-def pack(rows: Rows) -> tuple[dict[str, Any], str]:
-    """(what a reader must know, base64 text)."""
+def pack(rows: Rows) -> Packed:
+    """Rows as text; `unpack` gives them back."""
     streams: dict[str, Int] = {}
     for i, index in enumerate(rows.index):
         streams[f"axis{i}"] = np.diff(index, prepend=0) if i == 0 else index

@@ -20,17 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
-from kasuri.errors import DomainError, FormatError
+from kasuri.errors import FormatError
 from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
-from kasuri.report.pack import HUNDREDTHS, Int, Rows, distances, pack, unpack, whole
+from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole
 from kasuri.schema import Domain, Mesh, Time
 
 REPORT = "report.html"
 CONFIDENCE = 95
 """Of the columns lower and upper, in per cent."""
-MOST_BYTES = 11_000_000
-"""Packed rows beyond this are shown at a coarser level, so that a page stays below 15 MB."""
+MOST_BYTES = 14_000_000
+MOST_ROWS = 5_000_000
+"""Rows beyond these are shown at a coarser level, so that a page stays below 15 MB and opens at once."""
 CERTIFICATES = ("certificate.md", "certificate.ja.md")
 
 
@@ -86,15 +87,15 @@ def compose(
     """The page from its parts; `first` are sections of an internal report, which `secret` marks."""
     privacy = about["privacy"]
     name = privacy["data"] or about["name"]
-    rows, axes, coarse = sheet.shown(secret)
+    packed, drawn = sheet.shown()
     title = Text(f"{name}: a table released with differential privacy", f"{name}：差分プライバシーによる公表統計")
     view = {
-        "axes": axes,
-        "mask": [] if coarse else about["domain"]["mask"],
+        "axes": [view_axis(axis) for axis in drawn.domain.axes],
+        "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
         "unit": privacy["privacy_loss"]["privacy_unit"],
         "confidence": CONFIDENCE,
     }
-    figure = [frame.viewer(sheet.has_mesh), *_remarks(sheet, coarse)]
+    figure = [frame.viewer(sheet.has_mesh), *_remarks(sheet, drawn)]
     heading = Text("The map", "地図") if sheet.has_mesh else Text("The table", "統計表")
     sections = [
         Section("map", heading, figure),
@@ -105,7 +106,7 @@ def compose(
         Section("cite", Text("How to cite", "引用のしかた"), _cite(about, name)),
         Section("manifest", Text("The manifest", "マニフェスト"), [_manifest(about)]),
     ]
-    return frame.page(title, _lead(about, sheet), sections, view=view, rows=rows, secret=secret)
+    return frame.page(title, _lead(about, sheet), sections, view=view, packed=packed, secret=secret)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,12 +130,14 @@ class Sheet:
         try:
             if "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() != said.get(path.name):
                 raise FormatError(f"{path}: changed since it was written; see: kasuri verify {folder}")
-            table = parquet.read_table(path)
-            columns = [table[name].to_numpy() for name in ("cell", "value", "lower", "upper")]
+            names = ["cell", "value", "lower", "upper"]
+            table = parquet.read_table(path, columns=names)
+            columns = [table[name].to_numpy() for name in names]
         except (OSError, KeyError, ArrowException) as error:
             raise FormatError(f"{path}: cannot be read ({type(error).__name__})") from None
         cells, values, lower, upper = columns
-        return cls(Domain.from_json(about["domain"]), cells, values, lower.astype(float), upper.astype(float))
+        return cls(Domain.from_json(about["domain"]), cells, values, lower.astype(float, copy=False),
+                   upper.astype(float, copy=False))  # fmt: skip
 
     @property
     def meshes(self) -> list[Mesh]:
@@ -167,16 +170,20 @@ class Sheet:
             columns["truth"] = np.rint(self.truth * unit).astype(np.int64)
         return Rows(self.along(), columns, unit)
 
-    def shown(self, secret: bool) -> tuple[Rows, list[dict[str, Any]], str]:
-        """Rows and axes for the page, and the level they were summed to because the page would be too large."""
-        rows = self.rows()
-        if rows.size * 2 < MOST_BYTES or len(pack(rows)[1]) <= MOST_BYTES:
-            return rows, [view_axis(axis) for axis in self.domain.axes], ""
+    def shown(self) -> tuple[Packed, Sheet]:
+        """The packed rows for the page, and the sheet they show: this one, or its sums at the finest level that
+        fits."""
+        packed = pack(self.rows()) if self.cells.size <= MOST_ROWS else None
+        if packed is not None and len(packed[1]) <= MOST_BYTES:
+            return packed, self
         coarse = self.coarser()
-        if coarse is None:
-            raise DomainError(f"{rows.size} released cells do not fit on one page; export the release instead")
-        smaller, axes, level = coarse.shown(secret)
-        return smaller, axes, level or coarse.meshes[0].level or "2 x 2 cells"
+        if coarse is not None:
+            return coarse.shown()
+        kept = np.sort(np.argsort(-np.abs(self.values), kind="stable")[: MOST_ROWS // 4])
+        few = None if self.truth is None else self.truth[kept]
+        part = replace(self, cells=self.cells[kept], values=self.values[kept], lower=self.lower[kept],
+                       upper=self.upper[kept], truth=few)  # fmt: skip
+        return pack(part.rows()), part
 
     def coarser(self) -> Sheet | None:
         """Sums over squares of 2 x 2 (or the next level's) cells of the first mesh; no intervals."""
@@ -192,11 +199,23 @@ class Sheet:
         index = list(self.domain.unravel(self.cells))
         for place, off in zip(self.domain.positions(mesh.name), offset, strict=True):
             index[place] = (index[place] + off) // side
-        cells, at = np.unique(domain.ravel(index), return_inverse=True)
-        values = np.bincount(at, weights=self.values, minlength=cells.size)
-        truth = None if self.truth is None else np.bincount(at, weights=self.truth, minlength=cells.size)
+        columns = [self.values] + ([] if self.truth is None else [self.truth])
+        cells, (values, *true) = summed(domain.ravel(index), columns, domain.size)
+        truth = true[0] if true else None
         none = np.full(cells.size, np.nan)
         return Sheet(domain, cells, values.astype(self.values.dtype), none, none, truth)
+
+
+def summed(keys: Int, columns: list[NDArray[Any]], size: int) -> tuple[Int, list[NDArray[Any]]]:
+    """Columns added up by key (below `size`): the keys whose sums are not all 0, and these sums."""
+    if size <= max(1 << 20, 4 * keys.size):
+        sums = [np.bincount(keys, weights=column, minlength=size) for column in columns]
+        names = np.arange(size)
+    else:
+        names, at = np.unique(keys, return_inverse=True)
+        sums = [np.bincount(at, weights=column, minlength=names.size) for column in columns]
+    keep = np.any([part != 0 for part in sums], axis=0)
+    return names[keep], [part[keep] for part in sums]
 
 
 def levels_of(mesh: Mesh) -> list[dict[str, Any]]:
@@ -262,10 +281,11 @@ def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
     epsilon, delta = loss["privacy_parameters"]["epsilon"], loss["privacy_parameters"]["delta"]
     unit = loss["privacy_unit"]
     spoken = Text(
-        f"Numbers in this table carry random noise, so that nobody can tell from it whether any one {unit} was counted."
-        " The noise is small for large areas and large for small ones: read the error before you read a single cell.",
-        f"この統計表の数値には確率的な雑音が加えられており、ある一つの{_unit_ja(unit)}が集計に含まれるかどうかをここから知ることはできません。"
-        "雑音の影響は広い区域では小さく、狭い区域では大きくなります。個々のセルを読む前に誤差の目安をご覧ください。",
+        f"The numbers carry random noise that limits what this table can tell about any one {unit}. Relative to the "
+        "counts the noise is small for large areas and large for small ones: read the error before a single cell.",
+        f"数値には確率的な雑音が加えられており、どの{_unit_ja(unit)}についても、この表から知りうることが限られています。"
+        "件数に対する雑音の割合は広い区域では小さく、狭い区域では大きくなります。"
+        "個々のセルを読む前に誤差の目安をご覧ください。",
     )
     limit = "" if delta == "0" else f", δ {escape(delta)}"
     total, size, empty = about["total"], sheet.domain.size, sheet.cells.size
@@ -295,9 +315,10 @@ def _relation_ja(about: Mapping[str, Any]) -> str:
     return f"最大 {most} セル、{change[about['privacy']['dp_variant']['relation']]}"
 
 
-def _remarks(sheet: Sheet, coarse: str) -> list[str]:
+def _remarks(sheet: Sheet, drawn: Sheet) -> list[str]:
     out = []
-    if coarse:
+    if drawn.domain != sheet.domain:
+        coarse = drawn.meshes[0].level or "2 x 2"
         out.append(
             frame.note(
                 Text(
@@ -305,6 +326,17 @@ def _remarks(sheet: Sheet, coarse: str) -> list[str]:
                     "in release.parquet.",
                     f"公表した表は一つのページに収まらないため、地図は {coarse} に集計した値を示します。"
                     "すべてのセルの値は release.parquet にあります。",
+                )
+            )
+        )
+    elif drawn is not sheet:
+        out.append(
+            frame.note(
+                Text(
+                    f"The released table is too large for one page: its {drawn.cells.size:,} largest values are shown, "
+                    "the others as 0. Every cell is in release.parquet.",
+                    f"公表した表は一つのページに収まらないため、絶対値の大きい {drawn.cells.size:,} 件のみを示し、"
+                    "ほかは 0 として表示します。すべてのセルの値は release.parquet にあります。",
                 )
             )
         )
@@ -336,16 +368,17 @@ def _levels(sheet: Sheet) -> str:
     if mesh is None:
         lines.append([Text("one cell", "1 セル").html(), *_four(sheet.values)])
     else:
-        row, col = (sheet.domain.unravel(sheet.cells)[p] for p in sheet.domain.positions(mesh.name))
+        index = sheet.domain.unravel(sheet.cells)
+        row, col = (index[place] for place in sheet.domain.positions(mesh.name))
         values: Any = sheet.values
         for step in levels_of(mesh):
             side, (above, beside) = step["side"], step["offset"]
             width = (mesh.shape[1] - 1 + beside) // side + 1
-            keys, at = np.unique((row + above) // side * width + (col + beside) // side, return_inverse=True)
-            sums = np.bincount(at, weights=values, minlength=keys.size)
+            high = (mesh.shape[0] - 1 + above) // side + 1
+            _, (sums,) = summed((row + above) // side * width + (col + beside) // side, [values], width * high)
             named = Text(f"{step['name']} cells", f"{step['name']}メッシュ")
             plain = Text(f"{side} x {side} cells", f"{side} × {side} セル")
-            lines.append([(named if mesh.level else plain).html(), *_four(sums[sums != 0])])
+            lines.append([(named if mesh.level else plain).html(), *_four(sums)])
     return frame.table(head, lines, numbers=range(1, 5))
 
 

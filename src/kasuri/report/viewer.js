@@ -10,7 +10,7 @@ const WORDS = {
     sea: "outside what is possible (declared public): 0", outside: "outside the window", row: "row", col: "column",
     no_interval: "no interval for this area", go: "Go to mesh code", find: "no such area here", cells: (s) => `${spaced(s)} cells`,
     side: (k) => (k === 1 ? "1 cell" : `${k} x ${k} cells`), largest: (n, s) => `The ${n} largest (${s})`, place: "area", count: "released",
-    per: (u, s) => `${u} per area (${s})`, negative: "negative", zoomed: "mean per cell shown", in: "Zoom in", out: "Zoom out", fit: "Show all",
+    per: (u, s) => `${u} per area (${s})`, negative: "negative", zoomed: "mean", in: "Zoom in", out: "Zoom out", fit: "Show all",
     map: "Map of the released values", secret: "CONFIDENTIAL", unit: (u) => (u === "person" ? "people" : u), more: (n) => `and ${n} more`,
     cut: "part of the area lies outside the window", start: "Point at the map, or use the arrow keys, to read a value.",
   },
@@ -19,9 +19,9 @@ const WORDS = {
     value: "公表値", width: "信頼区間の幅", truth: "真の値（部外秘）", error: "公表値と真の値の差（部外秘）",
     released: "公表値", true_: "真の値", off: "誤差", interval: (p) => `${p} % 信頼区間`, to: "〜", none: "掲載なし：0 として公表",
     sea: "ありえない場所（公開情報として宣言）：0", outside: "対象範囲の外", row: "行", col: "列",
-    no_interval: "この区域の信頼区間はありません", go: "メッシュコードへ移動", find: "この範囲にありません", cells: (s) => `${spaced(s)}メッシュ`,
+    no_interval: "この区域の信頼区間はありません", go: "メッシュコードへ移動", find: "この範囲にありません", cells: (s) => `${s}メッシュ`,
     side: (k) => (k === 1 ? "1 セル" : `${k} × ${k} セル`), largest: (n, s) => `値の大きい区域 ${n} 件（${s}）`, place: "区域", count: "公表値",
-    per: (u, s) => `${s}あたりの${u}`, negative: "負の値", zoomed: "1 セルあたりの平均を表示中", in: "拡大", out: "縮小", fit: "全体",
+    per: (u, s) => `${s}あたりの${u}`, negative: "負の値", zoomed: "平均", in: "拡大", out: "縮小", fit: "全体",
     map: "公表値の地図", secret: "部外秘", unit: (u) => (u === "person" ? "人数" : `${u} の数`), more: (n) => `ほか ${n} 件`,
     cut: "区域の一部は対象範囲の外にあります", start: "地図を指すか矢印キーを使うと、値を読み取れます。",
   },
@@ -190,7 +190,7 @@ function select(tools, id, label, options, change) {
 }
 const MANY = 400; // labels from which a box to write in replaces a list
 /** A box for one axis: one of its labels (or mesh codes), or all. */
-function choose(tools, axis, picked, change) {
+function choose(tools, axis, change) {
   if (axis.labels && axis.labels.length <= MANY)
     return select(tools, `axis-${axis.name}`, () => axis.name, () => [["-1", t().sum], ...axis.labels.map((label, i) => [String(i), label])], (v) => change(Number(v)));
   const box = element("input", { id: `axis-${axis.name}`, size: 12, autocomplete: "off" }), words = element("span");
@@ -316,7 +316,7 @@ function showMap(view, data) {
     const w = canvas.clientWidth, h = canvas.clientHeight, font = getComputedStyle(document.body).fontFamily;
     if (axis.level) { // lines of the 80 km (zoomed in: 10 km) mesh, with their codes
       const own = GRID[axis.level][0], name = box.s * own / 8 > 90 && own >= 8 ? "10km" : "80km", step = own / GRID[name][0];
-      pen.strokeStyle = "#ffffff30"; pen.fillStyle = "#ffffff9a"; pen.lineWidth = 1; pen.font = `11px ${font}`;
+      pen.strokeStyle = box.s * step > 46 ? "#ffffff30" : "#ffffff12"; pen.fillStyle = "#ffffff9a"; pen.lineWidth = 1; pen.font = `11px ${font}`;
       const from = [0, 1].map((d) => Math.ceil(axis.origin[d] / step)), past = [0, 1].map((d) => Math.floor((axis.origin[d] + [axis.rows, axis.cols][d]) / step));
       pen.beginPath();
       for (let k = from[1]; k <= past[1]; k++) { const x = Math.round(toX(k * step - axis.origin[1])) + .5; pen.moveTo(x, toY(0)); pen.lineTo(x, toY(axis.rows)); }
@@ -343,7 +343,7 @@ function showMap(view, data) {
   }
   function legend(w, h, font, join) {
     const wide = Math.min(260, w - 40), x = 14, y = h - 40, lut = colours[state.layer], name = areaName();
-    pen.fillStyle = "#0b101bdd"; pen.fillRect(x - 8, y - 28, wide + 30, 62);
+    pen.fillStyle = "#0b101bdd"; pen.fillRect(x - 8, y - 28, wide + (state.layer !== "error" && top.low < 0 ? 106 : 30), 62);
     for (let i = 0; i < wide; i++) { pen.fillStyle = `rgb(${lut[Math.round((255 * i) / (wide - 1))]})`; pen.fillRect(x + i, y - 4, 1, 11); }
     pen.fillStyle = "#fff"; pen.font = `12px ${font}`; pen.textAlign = "left";
     pen.fillText(t().per(state.layer === "value" || state.layer === "truth" ? t().unit(view.unit) : t()[state.layer], name) + (join > 1 ? ` (${t().zoomed})` : ""), x, y - 12, wide + 14);
@@ -479,7 +479,7 @@ function showMap(view, data) {
   if (layers.length > 1) select(tools, "layer", () => t().show, () => layers.map((name) => [name, t()[name]]), (v) => { state.layer = v; if (v === "width") { state.level = 0; levelBox.value = "0"; } build(); renew(); });
   select(tools, "scale", () => t().scale, () => [["log", t().log], ["linear", t().linear]], (v) => { state.log = v === "log"; soon(); });
   view.axes.forEach((other, i) => {
-    if (i !== meshes[0] || meshes.length > 1) choose(tools, other, -1, (v) => { state.pick[i] = v; build(); renew(); });
+    if (i !== meshes[0] || meshes.length > 1) choose(tools, other, (v) => { state.pick[i] = v; build(); renew(); });
   });
   if (axis.level) {
     const goBox = element("input", { id: "go", size: 13, inputMode: "numeric", autocomplete: "off" }), words = element("span");
@@ -537,8 +537,9 @@ function showBars(view, data) {
     $("bars").replaceChildren(scroll, ...(axis.size > MOST ? [element("p", { textContent: t().more(number(axis.size - MOST)) })] : []));
   }
   if (view.axes.length > 1) {
-    select(tools, "along", () => t().along, () => view.axes.map((axis, i) => [String(i), axis.name]), (v) => { state.along = Number(v); draw(); });
-    view.axes.forEach((axis, i) => choose(tools, axis, -1, (v) => { state.pick[i] = v; draw(); }));
+    select(tools, "along", () => t().along, () => view.axes.map((axis, i) => [String(i), axis.name]), (v) => { state.along = Number(v); speak(language); });
+    const boxes = view.axes.map((axis, i) => choose(tools, axis, (v) => { state.pick[i] = v; draw(); }));
+    shown.push(() => boxes.forEach((box, i) => { box.parentElement.hidden = i === state.along; }));
   }
   $("largest-box").remove();
   shown.push(draw);
