@@ -26,7 +26,7 @@ class Browser:
         ]  # fmt: skip
         shell = f'exec "$0" "$@" 3<&{to_child} 4>&{from_child}'
         self.process = subprocess.Popen(
-            ["sh", "-c", shell, *words], pass_fds=(to_child, from_child), stdout=subprocess.DEVNULL,
+            ["bash", "-c", shell, *words], pass_fds=(to_child, from_child), stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(to_child)

@@ -26,7 +26,13 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
     below, above = distances(count[:size], lower[:size], upper[:size], HUNDREDTHS)
     value = np.rint(count[:size] * HUNDREDTHS).astype(np.int64)
     rows = Rows((np.arange(size),), {"value": value, "below": below, "above": above}, HUNDREDTHS)
-    view = {"axes": [view_axis(shown)], "mask": [], "unit": estimate["guarantee"]["unit"]["id"], "confidence": level}
+    view = {
+        "axes": [view_axis(shown)],
+        "mask": [],
+        "estimate": True,
+        "unit": estimate["guarantee"]["unit"]["id"],
+        "confidence": level,
+    }
     guarantee = estimate["guarantee"]
     elsewhere = [
         Text(

@@ -549,6 +549,7 @@ for (const button of document.querySelectorAll("[data-language]")) button.addEve
 const wanted = location.hash === "#ja" || (navigator.language ?? "").startsWith("ja") ? "ja" : "en";
 if ($("view")) {
   const view = told("view");
+  if (view.estimate) for (const [words, name] of [[WORDS.en, "estimate"], [WORDS.ja, "推定値"]]) words.value = words.count = words.released = name;
   unpack(view.data, $("rows").textContent).then((data) => {
     (view.axes.some((axis) => axis.kind === "mesh") ? showMap : showBars)(view, data);
     speak(wanted);
