@@ -11,7 +11,7 @@ const WORDS = {
     no_interval: "no interval for this area", go: "Go to mesh code", find: "no such area here", cells: (s) => `${spaced(s)} cells`,
     side: (k) => (k === 1 ? "1 cell" : `${k} x ${k} cells`), largest: (n, s) => `The ${n} largest (${s})`, place: "area", count: "released",
     per: (u, s) => `${u} per area (${s})`, negative: "negative", zoomed: "mean", in: "Zoom in", out: "Zoom out", fit: "Show all",
-    map: "Map of the released values", secret: "CONFIDENTIAL", unit: (u) => (u === "person" ? "people" : u), more: (n) => `and ${n} more`,
+    is: ": ", and: ", ", map: "Map of the released values", secret: "CONFIDENTIAL", unit: (u) => (u === "person" ? "people" : u), more: (n) => `and ${n} more`,
     cut: "part of the area lies outside the window", start: "Point at the map, or use the arrow keys, to read a value.",
   },
   ja: {
@@ -22,7 +22,7 @@ const WORDS = {
     no_interval: "この区域の信頼区間はありません", go: "メッシュコードへ移動", find: "この範囲にありません", cells: (s) => `${s}メッシュ`,
     side: (k) => (k === 1 ? "1 セル" : `${k} × ${k} セル`), largest: (n, s) => `値の大きい区域 ${n} 件（${s}）`, place: "区域", count: "公表値",
     per: (u, s) => `${s}あたりの${u}`, negative: "負の値", zoomed: "平均", in: "拡大", out: "縮小", fit: "全体",
-    map: "公表値の地図", secret: "部外秘", unit: (u) => (u === "person" ? "人数" : `${u} の数`), more: (n) => `ほか ${n} 件`,
+    is: "：", and: "、", map: "公表値の地図", secret: "部外秘", unit: (u) => (u === "person" ? "人数" : `${u} の数`), more: (n) => `ほか ${n} 件`,
     cut: "区域の一部は対象範囲の外にあります", start: "地図を指すか矢印キーを使うと、値を読み取れます。",
   },
 };
@@ -316,7 +316,7 @@ function showMap(view, data) {
     const w = canvas.clientWidth, h = canvas.clientHeight, font = getComputedStyle(document.body).fontFamily;
     if (axis.level) { // lines of the 80 km (zoomed in: 10 km) mesh, with their codes
       const own = GRID[axis.level][0], name = box.s * own / 8 > 90 && own >= 8 ? "10km" : "80km", step = own / GRID[name][0];
-      pen.strokeStyle = box.s * step > 46 ? "#ffffff30" : "#ffffff12"; pen.fillStyle = "#ffffff9a"; pen.lineWidth = 1; pen.font = `11px ${font}`;
+      pen.strokeStyle = box.s * step > 46 ? "#ffffff30" : "#ffffff12"; pen.fillStyle = "#ffffff9a"; pen.lineWidth = 1; pen.font = `11px ${font}`; pen.textAlign = "left";
       const from = [0, 1].map((d) => Math.ceil(axis.origin[d] / step)), past = [0, 1].map((d) => Math.floor((axis.origin[d] + [axis.rows, axis.cols][d]) / step));
       pen.beginPath();
       for (let k = from[1]; k <= past[1]; k++) { const x = Math.round(toX(k * step - axis.origin[1])) + .5; pen.moveTo(x, toY(0)); pen.lineTo(x, toY(axis.rows)); }
@@ -337,7 +337,7 @@ function showMap(view, data) {
     }
     legend(w, h, font, join);
     if (view.secret) {
-      pen.save(); pen.translate(w / 2, h / 2); pen.rotate(-0.35); pen.textAlign = "center"; pen.fillStyle = "#ff5a4f70"; pen.font = `700 ${Math.max(28, w / 12)}px ${font}`;
+      pen.save(); pen.translate(w / 2, h / 2); pen.rotate(-0.35); pen.textAlign = "center"; pen.fillStyle = "#ff5a4f70"; pen.font = `700 ${Math.max(26, w / 17)}px ${font}`;
       pen.fillText("CONFIDENTIAL 部外秘", 0, 0); pen.restore();
     }
   }
@@ -368,11 +368,11 @@ function showMap(view, data) {
     if (row < 0 || col < 0 || row >= axis.rows || col >= axis.cols) { out.textContent = t().outside; return; }
     const R = Math.floor((row + or) / s), C = Math.floor((col + oc) / s), at = find(table(), R, C), ref = at < 0 ? -1 : table().ref[at];
     const code = axis.level ? encode(level().name, Math.floor((row + axis.origin[0]) / s), Math.floor((col + axis.origin[1]) / s)) : "";
-    const where = [areaName() + (code ? ` ${code}` : ""), `${t().row} ${row}, ${t().col} ${col}`];
+    const where = [areaName() + (code ? ` ${code}` : ""), `${t().row} ${row}${t().and}${t().col} ${col}`];
     if (axis.level) { const per = GRID[axis.level][0]; where.push(`${(((row + .5 + axis.origin[0]) * 2) / 3 / per).toFixed(4)}° N ${((col + .5 + axis.origin[1]) / per + 100).toFixed(4)}° E`); }
     if ((R * s - or < 0 || C * s - oc < 0 || (R + 1) * s - or > axis.rows || (C + 1) * s - oc > axis.cols) && s > 1) where.push(t().cut);
     const parts = [element("span", { className: "where", id: "read-where", textContent: where.join(" · ") })];
-    const put = (name, id, text) => parts.push(`${name}: `, element("b", { id, textContent: text }), " ");
+    const put = (name, id, text) => parts.push(name + t().is, element("b", { id, textContent: text }), " ");
     const alone = s === 1 && at >= 0 && ref >= 0;
     const released = state.layer === "value" ? (at < 0 ? 0 : table().val[at]) : alone ? columns.value[ref] : null;
     if (state.layer !== "value" && !(state.layer === "width" && alone)) put(t()[state.layer], "read-layer", number((at < 0 ? 0 : table().val[at]) / unit, unit));
