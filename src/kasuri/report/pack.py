@@ -63,7 +63,7 @@ def distances(values: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any], un
 
 def pack(rows: Rows) -> Packed:
     """Rows as text; `unpack` gives them back."""
-    streams: dict[str, Int] = {}
+    streams: dict[str, NDArray[Any]] = {}
     for i, index in enumerate(rows.index):
         streams[f"axis{i}"] = np.diff(index, prepend=0) if i == 0 else index
     streams |= rows.columns
@@ -84,45 +84,45 @@ def unpack(about: Mapping[str, Any], text: str) -> Rows:
         numbers = from_varints(np.frombuffer(data, np.uint8, length, at), about["rows"])
         at += length
         if name.startswith("axis"):
-            index.append(np.cumsum(numbers) if name == "axis0" else numbers)
+            index.append((np.cumsum(numbers) if name == "axis0" else numbers).astype(np.int64))
         else:
-            columns[name] = (numbers >> 1) ^ -(numbers & 1)
+            columns[name] = (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
     if at != len(data):
         raise ValueError("bytes are left over")
     return Rows(tuple(index), columns, about["unit"])
 
 
-def zigzag(numbers: Int) -> Int:
+def zigzag(numbers: Int) -> NDArray[np.uint64]:
     """0, -1, 1, -2, ... -> 0, 1, 2, 3, ..."""
-    return (numbers << 1) ^ (numbers >> 63)
+    return (numbers.astype(np.uint64) << np.uint64(1)) ^ (numbers >> 63).astype(np.uint64)
 
 
-def varints(numbers: Int) -> bytes:
-    """Numbers of 0 .. 2^63 - 1, seven bits a byte, low bits first, the high bit says that more follows."""
-    return b"".join(_varints(numbers[at : at + _CHUNK]) for at in range(0, numbers.size, _CHUNK))
+def varints(numbers: NDArray[Any]) -> bytes:
+    """Numbers of 0 .. 2^64 - 1, seven bits a byte, low bits first, the high bit says that more follows."""
+    return b"".join(_varints(numbers[at : at + _CHUNK].astype(np.uint64)) for at in range(0, numbers.size, _CHUNK))
 
 
-def _varints(numbers: Int) -> bytes:
+def _varints(numbers: NDArray[np.uint64]) -> bytes:
     length = np.ones(numbers.size, np.int64)
-    for bits in range(7, 63, 7):
-        length += numbers >= 1 << bits
+    for bits in range(7, 64, 7):
+        length += numbers >= np.uint64(1 << bits)
     end = np.cumsum(length)
     out = np.zeros(end[-1], np.uint8)
     for i in range(int(length.max())):
         has = length > i
-        byte = (numbers[has] >> (7 * i)) & 127
-        out[end[has] - length[has] + i] = byte | ((length[has] > i + 1) << 7)
+        byte = ((numbers[has] >> np.uint64(7 * i)) & np.uint64(127)).astype(np.uint8)
+        out[end[has] - length[has] + i] = byte | ((length[has] > i + 1).astype(np.uint8) << 7)
     return out.tobytes()
 
 
-def from_varints(data: NDArray[np.uint8], count: int) -> Int:
+def from_varints(data: NDArray[np.uint8], count: int) -> NDArray[np.uint64]:
     """The inverse of `varints`."""
     ends = np.flatnonzero(data < 128)
     if ends.size != count or (data.size and ends[-1] != data.size - 1 if ends.size else data.size):
         raise ValueError("not as many numbers as there are rows")
     starts = np.concatenate(([0], ends[:-1] + 1))[: ends.size]
-    out = np.zeros(count, np.int64)
+    out = np.zeros(count, np.uint64)
     for i in range(int((ends - starts).max(initial=-1)) + 1):
         has = starts + i <= ends
-        out[has] |= (data[starts[has] + i] & 127).astype(np.int64) << (7 * i)
+        out[has] |= (data[starts[has] + i] & 127).astype(np.uint64) << np.uint64(7 * i)
     return out

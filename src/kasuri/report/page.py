@@ -31,7 +31,11 @@ CONFIDENCE = 95
 """Of the columns lower and upper, in per cent."""
 MOST_BYTES = 14_000_000
 MOST_ROWS = 5_000_000
-"""Rows beyond these are shown at a coarser level, so that a page stays below 15 MB and opens at once."""
+MOST_SIDE = 1 << 14
+"""Tables beyond these (bytes, rows; cells to a side of the mesh) are shown at a coarser level, so that a page stays
+below 15 MB and opens at once."""
+MOST_LABELS = 20_000
+"""An axis with more labels is shown by number."""
 CERTIFICATES = ("certificate.md", "certificate.ja.md")
 
 
@@ -173,7 +177,8 @@ class Sheet:
     def shown(self) -> tuple[Packed, Sheet]:
         """The packed rows for the page, and the sheet they show: this one, or its sums at the finest level that
         fits."""
-        packed = pack(self.rows()) if self.cells.size <= MOST_ROWS else None
+        small = self.cells.size <= MOST_ROWS and all(max(mesh.shape) <= MOST_SIDE for mesh in self.meshes)
+        packed = pack(self.rows()) if small else None
         if packed is not None and len(packed[1]) <= MOST_BYTES:
             return packed, self
         coarse = self.coarser()
@@ -187,7 +192,8 @@ class Sheet:
 
     def coarser(self) -> Sheet | None:
         """Sums over squares of 2 x 2 (or the next level's) cells of the first mesh; no intervals."""
-        mesh = next((mesh for mesh in self.meshes if len(levels_of(mesh)) > 1), None)
+        mesh = max(self.meshes, key=lambda mesh: max(mesh.shape), default=None)
+        mesh = mesh if mesh is not None and len(levels_of(mesh)) > 1 else None
         if mesh is None:
             return None
         step = levels_of(mesh)[1]
@@ -239,14 +245,23 @@ def view_axis(axis: Any) -> dict[str, Any]:
             "cols": axis.shape[1], "level": axis.level, "origin": list(axis.origin), "levels": levels_of(axis),
             "labels": None,
         }  # fmt: skip
-    if isinstance(axis, Time):
-        start = datetime.fromisoformat(axis.start)
-        labels: list[str] | None = [
-            (start + timedelta(seconds=axis.seconds * i)).isoformat(" ", "minutes") for i in range(axis.size)
-        ]
-    else:
-        labels = None if axis.labels is None else list(axis.labels)
+    labels: list[str] | None = None
+    if axis.sizes[0] > MOST_LABELS:
+        pass
+    elif isinstance(axis, Time):
+        labels = _times(axis)
+    elif axis.labels is not None:
+        labels = list(axis.labels)
     return {"kind": axis.kind, "name": axis.name, "size": axis.sizes[0], "labels": labels}
+
+
+def _times(axis: Time) -> list[str] | None:
+    """The start of every step, or None where the calendar ends before the axis."""
+    start = datetime.fromisoformat(axis.start)
+    try:
+        return [(start + timedelta(seconds=axis.seconds * i)).isoformat(" ", "minutes") for i in range(axis.size)]
+    except OverflowError:
+        return None
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -318,7 +333,9 @@ def _relation_ja(about: Mapping[str, Any]) -> str:
 def _remarks(sheet: Sheet, drawn: Sheet) -> list[str]:
     out = []
     if drawn.domain != sheet.domain:
-        coarse = drawn.meshes[0].level or "2 x 2"
+        was, now = next(pair for pair in zip(sheet.meshes, drawn.meshes, strict=True) if pair[0] != pair[1])
+        side = -(-max(was.shape) // max(now.shape))
+        coarse = now.level or f"{side} x {side}"
         out.append(
             frame.note(
                 Text(
