@@ -2,8 +2,8 @@
 
 python benchmarks/bench_report.py [--dense]
 
-The Kanto census (shipped) and, where ../shared/data holds it, the national 4096 x 4096 window; --dense adds `geometric` on
-the national window, 16 million listed cells, whose page is summed to a coarser level.
+The Kanto census (shipped) and, where ../shared/data holds it, the national 4096 x 4096 window; --dense adds `geometric`
+on the national window, 16 million listed cells, whose page is summed to a coarser level.
 """
 
 from __future__ import annotations
@@ -47,6 +47,14 @@ def maps() -> dict[str, Any]:
     return found
 
 
+def measure(out: ks.Release) -> tuple[int, float, float]:
+    """Bytes of the page, CPU seconds to make it, CPU seconds of the whole save."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "release"
+        whole = best(lambda: out.save(str(folder), unmetered=True), 1)
+        return (folder / "report.html").stat().st_size, best(lambda: page.build(folder), 3), whole
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dense", action="store_true")
@@ -56,11 +64,7 @@ def main() -> None:
         recipes = [ks.haar_topdown(), ks.refined_tree(), *([ks.geometric()] if dense or "Kanto" in name else [])]
         for recipe in recipes:
             out = ks.release(counts, recipe, epsilon="0.1", ledger=None)
-            with tempfile.TemporaryDirectory() as place:
-                folder = Path(place) / "release"
-                whole = best(lambda: out.save(str(folder), unmetered=True), 1)
-                made = best(lambda: page.build(folder), 3)
-                size = (folder / "report.html").stat().st_size
+            size, made, whole = measure(out)
             line(f"{name}, {recipe.name}, {out.cells.size:,} cells", f"{size / 1e6:.2f} MB",
                  f"page {made:.2f} s of save {whole:.2f} s")  # fmt: skip
     if len(found) == 1:
