@@ -300,7 +300,34 @@ def test_the_internal_report(tmp_path):
         internal.build(tmp_path / "release", ks.Domain.of(ks.Mesh("grid", shape=(2, 2))), table.cells, table.values)
 
 
-def test_a_national_map_stays_small(tmp_path):
+def test_a_report_on_a_local_estimate(tmp_path, monkeypatch):
+    from kasuri.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("ward\n" + "a\nb\nb\n" * 300, encoding="utf-8")
+    for words in (
+        "local plan --users 900 --epsilon 2 --labels a,b,c --save rr.json",
+        "local randomize people.csv --column ward --randomizer rr.json --out reports.parquet",
+        "local estimate reports.parquet --report estimate.html",
+    ):
+        run = CliRunner().invoke(app, words.split())
+        assert run.exit_code == 0, run.output
+    made = Path("estimate.html").read_text(encoding="utf-8")
+    assert "局所差分プライバシー" in made and '"confidence": 95' in made and "<title>reports: estimated" in made
+
+
+def test_rows_that_would_swell_are_refused():
+    """A page made to fill the memory of whoever verifies it: its rows are never unpacked beyond what they announce."""
+    import base64
+    import zlib
+
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
+    bomb = base64.b64encode(squeeze.compress(b"\0" * 10_000_000) + squeeze.flush()).decode()
+    with pytest.raises(ValueError, match="left over"):
+        unpack({"rows": 3, "unit": 1, "streams": [["axis0", 3]]}, bomb)
+
+
+def test_a_national_map_stays_small():
     """4096 x 4096 with 300,000 populated cells in clusters: far below 15 MB."""
     rng = np.random.default_rng(5)
     place = rng.normal(2048, 500, (2, 330_000)).astype(int).clip(0, 4095)

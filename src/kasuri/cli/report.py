@@ -49,6 +49,8 @@ def report(
     mode = 0o644 if internal is None else 0o600
     try:
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            if internal is not None:
+                os.fchmod(file.fileno(), mode)  # also where the file was there already
             file.write(data)
     except OSError as error:
         raise DomainError(f"{target}: not written ({error.strerror})") from None

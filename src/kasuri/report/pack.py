@@ -79,7 +79,9 @@ def pack(rows: Rows) -> Packed:
 
 def unpack(about: Mapping[str, Any], text: str) -> Rows:
     """The rows that `pack` was given; ValueError or zlib.error where the bytes are not of its making."""
-    data, at, index, columns = zlib.decompress(base64.b64decode(text, validate=True), -15), 0, [], {}
+    size, squeezed = sum(length for _, length in about["streams"]), zlib.decompressobj(-15)
+    data = squeezed.decompress(base64.b64decode(text, validate=True), size + 1)  # never more than was announced
+    at, index, columns = 0, [], {}
     for name, length in about["streams"]:
         numbers = from_varints(np.frombuffer(data, np.uint8, length, at), about["rows"])
         at += length
@@ -87,7 +89,7 @@ def unpack(about: Mapping[str, Any], text: str) -> Rows:
             index.append((np.cumsum(numbers) if name == "axis0" else numbers).astype(np.int64))
         else:
             columns[name] = (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
-    if at != len(data):
+    if at != len(data) or not squeezed.eof:
         raise ValueError("bytes are left over")
     return Rows(tuple(index), columns, about["unit"])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -415,8 +416,8 @@ def _certificate(words: list[list[tuple[str, str]]], curve: str) -> list[Section
     english, japanese = words
     out = []
     for (heading, body), (heading_ja, body_ja) in zip(english, japanese, strict=True):
-        out.append(Section("c-" + "-".join(heading.lower().split()), Text(heading, heading_ja),
-                           [frame.both(body, body_ja, "div")]))  # fmt: skip
+        anchor = "c-" + re.sub("[^a-z0-9]+", "-", heading.lower())
+        out.append(Section(anchor, Text(heading, heading_ja), [frame.both(body, body_ja, "div")]))
     *rest, last = out[1:]  # the first names the release, as the title does
     return [replace(last, anchor="error", body=[curve, *last.body]), *rest]
 
