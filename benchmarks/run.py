@@ -15,6 +15,7 @@ NAMES = (
     "morton",
     "mesh",
     "records",
+    "report",
     "start",
     "local_peers",
     "local_collector",

@@ -161,8 +161,8 @@ class Release:
         return Boxes(low[None, :].copy(), high[None, :].copy())
 
     def save(self, folder: str, *, unmetered: bool = False, sign: str | None = None) -> None:
-        """Write the release to a new folder: Parquet, DuckDB, the measurements, datapackage.json and a certificate in
-        two languages; never over an existing one. `sign` names a private key file of `kasuri keygen`.
+        """Write the release to a new folder: Parquet, DuckDB, the measurements, datapackage.json, a certificate in two
+        languages and report.html; never over an existing one. `sign` names a private key file of `kasuri keygen`.
 
         A seeded release is refused, and one without a ledger unless `unmetered=True` says that this is meant. The
         ledger records `committed` before the folder appears under its name.

@@ -31,7 +31,7 @@ def test_saved_tables_hold_the_release(tmp_path):
     out.save(str(folder), unmetered=True)
     assert sorted(p.name for p in folder.iterdir()) == [
         "certificate.ja.md", "certificate.md", "datapackage.json", "measurements.parquet", "release.duckdb",
-        "release.parquet", "release_meta.parquet",
+        "release.parquet", "release_meta.parquet", "report.html",
     ]  # fmt: skip
     with duckdb.connect(str(folder / "release.duckdb"), read_only=True) as db:
         assert db.execute("SELECT sum(value) FROM release").fetchone()[0] == out.total()

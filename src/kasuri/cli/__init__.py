@@ -10,7 +10,7 @@ import sys
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, job, kanon, ledger, local, manifest, plan, release, reproduce, shuffle
+from kasuri.cli import demo, job, kanon, ledger, local, manifest, plan, release, report, reproduce, shuffle
 from kasuri.errors import BudgetError, KasuriError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command("compare")(plan.compare)
 app.command("release")(release.release)
 app.add_typer(local.app, name="local")
 app.command("verify")(manifest.verify)
+app.command("report")(report.report)
 app.command("keygen")(manifest.keygen)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(kanon.app, name="kanon")

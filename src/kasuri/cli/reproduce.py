@@ -20,7 +20,7 @@ def _group() -> None:
 @app.command()
 def terada2015(
     runs: int = typer.Option(100, "--runs", min=1, help="Releases per recipe."),
-    figures: Path | None = typer.Option(None, "--figures", help="Folder for Figures 6 and 7 as PNG."),
+    figures: Path | None = typer.Option(None, "--figures", help="Folder for Figures 1-5 (maps), 6 and 7 as PNG."),
     as_json: bool = show.JSON,
 ) -> None:
     """Table 2 of Terada et al. 2015 (error by area size, epsilon 0.1), its exact laws, and unaligned ranges.
@@ -34,6 +34,7 @@ def terada2015(
         figures.mkdir(parents=True, exist_ok=True)
         paper.figure(result, figures / "terada2015-figure6.png", limit=None)
         paper.figure(result, figures / "terada2015-figure7.png", limit=800)
+        paper.maps(figures / "terada2015-figures1-5.png")
     show.result(result, paper.text(result), as_json)
 
 

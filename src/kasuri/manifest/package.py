@@ -66,10 +66,13 @@ def sha256(data: bytes) -> str:
 
 
 def write(release: Release, folder: Path, sign: str | Path | None = None) -> None:
-    """Describe `release` in `folder`, which holds its other files already: certificates, manifest, signature.
+    """Describe `release` in `folder`, which holds its other files already: certificates, report, manifest, signature.
 
-    Everything that is in the folder by now is listed with its hash, so this comes last.
+    Everything that is in the folder by now is listed with its hash, so this comes last. The report is made from the
+    files in the folder, not from `release`.
     """
+    from kasuri.report import page
+
     if not release.provenance["secure"]:
         raise PrivacyError("a seeded release has no manifest and cannot be signed: release again with source=secure()")
     key = None if sign is None else keys.private(sign)
@@ -90,6 +93,8 @@ def write(release: Release, folder: Path, sign: str | Path | None = None) -> Non
         "resources": [resource(path, release) for path in sorted(folder.iterdir())],
         "privacy": privacy,
     }
+    (folder / page.REPORT).write_text(page.build(folder, manifest), encoding="utf-8")
+    manifest["resources"].append(resource(folder / page.REPORT, release))
     manifest["digest"] = digest(manifest)
     data = text(manifest)
     (folder / MANIFEST).write_bytes(data)

@@ -53,7 +53,14 @@ _SHAPE: dict[str, Any] = {
 }
 """The fields a manifest must have, and their types."""
 
-_ALWAYS = ("release.parquet", "release_meta.parquet", "release.duckdb", "certificate.md", "certificate.ja.md")
+_ALWAYS = (
+    "release.parquet",
+    "release_meta.parquet",
+    "release.duckdb",
+    "certificate.md",
+    "certificate.ja.md",
+    "report.html",
+)
 """Files every release has."""
 
 
@@ -89,6 +96,8 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
         if not faults:  # what a changed file says is not worth judging
             _words(folder, manifest, faults)
             tables.check(folder, manifest, faults)
+        if not faults:
+            _report(folder, manifest, faults)
         if ledger is not None:
             out["ledger"] = _paid(manifest, ledger, faults)
     out["ok"] = not faults
@@ -207,6 +216,17 @@ def _words(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None
             same = False
         if not same:
             faults.append(f"{name}: does not say what the manifest says")
+
+
+def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    from kasuri.report import page
+
+    try:
+        same = page.says_the_same(folder, manifest)
+    except tables.UNREADABLE:
+        same = False
+    if not same:
+        faults.append(f"{page.REPORT}: does not show what the manifest and the table say")
 
 
 def _paid(manifest: Mapping[str, Any], path: str | Path, faults: list[str]) -> str:
