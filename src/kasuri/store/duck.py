@@ -12,11 +12,21 @@ from kasuri.schema import Domain
 from kasuri.store.columns import OTHER_COLUMNS, all_tables, meta_table, other_columns, release_table, shapes
 
 
-def write(release: Release, folder: Path) -> None:
-    """Write the DuckDB file with a fresh connection that never saw Counts."""
+def _fresh() -> Any:
+    """A connection that never saw Counts. Compressed columns of DuckDB leave a few bytes between their parts as they
+    were in memory, which the process may have used for records before; uncompressed ones leave none."""
     import duckdb
 
     connection = duckdb.connect(":memory:")
+    connection.execute("SET force_compression = 'uncompressed'")
+    return connection
+
+
+def write(release: Release, folder: Path) -> None:
+    """Write the DuckDB file with a fresh connection: the same release gives the same bytes."""
+    import duckdb
+
+    connection = _fresh()
     try:
         path = str(folder / "release.duckdb").replace("'", "''")
         connection.execute(f"ATTACH '{path}' AS out (STORAGE_VERSION 'v1.0.0')")
@@ -69,7 +79,7 @@ def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
     """Add the release to a DuckDB file (made where there is none), in one transaction."""
     import duckdb
 
-    connection = duckdb.connect(":memory:")
+    connection = _fresh()
     try:
         name = str(path).replace("'", "''")
         connection.execute(f"ATTACH '{name}' AS out (STORAGE_VERSION 'v1.0.0')")
