@@ -235,6 +235,34 @@ def test_other_axes_are_chosen_from(several, browser, tmp_path):
     quiet(browser, several / "report.html")
 
 
+def test_origins_and_destinations(tmp_path, browser):
+    """Two meshes: one is the map, a mesh code of the other chooses; and they can change places."""
+    domain = ks.Domain.of(
+        ks.Mesh("home", level="1km", origin=(4272, 3168), shape=(8, 9)),
+        ks.Mesh("work", level="500m", origin=(8544, 6336), shape=(10, 6)),
+    )
+    counts = ks.Counts.from_dense(
+        np.random.default_rng(3).poisson(2, domain.shape), domain, examples.person(), data="od"
+    )
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    table = pq.read_table(tmp_path / "r" / "release.parquet").to_pandas()
+    browser.open(tmp_path / "r" / "report.html")
+    to_map(browser)
+    here = table[(table.home_row == 3) & (table.home_col == 5)]
+    assert at(browser, 3, 5)["value"] == f"{here.value.sum():,}"
+    code = int(here.work_mesh_code.iloc[4])
+    browser.choose("axis-work", str(code))
+    assert at(browser, 3, 5)["value"] == f"{here.value[here.work_mesh_code == code].sum():,}"
+    browser.choose("axis-work", "99")
+    assert browser.run("document.getElementById('axis-work').getAttribute('aria-invalid')") == "true"
+    browser.choose("axis-work", "")
+    browser.choose("mesh", "1")
+    assert "500 m" in browser.run("document.getElementById('level').innerText")
+    there = table[(table.work_row == 9) & (table.work_col == 0)]
+    assert at(browser, 9, 0)["value"] == f"{there.value.sum():,}"
+    quiet(browser, tmp_path / "r" / "report.html")
+
+
 def test_tables_without_a_mesh_are_bars(tmp_path, browser):
     domain = ks.Domain.of(ks.Ordered("age", 3, ("0-19", "20-64", "65+")), ks.Nominal("ward", ("a", "b")))
     counts = ks.Counts.from_dense(np.array([[5, 9], [50, 3], [20, 8]]), domain, examples.person(), data="wards")

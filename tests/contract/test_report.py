@@ -165,6 +165,18 @@ def test_a_forged_report_is_found(saved, tmp_path, change):
     assert [fault.split(":")[0] for fault in found["faults"]] == ["report.html"]
 
 
+def test_a_report_of_another_version_is_judged_by_its_hash(saved, tmp_path, monkeypatch):
+    """Pages look otherwise in other versions; a release must not become faulty by an update."""
+    shutil.copytree(saved, tmp_path / "r")
+    forge(tmp_path / "r", lambda t: t.replace("<main>", "<main data-version='0.0'>"))
+    assert not ks.verify(tmp_path / "r")["ok"]
+    monkeypatch.setattr(sys.modules["kasuri.manifest.verify"], "environment", lambda: {"versions": {"kasuri": "9.9"}})
+    assert ks.verify(tmp_path / "r")["ok"]
+    with (tmp_path / "r" / "report.html").open("a") as file:
+        file.write(" ")
+    assert [fault.split(":")[0] for fault in ks.verify(tmp_path / "r")["faults"]] == ["report.html"]
+
+
 def test_another_zlib_is_no_forgery(saved, tmp_path):
     import base64
     import zlib
