@@ -202,6 +202,26 @@ def test_a_changed_table_is_not_drawn(saved, tmp_path):
         page.build(tmp_path)
 
 
+def test_a_table_in_several_files_is_read_whole(saved, tmp_path):
+    """As a cluster writes it: numbered files, in any order of cells."""
+    import pyarrow.parquet as pq
+
+    shutil.copytree(saved, tmp_path / "r")
+    table = pq.read_table(saved / "release.parquet")
+    half = table.num_rows // 2
+    about = page.read_manifest(saved)
+    about["resources"] = [item for item in about["resources"] if item["path"] != "release.parquet"]
+    for i, part in enumerate((table.slice(half), table.slice(0, half))):
+        path = tmp_path / "r" / f"release-0000{i}.parquet"
+        pq.write_table(part, path)
+        about["resources"].append({"path": path.name, "hash": sha256(path.read_bytes())})
+    one, parts = page.Sheet.read(saved, page.read_manifest(saved)), page.Sheet.read(tmp_path / "r", about)
+    assert (one.cells == parts.cells).all() and (one.values == parts.values).all()
+    about["resources"] = []
+    with pytest.raises(ks.FormatError, match="no released table"):
+        page.Sheet.read(tmp_path / "r", about)
+
+
 def test_names_that_look_like_code_stay_text(tmp_path):
     domain = ks.Domain.of(ks.Nominal("p", labels=("</script><script>alert(1)</script>", "b&amp;<i>")))
     counts = ks.Counts.from_dense(np.array([5, 6]), domain, UNIT, data="<img src=x>|**b**")
