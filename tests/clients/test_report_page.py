@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,21 @@ def several(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def browser(tmp_path):
-    with Browser(tmp_path / "profile") as found:
+@pytest.fixture(scope="module")
+def window(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
         yield found
+
+
+@pytest.fixture
+def browser(window):
+    """The one browser, on an empty page, with nothing noted yet."""
+    window.size(1280, 900)
+    window.call("Page.navigate", url="about:blank")
+    window.until("document.readyState === 'complete'")
+    window.requests.clear()
+    window.complaints.clear()
+    return window
 
 
 def place(browser, row, col):
@@ -302,6 +314,31 @@ def test_an_estimate_with_its_intervals(tmp_path, browser):
         assert low[i] - 0.011 <= a <= low[i] + 1e-6 and high[i] - 1e-6 <= b <= high[i] + 0.011, "rounded outwards"
     browser.choose("layer", "width")
     assert "95 %" in browser.run("document.getElementById('readout').innerText")
+    quiet(browser, path)
+
+
+def test_intervals_of_a_release(kanto, browser, tmp_path):
+    """Columns lower and upper under the cursor, and as a map of widths."""
+    about = page.read_manifest(kanto)
+    sheet = page.Sheet.read(kanto, about)
+    reach = np.where(sheet.cells % 3 == 0, 30.0, 5 + np.sqrt(sheet.values))
+    lower, upper = np.maximum(sheet.values - np.rint(reach), 0), sheet.values + np.rint(2 * reach)
+    lower[0] = upper[0] = np.nan
+    words = [frame.markdown(page.text_of(kanto / name)) for name in page.CERTIFICATES]
+    path = tmp_path / "intervals.html"
+    path.write_text(page.compose(about, replace(sheet, lower=lower, upper=upper), words), encoding="utf-8")
+    browser.open(path)
+    to_map(browser)
+    browser.choose("layer", "width")
+    picture(browser, "report-widths.png", tmp_path)
+    for i in (1, sheet.cells.size // 2, int(sheet.values.argmax())):
+        row, col = (int(index[0]) for index in sheet.domain.unravel(sheet.cells[[i]]))
+        seen = at(browser, row, col)
+        assert seen["value"] == f"{sheet.values[i]:,}" and seen["interval"] == f"{lower[i]:,.0f} to {upper[i]:,.0f}"
+    assert "interval" not in at(browser, *(int(index[0]) for index in sheet.domain.unravel(sheet.cells[[0]])))
+    browser.choose("layer", "value")
+    browser.choose("level", "1")
+    assert "no interval for this area" in browser.run("document.getElementById('readout').innerText")
     quiet(browser, path)
 
 
