@@ -48,8 +48,12 @@ def test_rows_come_back(data):
     n = data.draw(st.integers(0, 30))
     first = np.sort(data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, 2**40))))
     other = data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, 9)))
-    value = data.draw(hnp.arrays(np.int64, n, elements=st.integers(-(2**63), 2**63 - 1)))
-    rows = Rows((first, other), {"value": value, "below": np.full(n, -1)}, 1)
+    value = data.draw(hnp.arrays(np.int64, n, elements=st.integers(-(2**61), 2**61)))
+    small = hnp.arrays(np.int64, n, elements=st.integers(0, 60))
+    below, above, none = data.draw(small), data.draw(small), data.draw(hnp.arrays(np.bool_, n))
+    lower = np.where(value % 3 == 0, 0, value - below) if (np.abs(value) < 2**40).all() else value - below
+    below = np.where(none, -1, value - lower)
+    rows = Rows((first, other), {"value": value, "below": below, "above": np.where(none, -1, above)}, 1)
     about, packed = pack(rows)
     again = unpack(json.loads(json.dumps(about)), packed)
     assert all((a == b).all() for a, b in zip(again.index, rows.index, strict=True))
@@ -148,7 +152,7 @@ def other_rows(page_text):
     about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
     rows = unpack(about, page._around(page_text)[1])
     values = rows.columns["value"].copy()
-    values[3] ^= 1  # same length of bytes, another number
+    values[3] += 1 if values[3] % 2 == 0 else -1  # same length of bytes, another number
     return head + pack(replace(rows, columns={"value": values}))[1] + "</script>" + foot
 
 

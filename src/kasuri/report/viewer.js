@@ -71,6 +71,8 @@ async function unpack(about, text) {
     }
     if (axis) out.index.push(numbers); else out.columns[name] = numbers;
   }
+  const { value, above, width } = out.columns; // an interval from 0 on has width 0, any other its own and 1
+  if (width) out.columns.below = width.map((w, i) => (above[i] < 0 ? -1 : w === 0 ? value[i] : w - 1 - above[i]));
   return out;
 }
 
