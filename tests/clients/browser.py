@@ -113,8 +113,9 @@ class Browser:
 
     def open(self, path: Path, fragment: str = "") -> None:
         """A report from a file; ready when its viewer says so."""
+        self.run("window.left = true")  # whoever still has it is the page before
         self.call("Page.navigate", url=path.resolve().as_uri() + fragment)
-        self.until("document.body && document.body.dataset.ready === 'yes'")
+        self.until("!window.left && document.body && document.body.dataset.ready === 'yes'")
         self.settle()
 
     def until(self, condition: str, seconds: float = 60) -> None:

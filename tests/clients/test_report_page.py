@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,10 +52,21 @@ def several(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def browser(tmp_path):
-    with Browser(tmp_path / "profile") as found:
+@pytest.fixture(scope="module")
+def window(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
         yield found
+
+
+@pytest.fixture
+def browser(window):
+    """The one browser, on an empty page, with nothing noted yet."""
+    window.size(1280, 900)
+    window.call("Page.navigate", url="about:blank")
+    window.until("document.readyState === 'complete'")
+    window.requests.clear()
+    window.complaints.clear()
+    return window
 
 
 def place(browser, row, col):
@@ -235,6 +247,34 @@ def test_other_axes_are_chosen_from(several, browser, tmp_path):
     quiet(browser, several / "report.html")
 
 
+def test_origins_and_destinations(tmp_path, browser):
+    """Two meshes: one is the map, a mesh code of the other chooses; and they can change places."""
+    domain = ks.Domain.of(
+        ks.Mesh("home", level="1km", origin=(4272, 3168), shape=(8, 9)),
+        ks.Mesh("work", level="500m", origin=(8544, 6336), shape=(10, 6)),
+    )
+    counts = ks.Counts.from_dense(
+        np.random.default_rng(3).poisson(2, domain.shape), domain, examples.person(), data="od"
+    )
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    table = pq.read_table(tmp_path / "r" / "release.parquet").to_pandas()
+    browser.open(tmp_path / "r" / "report.html")
+    to_map(browser)
+    here = table[(table.home_row == 3) & (table.home_col == 5)]
+    assert at(browser, 3, 5)["value"] == f"{here.value.sum():,}"
+    code = int(here.work_mesh_code.iloc[4])
+    browser.choose("axis-work", str(code))
+    assert at(browser, 3, 5)["value"] == f"{here.value[here.work_mesh_code == code].sum():,}"
+    browser.choose("axis-work", "99")
+    assert browser.run("document.getElementById('axis-work').getAttribute('aria-invalid')") == "true"
+    browser.choose("axis-work", "")
+    browser.choose("mesh", "1")
+    assert "500 m" in browser.run("document.getElementById('level').innerText")
+    there = table[(table.work_row == 9) & (table.work_col == 0)]
+    assert at(browser, 9, 0)["value"] == f"{there.value.sum():,}"
+    quiet(browser, tmp_path / "r" / "report.html")
+
+
 def test_tables_without_a_mesh_are_bars(tmp_path, browser):
     domain = ks.Domain.of(ks.Ordered("age", 3, ("0-19", "20-64", "65+")), ks.Nominal("ward", ("a", "b")))
     counts = ks.Counts.from_dense(np.array([[5, 9], [50, 3], [20, 8]]), domain, examples.person(), data="wards")
@@ -274,6 +314,31 @@ def test_an_estimate_with_its_intervals(tmp_path, browser):
         assert low[i] - 0.011 <= a <= low[i] + 1e-6 and high[i] - 1e-6 <= b <= high[i] + 0.011, "rounded outwards"
     browser.choose("layer", "width")
     assert "95 %" in browser.run("document.getElementById('readout').innerText")
+    quiet(browser, path)
+
+
+def test_intervals_of_a_release(kanto, browser, tmp_path):
+    """Columns lower and upper under the cursor, and as a map of widths."""
+    about = page.read_manifest(kanto)
+    sheet = page.Sheet.read(kanto, about)
+    reach = np.where(sheet.cells % 3 == 0, 30.0, 5 + np.sqrt(sheet.values))
+    lower, upper = np.maximum(sheet.values - np.rint(reach), 0), sheet.values + np.rint(2 * reach)
+    lower[0] = upper[0] = np.nan
+    words = [frame.markdown(page.text_of(kanto / name)) for name in page.CERTIFICATES]
+    path = tmp_path / "intervals.html"
+    path.write_text(page.compose(about, replace(sheet, lower=lower, upper=upper), words), encoding="utf-8")
+    browser.open(path)
+    to_map(browser)
+    browser.choose("layer", "width")
+    picture(browser, "report-widths.png", tmp_path)
+    for i in (1, sheet.cells.size // 2, int(sheet.values.argmax())):
+        row, col = (int(index[0]) for index in sheet.domain.unravel(sheet.cells[[i]]))
+        seen = at(browser, row, col)
+        assert seen["value"] == f"{sheet.values[i]:,}" and seen["interval"] == f"{lower[i]:,.0f} to {upper[i]:,.0f}"
+    assert "interval" not in at(browser, *(int(index[0]) for index in sheet.domain.unravel(sheet.cells[[0]])))
+    browser.choose("layer", "value")
+    browser.choose("level", "1")
+    assert "no interval for this area" in browser.run("document.getElementById('readout').innerText")
     quiet(browser, path)
 
 

@@ -48,8 +48,12 @@ def test_rows_come_back(data):
     n = data.draw(st.integers(0, 30))
     first = np.sort(data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, 2**40))))
     other = data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, 9)))
-    value = data.draw(hnp.arrays(np.int64, n, elements=st.integers(-(2**63), 2**63 - 1)))
-    rows = Rows((first, other), {"value": value, "below": np.full(n, -1)}, 1)
+    value = data.draw(hnp.arrays(np.int64, n, elements=st.integers(-(2**61), 2**61)))
+    small = hnp.arrays(np.int64, n, elements=st.integers(0, 60))
+    below, above, none = data.draw(small), data.draw(small), data.draw(hnp.arrays(np.bool_, n))
+    lower = np.where(value % 3 == 0, 0, value - below) if (np.abs(value) < 2**40).all() else value - below
+    below = np.where(none, -1, value - lower)
+    rows = Rows((first, other), {"value": value, "below": below, "above": np.where(none, -1, above)}, 1)
     about, packed = pack(rows)
     again = unpack(json.loads(json.dumps(about)), packed)
     assert all((a == b).all() for a, b in zip(again.index, rows.index, strict=True))
@@ -148,7 +152,7 @@ def other_rows(page_text):
     about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
     rows = unpack(about, page._around(page_text)[1])
     values = rows.columns["value"].copy()
-    values[3] ^= 1  # same length of bytes, another number
+    values[3] += 1 if values[3] % 2 == 0 else -1  # same length of bytes, another number
     return head + pack(replace(rows, columns={"value": values}))[1] + "</script>" + foot
 
 
@@ -163,6 +167,18 @@ def test_a_forged_report_is_found(saved, tmp_path, change):
     forge(tmp_path / "r", change)
     found = ks.verify(tmp_path / "r")
     assert [fault.split(":")[0] for fault in found["faults"]] == ["report.html"]
+
+
+def test_a_report_of_another_version_is_judged_by_its_hash(saved, tmp_path, monkeypatch):
+    """Pages look otherwise in other versions; a release must not become faulty by an update."""
+    shutil.copytree(saved, tmp_path / "r")
+    forge(tmp_path / "r", lambda t: t.replace("<main>", "<main data-version='0.0'>"))
+    assert not ks.verify(tmp_path / "r")["ok"]
+    monkeypatch.setattr(sys.modules["kasuri.manifest.verify"], "environment", lambda: {"versions": {"kasuri": "9.9"}})
+    assert ks.verify(tmp_path / "r")["ok"]
+    with (tmp_path / "r" / "report.html").open("a") as file:
+        file.write(" ")
+    assert [fault.split(":")[0] for fault in ks.verify(tmp_path / "r")["faults"]] == ["report.html"]
 
 
 def test_another_zlib_is_no_forgery(saved, tmp_path):
@@ -188,6 +204,26 @@ def test_a_changed_table_is_not_drawn(saved, tmp_path):
         page.build(tmp_path / "r")
     with pytest.raises(ks.FormatError, match="no saved release"):
         page.build(tmp_path)
+
+
+def test_a_table_in_several_files_is_read_whole(saved, tmp_path):
+    """As a cluster writes it: numbered files, in any order of cells."""
+    import pyarrow.parquet as pq
+
+    shutil.copytree(saved, tmp_path / "r")
+    table = pq.read_table(saved / "release.parquet")
+    half = table.num_rows // 2
+    about = page.read_manifest(saved)
+    about["resources"] = [item for item in about["resources"] if item["path"] != "release.parquet"]
+    for i, part in enumerate((table.slice(half), table.slice(0, half))):
+        path = tmp_path / "r" / f"release-0000{i}.parquet"
+        pq.write_table(part, path)
+        about["resources"].append({"path": path.name, "hash": sha256(path.read_bytes())})
+    one, parts = page.Sheet.read(saved, page.read_manifest(saved)), page.Sheet.read(tmp_path / "r", about)
+    assert (one.cells == parts.cells).all() and (one.values == parts.values).all()
+    about["resources"] = []
+    with pytest.raises(ks.FormatError, match="no released table"):
+        page.Sheet.read(tmp_path / "r", about)
 
 
 def test_names_that_look_like_code_stay_text(tmp_path):

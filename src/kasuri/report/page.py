@@ -127,22 +127,29 @@ class Sheet:
 
     @classmethod
     def read(cls, folder: Path, about: Mapping[str, Any]) -> Sheet:
-        """The table of a saved release, whose SHA-256 must be the one its manifest names."""
-        from pyarrow import ArrowException, parquet
+        """The table of a saved release: release.parquet, or numbered files where it was written in parts. Their
+        SHA-256 must be those the manifest names."""
+        from pyarrow import ArrowException, concat_tables, parquet
 
-        path = folder / "release.parquet"
-        said = {item.get("path"): item.get("hash") for item in about["resources"] if isinstance(item, dict)}
-        try:
-            if "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() != said.get(path.name):
-                raise FormatError(f"{path}: changed since it was written; see: kasuri verify {folder}")
-            names = ["cell", "value", "lower", "upper"]
-            table = parquet.read_table(path, columns=names)
-            columns = [table[name].to_numpy() for name in names]
-        except (OSError, KeyError, ArrowException) as error:
-            raise FormatError(f"{path}: cannot be read ({type(error).__name__})") from None
-        cells, values, lower, upper = columns
-        return cls(Domain.from_json(about["domain"]), cells, values, lower.astype(float, copy=False),
-                   upper.astype(float, copy=False))  # fmt: skip
+        said = {str(item.get("path")): item.get("hash") for item in about["resources"] if isinstance(item, dict)}
+        names, parts = ["cell", "value", "lower", "upper"], []
+        for name in sorted(name for name in said if re.fullmatch(r"release(-[0-9]+)?\.parquet", name)):
+            path = folder / name
+            try:
+                if "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() != said[name]:
+                    raise FormatError(f"{path}: changed since it was written; see: kasuri verify {folder}")
+                parts.append(parquet.read_table(path, columns=names).select(names))
+            except (OSError, KeyError, ArrowException) as error:
+                raise FormatError(f"{path}: cannot be read ({type(error).__name__})") from None
+        if not parts:
+            raise FormatError(f"{folder}: no released table (release.parquet) is listed in its manifest")
+        table = concat_tables(parts)
+        cells, values, lower, upper = (table[name].to_numpy() for name in names)
+        if np.any(np.diff(cells) <= 0):
+            order = np.argsort(cells, kind="stable")
+            cells, values, lower, upper = cells[order], values[order], lower[order], upper[order]
+        low, high = lower.astype(float, copy=False), upper.astype(float, copy=False)
+        return cls(Domain.from_json(about["domain"]), cells, values, low, high)
 
     @property
     def meshes(self) -> list[Mesh]:

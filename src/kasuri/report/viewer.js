@@ -71,6 +71,8 @@ async function unpack(about, text) {
     }
     if (axis) out.index.push(numbers); else out.columns[name] = numbers;
   }
+  const { value, above, width } = out.columns; // an interval from 0 on has width 0, any other its own and 1
+  if (width) out.columns.below = width.map((w, i) => (above[i] < 0 ? -1 : w === 0 ? value[i] : w - 1 - above[i]));
   return out;
 }
 
@@ -472,7 +474,7 @@ function showMap(view, data) {
   // the boxes above the map
   const tools = $("tools");
   axis = view.axes[state.mesh];
-  if (meshes.length > 1) select(tools, "mesh", () => t().map, () => meshes.map((i) => [String(i), view.axes[i].name]), (v) => { state.mesh = Number(v); state.level = 0; build(); fit(); renew(); });
+  if (meshes.length > 1) select(tools, "mesh", () => t().map, () => meshes.map((i) => [String(i), view.axes[i].name]), (v) => { state.mesh = Number(v); state.level = 0; state.cursor = null; build(); fit(); speak(language); });
   function setLevel(k) { if (state.layer === "width") k = 0; state.level = k; levelBox.value = String(k); cut(); renew(); }
   const levelBox = select(tools, "level", () => t().level, () => axis.levels.map((l, i) => [String(i), axis.level ? t().cells(l.name) : t().side(l.side)]), (v) => setLevel(Number(v)));
   const layers = ["value", ...(has ? ["width"] : []), ...(internal ? ["error", "truth"] : [])];
