@@ -27,7 +27,7 @@ class Fault:
 
 
 FAULTS = [
-    Fault("scale halved", "mechanism.py", "unit.most * cost / loss", "unit.most * cost / loss / 2", "test_total_law"),
+    Fault("scale halved", "mechanism.py", "unit.most * cost / (loss", "unit.most * cost / (2 * loss", "test_total_law"),
     Fault("eq. 38 as printed", KERNEL, "- sums[_u(low)] - sums[_u(high)] + noise[_u(used)]",
           "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))",
           "test_split_law_level_by_level"),
@@ -61,7 +61,8 @@ FAULTS = [
     Fault("a threshold decided on the true count", "draw.py", "keep = own >= least", "keep = counts.values >= least",
           "test_thresholded_cells_have_the_law_of_geometric", BASELINES),
     Fault("gamma tuned on the truth", "draw.py", "_tuned(run, rule, cells, noisy, tally, total, streams, threads) if",
-          "_tuned(run, rule, cells, noisy, Tally.of(noisy), int(counts.values.sum()), streams, threads) if",
+          "_tuned(run, rule, cells, (t := np.bincount(counts.cells, counts.values, noisy.size).astype(np.int64)), "
+          "Tally.of(t), total, streams, threads) if",
           "test_gamma_is_chosen_from_noisy_numbers_alone", BASELINES),
     Fault("the sensitivity of a wrong column", "strategy.py", "most = int(np.abs(columns).sum(axis=1).max())",
           "most = int(np.abs(columns).sum(axis=1)[0])", "test_measured_rows_have_the_noise_of_the_dearest_column",
