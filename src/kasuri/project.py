@@ -35,7 +35,7 @@ THRESHOLDS = tuple(Fraction(k, 4) for k in (0, *range(1, 20), *range(20, 40, 2),
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """How often each value occurs: `values` rise; with `steps` of one (`dense`) or only those that occur."""
+    """How often each value occurs: `values` rise, one by one from the least (`dense`) or only those that occur."""
 
     values: Int
     counts: Int
@@ -129,7 +129,7 @@ class Shaped:
         """E (x - truth)^2 where a flagged entry gets its one with probability extra / flagged entries."""
         flagged = int(self.tally.counts[self.flagged].sum())
         chance = np.where(self.flagged[index], self.extra / flagged if flagged else 0.0, 0.0)
-        gap = self.whole[index] - truth
+        gap = (self.whole[index] - truth).astype(np.float64)  # squares of counts may leave 64 bits
         return gap**2 + chance * (2 * gap + 1)
 
 
@@ -194,9 +194,8 @@ def _round(tally: Tally, tops: Array, den: int, total: int) -> Shaped:
     flagged, extra = np.zeros(wholes.size, dtype=bool), 0
     if left:
         # by remainder, then by value: equal remainders are the rule at gamma = 1, and the larger value is the surer one
-        served = np.flatnonzero(tally.counts > 0)
-        served = served[np.lexsort((-served, -rests[served]))] if rests.dtype != object else np.array(
-            sorted(served.tolist(), key=lambda at: (-rests[at], -at)), dtype=np.int64)  # fmt: skip
+        served = np.flatnonzero(tally.counts > 0)[::-1]
+        served = served[np.argsort(-rests[served], kind="stable")]
         upto = tally.counts[served].cumsum()
         whole_groups = int(np.searchsorted(upto, left, side="right"))
         ones[served[:whole_groups]] = True

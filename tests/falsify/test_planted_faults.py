@@ -12,8 +12,8 @@ INTERVAL_LAWS, INTERVALS = "tests/laws/test_interval_laws.py", "tests/contract/t
 BAYES_LAWS = "tests/laws/test_bayes.py"
 
 FAULTS = [
-    Fault("scale halved", "mechanism.py", "unit.most * cost / loss", "unit.most * cost / loss / 2",
-          f"{LAW}::test_total_law"),
+    Fault("scale halved", "mechanism.py", "unit.most * cost / (loss * (1 - share))",
+          "unit.most * cost / (loss * (1 - share)) / 2", f"{LAW}::test_total_law"),
     Fault("eq. 38 as printed", KERNEL, "- sums[_u(low)] - sums[_u(high)] + noise[_u(used)]",
           "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))",
           f"{LAW}::test_split_law_level_by_level"),

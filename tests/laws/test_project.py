@@ -74,6 +74,12 @@ def test_beyond_64_bits_the_same(y, total, gamma):
     assert dense(y, total, "neg l2", gamma) == twin.whole(y, exact, total)
 
 
+def test_tuning_survives_counts_whose_squares_leave_64_bits():
+    base = np.array([0, 3]), np.array([1 << 61, 1 << 60])
+    noise = np.array([3, -8, 12, 5, -1])
+    assert project.tune(base, [noise.copy], 3 << 60, "neg l2", project.GAMMAS) == 1
+
+
 def test_no_total_no_table():
     for rule in ("neg l2", "nonneg lasso scale", "nonneg lasso shift", "lasso scale", "lasso shift"):
         assert dense([3, -2, 5], 0, rule, Fraction(1)) == [0, 0, 0]

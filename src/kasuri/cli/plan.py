@@ -132,7 +132,7 @@ def _recipes(text: str) -> list[Any]:
     out = []
     for part in text.split(","):
         name, _, option = part.strip().partition(":")
-        out.append(recipe_of(name, {"shares" if name == "refined_tree" else "order": option or None}))
+        out.append(recipe_of(name, {"shares" if name.endswith("_tree") else "order": option or None}))
     return out
 
 
