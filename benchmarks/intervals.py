@@ -2,11 +2,12 @@
 
 python benchmarks/intervals.py [--runs 20] [--maps kanto,tohoku,GOWALLA,STROKE] [--recipes even16,u4,haar]
 
-Per map, recipe and kind of area (cells; aligned blocks of 2x2 to 64x64; 300 irregular unions of cells): coverage before
-and after the interval is stretched to the released value, and the median width over that of the least-squares
-estimate from the same noisy numbers (no sign constraint, no limit from above; a part of a node that was not
-descended has none). Lines: coverage >= 94 % in every class with at least 1,000 cases; <= 99 % for true counts >= 100
-and for all blocks and regions that are not empty; width ratio <= 1.2. Exits 1 where one is missed.
+Per map, recipe and kind of area (cells; of them those the release lists, which were picked by their noise and have no
+line; aligned blocks of 2x2 to 64x64; 300 irregular unions of cells): coverage before and after the interval is
+stretched to the released value, and the median width over that of the least-squares estimate from the same noisy
+numbers (no sign constraint, no limit from above; a part of a node that was not descended has none).
+Lines: coverage >= 94 % in every class with at least 1,000 cases; <= 99 % for true counts >= 100 and for all blocks and
+regions that are not empty; width ratio <= 1.2. Exits 1 where one is missed.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def study(name: str, recipe: str, runs: int) -> list[str]:
         leaf = bars.plain.find(len(bars.plain.depths) - 1, bars.tree.keys(cells))
         half = np.where(leaf >= 0, intervals.factor(0.95) * np.sqrt(bars.plain.levels[-1].f[leaf]), np.nan)
         tally.add("cell", truth.ravel(), found, dense.ravel(), half)
+        listed = tuple(part[out.cells] for part in found)
+        tally.add("listed", truth.ravel()[out.cells], listed, out.values, half[out.cells])
         for side in SIDES:
             n = truth.shape[0] // side
             corner = np.stack(np.meshgrid(np.arange(n), np.arange(n), indexing="ij"), axis=-1).reshape(-1, 2) * side
@@ -94,7 +97,7 @@ def study(name: str, recipe: str, runs: int) -> list[str]:
         ratio = float(np.nanmedian(np.concatenate(ratios))) if np.isfinite(np.concatenate(ratios)).any() else np.nan
         print(f"  {kind:9} {name_of:>10} {n:9d} {inside / n:9.4f} {stretched / n:9.4f} {ratio:9.3f}")
         where = f"{name} {recipe} {kind} {name_of}"
-        if n >= 1000:
+        if n >= 1000 and kind != "listed":
             if inside / n < 0.94:
                 missed.append(f"{where}: coverage {inside / n:.4f} < 0.94")
             if name_of in ("100-999", "1000+") and stretched / n > 0.99:

@@ -30,8 +30,6 @@ Values = NDArray[Any]
 
 LEVEL = 0.95
 """The confidence of the columns lower and upper of a stored release."""
-LEAST = Fraction(1, 700)
-"""Below this scale the noise is 0 as far as floating point can tell."""
 FEW = 32
 """An area of more nodes than this is summed from numbers corrected for selection: what selection does to one number is
 within its noise, but it adds up over many (docs/proofs/intervals.md)."""
@@ -205,7 +203,7 @@ class CellBars:
         if self.noise == "float Laplace":
             one = -math.log(1 - level) * float(self.scale)
         else:  # the smallest q with P(|N| > q) = 2 a^(q+1)/(1+a) <= 1 - level, a = exp(-1/scale)
-            a = math.exp(-1 / float(self.scale)) if self.scale > LEAST else 0.0
+            a = math.exp(-1 / float(self.scale)) if v > 0 else 0.0
             one = 0.0 if a == 0 else max(math.ceil(math.log((1 - level) * (1 + a) / 2) / math.log(a) - 1 - 1e-9), 0)
         return np.where(cells == 1, one, factor(level) * np.sqrt(v * np.asarray(cells)))
 

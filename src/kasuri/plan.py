@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.estimate import LEAST_SCALE
 from kasuri.evaluate import compare, names_of
 from kasuri.intervals import factor
 from kasuri.mechanism import Mechanism, Run, resolve
@@ -73,7 +74,7 @@ def _count_tree(run: Run) -> list[tuple[int, float]]:
     f_j = v_j (1 - 1/n_j) + f_{j-1}/n_j^2; m of n siblings together have m v_j (1 - m/n_j) + (m/n_j)^2 f_{j-1}.
     """
     visit, tree = run.visit(run.cuts or run.choices["middle"]), run.trees[0]
-    cuts, noise = visit.cuts, [laplace_variance(scale) for scale in visit.scales]
+    cuts, noise = visit.cuts, [laplace_variance(max(scale, LEAST_SCALE)) for scale in visit.scales]
     starts = (0, *cuts[:-1])
     width = [tree.stride(start) // tree.stride(cut) for start, cut in zip(starts, cuts, strict=True)]
     v = noise[:]
