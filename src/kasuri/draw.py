@@ -101,7 +101,8 @@ Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, An
 def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     """transform, noise, refine; the cells rising and the values not 0."""
     mechanism = run.mechanism
-    measurements, words = None, {}
+    measurements: Measurements | None = None
+    words: dict[str, Any] = {}
     if run.descent in ("plain", "jump"):
         cells, values, measurements, words = _draw_sparse(run, counts, streams, threads)
     else:
