@@ -7,6 +7,7 @@ each level's noisy counts correct them, and come down as non-negative numbers th
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -121,18 +122,18 @@ class _Neighbours:
         meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
         if not meshes or cells.size == 0:
             return None
-        index = domain.unravel(cells)
         at = domain.positions(meshes[-1].name)[0]
-        rest = np.zeros(cells.size, dtype=np.int64)
-        for d, size in enumerate(domain.shape):
-            if d not in (at, at + 1):
-                rest = rest * size + index[d]
-        rows, cols = (-(-size // TILE) for size in domain.shape[at : at + 2])
-        row, col = index[at], index[at + 1]
-        tile = (rest * rows + row // TILE) * cols + col // TILE
-        runs = 1 + int(np.count_nonzero(np.diff(tile)))
-        if runs * 4 > cells.size and np.unique(tile).size * 4 > cells.size:
-            return None
+        size_r, size_c = domain.shape[at : at + 2]
+        below = math.prod(domain.shape[at + 2 :])
+        rest, after = np.divmod(cells, below)  # the axes before and after the mesh together number the layers
+        rest, col = np.divmod(rest, size_c)
+        rest, row = np.divmod(rest, size_r)
+        rows, cols = -(-size_r // TILE), -(-size_c // TILE)
+        tile = ((rest * below + after) * rows + row // TILE) * cols + col // TILE
+        if 4 * (1 + int(np.count_nonzero(np.diff(tile)))) > cells.size:  # perhaps tiles stand in several runs
+            some = tile[tile % 61 == 0] if tile.size > 1 << 20 else tile
+            if 4 * np.unique(some).size > some.size:
+                return None
         return cls(tile, row % TILE * TILE + col % TILE, (rows, cols))
 
     def smooth(self, values: Float) -> tuple[Float, Float]:
