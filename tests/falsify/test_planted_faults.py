@@ -51,12 +51,16 @@ FAULTS = [
     Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", cut, block)',
           'streams.open("noise", cut, 0)', "test_levels_and_blocks_do_not_share_noise", TREE_LAW),
     Fault("the descent looks at true counts", "visit.py", "parents, totals = nodes[kept], x[kept]",
-          "kept = kept[np.searchsorted(keys, (nodes[kept] + 1) * self.order.stride(cut)) > 0]; "
-          "parents, totals = nodes[kept], x[kept]", "test_a_release_follows_from_its_measurements", BAYES_LAWS),
-    Fault("the estimate sees true counts", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
-          "    at = np.searchsorted(visited.levels[-1].prefix, keys)\n    at = np.minimum(at, "
-          "max(visited.levels[-1].prefix.size - 1, 0))\n    visited.levels[-1].y[at] = values\n"
-          "    out_keys, out_values = refined(run", "test_a_release_follows_from_its_measurements", BAYES_LAWS),
+          "edges = [np.searchsorted(keys, (nodes[kept] + i) * self.order.stride(cut)) for i in (0, 1)]\n"
+          "            kept = kept[edges[0] < edges[1]]\n            parents, totals = nodes[kept], x[kept]",
+          "test_a_release_follows_from_its_measurements", BAYES_LAWS),
+    Fault("the estimate sees true counts", "draw.py",
+          "    del keys, values\n    out_keys, out_values = refined(run, visited, refine)",
+          "    from dataclasses import replace\n    last = visited.levels[-1]\n    y = last.y.copy()\n"
+          "    y[np.minimum(np.searchsorted(last.prefix, keys), y.size - 1)] = values\n"
+          "    seen = replace(visited, levels=(*visited.levels[:-1], replace(last, y=y)))\n"
+          "    out_keys, out_values = refined(run, seen, refine)",
+          "test_a_release_follows_from_its_measurements", BAYES_LAWS),
     Fault("a prior made from the table", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
           "    from dataclasses import replace\n    from kasuri.public import PublicTable\n"
           "    index = np.argsort(tree.cells(keys))\n    own = PublicTable(run.domain, tree.cells(keys)[index], "
