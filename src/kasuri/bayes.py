@@ -8,6 +8,7 @@ each level's noisy counts correct them, and come down as non-negative numbers th
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,8 +27,11 @@ FLAT = 5.0
 """From here (in units of the scale) the prior is blended into a flat one, which holds alone from 8 on."""
 STEPS = 120
 RIDGE = 30.0
+"""EM steps for a bin's weights, which are drawn to the pooled ones as by so many further cells."""
 SMALL = 20_000
+"""Fewer drawn cells have 8 x 2 bins instead of 24 x 5."""
 WINDOWS = (0.8, 1.6, 4.0)
+"""Widths (in cells) of the Gaussian windows; the first two, 0.6 and 0.4, make the near neighbourhood."""
 SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
 BROAD = 80.0
 PUBLIC_BINS = 14
@@ -108,11 +112,14 @@ def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int) -> tuple[Int, 
     return nodes, mass
 
 
+@dataclass(frozen=True, eq=False)
 class _Neighbours:
-    """Drawn cells in square tiles of a mesh, one layer per combination of the other axes."""
+    """Drawn cells in square tiles of a mesh, one layer per combination of the other axes: each cell's tile and place
+    in it; `shape` counts the tiles of a layer."""
 
-    def __init__(self, tile: Int, local: Int, shape: tuple[int, int]) -> None:
-        self.tile, self.local, self.shape = tile, local, shape
+    tile: Int
+    local: Int
+    shape: tuple[int, int]
 
     @classmethod
     def of(cls, cells: Int, domain: Domain) -> _Neighbours | None:
@@ -217,9 +224,10 @@ def _fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Floa
     parts = likelihood.shape[1]
     pooled = mixture_weights(hist.sum(axis=0, keepdims=True), likelihood, np.full(parts, 1 / parts), 1.0, STEPS)[0]
     weights = mixture_weights(hist, likelihood, pooled, RIDGE, STEPS)
-    total = weights @ likelihood[:-1].T
-    means = weights @ first.T / total
-    variances = np.maximum(weights @ second.T / total - means**2, 1e-4)
+    # einsum, not @: a fixed order of sums, whatever the number of threads of the linear algebra behind @
+    total, one, two = (np.einsum("bk,jk->bj", weights, table) for table in (likelihood[:-1], first, second))
+    means = one / total
+    variances = np.maximum(two / total - means**2, 1e-4)
     if middle:
         zero = np.minimum(weights[:, :1] * likelihood[:-1, 0] / total, 0.5)
         means = means * (1 + (1 - 2 * zero) / (1 - zero) ** 2) / 2

@@ -91,7 +91,18 @@ def _recipe_words(run: Run) -> dict[str, Any]:
         "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
         "interleave": list(mechanism.interleave),
         "descent": run.descent,
-    }
+    } | _declared_words(mechanism)
+
+
+def _declared_words(mechanism: Mechanism) -> dict[str, Any]:
+    """What was declared public and shaped the recipe; a pilot's own words come later and replace these."""
+    if mechanism.prior is not None:
+        source = f"public table {mechanism.prior.name}, declared"
+    elif mechanism.facts:
+        source = f"density {mechanism.facts[0]} and size {mechanism.facts[1]} of non-empty cells, declared public"
+    else:
+        return {}
+    return {"tuning": {"source": source, "charged": "nothing: it does not come from this data"}}
 
 
 Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, Any]]
