@@ -12,6 +12,7 @@ NAMES = (
     "noise",
     "topdown",
     "simplex",
+    "trees",
     "morton",
     "mesh",
     "records",

@@ -152,9 +152,10 @@ def _splits(tree: Order, pilot: Whole, x: Float) -> Float:
     pilot's noise, on the few levels above the pilot."""
     found = []
     nodes, sums = pilot.prefix, x
+    above: Float
     for depth in range(pilot.depth - 1, max(pilot.depth - 1 - POOL_LEVELS, -1), -1):
         parents, at = np.unique(nodes // tree.digits[depth].radix, return_inverse=True)
-        above, fan = np.bincount(at, sums), np.bincount(at)
+        above, fan = np.bincount(at, sums).astype(np.float64), np.bincount(at)
         clear = (above > 8 * float(pilot.scale)) & (fan > 1)
         found.append((sums * fan[at] / np.maximum(above[at], 1e-9))[clear[at]])
         nodes, sums = parents, above

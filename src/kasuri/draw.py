@@ -102,7 +102,8 @@ def _recipe_words(run: Run) -> dict[str, Any]:
 
 
 def _further_words(run: Run) -> dict[str, Any]:
-    """What only some recipes have: shares, options, a bought total, tuning. Nothing of it depends on the counts."""
+    """What only some recipes have: shares, options, a bought total, tuning. Nothing of it depends on the counts; a
+    pilot's own words come later and replace these."""
     mechanism = run.mechanism
     words: dict[str, Any] = {}
     if run.cuts:
@@ -120,11 +121,16 @@ def _further_words(run: Run) -> dict[str, Any]:
             | common
             for query, (scale, share) in parts.items()
         ]
-    if dict(mechanism.options).get("parameter") == "auto":
-        source = "parametric bootstrap from the projected noisy table" if mechanism.tuning is None else (
-            f"the declared public table {mechanism.tuning.name}")  # fmt: skip
-        words["tuning"] = {"source": source, "charged": "nothing to charge: no confidential number is read"}
-    return words
+    if dict(mechanism.options).get("parameter") == "auto" and mechanism.tuning is None:
+        source, charged = "parametric bootstrap from the projected noisy table", "no confidential number is read"
+    elif (table := mechanism.prior or mechanism.tuning) is not None:
+        source, charged = f"public table {table.name}, declared", "it does not come from this data"
+    elif mechanism.facts:
+        source = f"density {mechanism.facts[0]} and size {mechanism.facts[1]} of non-empty cells, declared public"
+        charged = "it does not come from this data"
+    else:
+        return words
+    return words | {"tuning": {"source": source, "charged": f"nothing: {charged}"}}
 
 
 Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, Any]]

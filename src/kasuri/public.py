@@ -57,25 +57,25 @@ class PublicTable:
             raise DomainError("cells and values must be two one-dimensional arrays of one length")
         if index.size and index.dtype.kind not in "iu":
             raise DomainError(f"cells must be whole numbers, not {index.dtype}")
-        index, number = index.astype(np.int64), number.astype(np.float64)
         ranked = np.argsort(index, kind="stable")
-        index, number = index[ranked], number[ranked]
-        outside = bool(index.size and (index[0] < 0 or index[-1] >= domain.size))
+        at: NDArray[np.int64] = index.astype(np.int64)[ranked]
+        found: NDArray[np.float64] = number.astype(np.float64)[ranked]
+        outside = bool(at.size and (at[0] < 0 or at[-1] >= domain.size))
         faults = []
         if outside:
             faults.append(f"public table: a cell lies outside the domain of {domain.size} cells")
-        elif not domain.possible(index).all():
+        elif not domain.possible(at).all():
             faults.append("public table: a cell is impossible by the mask")
-        if (index[1:] == index[:-1]).any():
+        if (at[1:] == at[:-1]).any():
             faults.append("public table: a cell appears more than once")
-        if not (np.isfinite(number).all() and (number >= 0).all()):
+        if not (np.isfinite(found).all() and (found >= 0).all()):
             faults.append("public table: values must be finite and not negative")
         raise_faults(DomainError, faults)
-        keep = number > 0
-        index, number = index[keep], number[keep]
-        for array in (index, number):
+        keep = found > 0
+        at, found = at[keep], found[keep]
+        for array in (at, found):
             array.flags.writeable = False
-        return cls(domain, index, number, name)
+        return cls(domain, at, found, name)
 
     def on(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
         """The values of any cells, 0 where the table has none."""

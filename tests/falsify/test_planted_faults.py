@@ -55,7 +55,7 @@ FAULTS = [
           f"{BASELINES}::test_measured_rows_have_the_noise_of_the_dearest_column"),
     Fault("replace counted once in a matrix", "strategy.py", 'if change == "replace":', "if False:",
           f"{BASELINES}::test_measured_rows_have_the_noise_of_the_dearest_column"),
-    Fault("shares beyond epsilon", "mechanism.py", "if sum(shares.values()) != 1:", "if not shares:",
+    Fault("shares beyond epsilon", "mechanism.py", "if sum(by_height.values()) != 1:", "if not by_height:",
           "tests/laws/test_visit.py::test_shares_that_do_not_sum_to_one_make_no_claim"),
     Fault("variance halved", "estimate.py", "np.full(y.size, laplace_variance(scale))",
           "np.full(y.size, laplace_variance(scale) / 2)",
@@ -75,12 +75,16 @@ FAULTS = [
     Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", cut, block)',
           'streams.open("noise", cut, 0)', f"{TREE_LAW}::test_levels_and_blocks_do_not_share_noise"),
     Fault("the descent looks at true counts", "visit.py", "parents, totals = nodes[kept], x[kept]",
-          "kept = kept[np.searchsorted(keys, (nodes[kept] + 1) * self.order.stride(cut)) > 0]; "
-          "parents, totals = nodes[kept], x[kept]", f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
-    Fault("the estimate sees true counts", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
-          "    at = np.searchsorted(visited.levels[-1].prefix, keys)\n    at = np.minimum(at, "
-          "max(visited.levels[-1].prefix.size - 1, 0))\n    visited.levels[-1].y[at] = values\n"
-          "    out_keys, out_values = refined(run", f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
+          "edges = [np.searchsorted(keys, (nodes[kept] + i) * self.order.stride(cut)) for i in (0, 1)]\n"
+          "            kept = kept[edges[0] < edges[1]]\n            parents, totals = nodes[kept], x[kept]",
+          f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
+    Fault("the estimate sees true counts", "draw.py",
+          "    del keys, values\n    out_keys, out_values = refined(run, visited, refine)",
+          "    from dataclasses import replace\n    last = visited.levels[-1]\n    y = last.y.copy()\n"
+          "    y[np.minimum(np.searchsorted(last.prefix, keys), y.size - 1)] = values\n"
+          "    seen = replace(visited, levels=(*visited.levels[:-1], replace(last, y=y)))\n"
+          "    out_keys, out_values = refined(run, seen, refine)",
+          f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
     Fault("a prior made from the table", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
           "    from dataclasses import replace\n    from kasuri.public import PublicTable\n"
           "    index = np.argsort(tree.cells(keys))\n    own = PublicTable(run.domain, tree.cells(keys)[index], "

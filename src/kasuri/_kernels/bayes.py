@@ -1,4 +1,4 @@
-"""Empirical Bayes on the visited tree: neighbours, mixture weights, posteriors, sharing out (ACCURACY of bayes_tree).
+"""Empirical Bayes on the visited tree: neighbours, mixture weights, posteriors (docs/proofs/bayes_tree.md).
 
 Numbers called u are in units of the noise scale. One thread, sums in a fixed order: bit-identical everywhere.
 """
