@@ -218,6 +218,13 @@ def test_bad_rows_are_refused_before_the_secret_is_used(change, words):
         assert "81" not in str(fault.value) and "zzz" not in str(fault.value)
 
 
+def test_a_line_that_is_no_row_is_refused(tmp_path):
+    (tmp_path / "rows.csv").write_text("phone,age\n0901,30\n0902,30,7\n0903,40\n")
+    secret, _ = ks.shuffle.Secret.pair()
+    with ks.shuffle.Party(plan_of(), "a", secret) as party, pytest.raises(DomainError, match="number of cells: rows 2"):
+        party.run(tmp_path / "rows.csv")
+
+
 def test_leaving_the_block_zeroes_a_secret_that_was_never_used():
     secret, _ = ks.shuffle.Secret.pair()
     assert bytes(secret._bytes) != bytes(32)

@@ -35,8 +35,7 @@ def joined_of(plan, rows, seed):
     n = len(next(iter(rows.values())))
     for column in plan.columns:
         place = _place(ks.seeded(seed), plan, column, 0)
-        found = column.randomizer.randomize(rows[column.name], source=place)
-        columns[column.name] = found if column.is_number else found.rows
+        columns[column.name] = column.randomize(rows[column.name], place)
     return Joined(plan, MappingProxyType(columns), CLAIMS(plan, n), False)
 
 

@@ -125,9 +125,7 @@ def _one(
 ) -> tuple[float, float, float, float]:
     """Mean absolute errors of one run: covariance off and on the diagonal, correlation off it, and what the paper
     computes (the correlation matrix of the raw reports)."""
-    columns = {
-        c.name: c.numeric.randomize(data[c.name], source=ks.seeded(seed + i)) for i, c in enumerate(plan.columns)
-    }
+    columns = {c.name: c.randomize(data[c.name], ks.seeded(seed + i)) for i, c in enumerate(plan.columns)}
     n = len(data[COLUMNS[0]])
     local = plan.side_claim("a")
     joined = Joined(plan, MappingProxyType(columns), shuffle.Claims(local, local, "not shuffled", n), False)

@@ -19,6 +19,7 @@ from kasuri.local.numeric import Hybrid, Laplace, Numeric, Table, Window
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import Randomizer
 from kasuri.privacy import exact
+from kasuri.rng import Source
 from kasuri.schema import Domain, Nominal
 
 Side = Literal["a", "b"]
@@ -121,6 +122,15 @@ class Column:
     def levels(self) -> tuple[str, ...]:
         """Names of what is estimated: the number itself, or one indicator for each label."""
         return (self.name,) if self.is_number else tuple(f"{self.name}={label}" for label in self.category.labels)
+
+    def randomize(self, values: Any, source: Source) -> Codes:
+        """Codes of fresh reports, one for each number or label."""
+        if not self.is_number:
+            return self.category.randomize(values, source=source).rows
+        made = self.numeric
+        return made.unpack(made.randomize(values, source=source).rows).astype(
+            np.uint8 if made.outputs <= 256 else np.uint16
+        )
 
     def unbiased(self, codes: Codes) -> Floats:
         """(rows, levels): unbiased for v in [-1, 1], or for each label's indicator."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, ProtocolError, raise_faults
-from kasuri.ingest.sources import Stream, open_stream
+from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, ProtocolError, raise_faults, rows_faults
+from kasuri.ingest.sources import RAGGED, Stream, open_stream
 from kasuri.ledger import Ledger, Receipt
 from kasuri.local.randomizer import trusted
 from kasuri.privacy import Guarantee
@@ -190,7 +190,8 @@ class Party:
         missing = total = 0
         wrong = dict.fromkeys((column.name for column in own), 0)
         outside = dict.fromkeys((column.name for column in own), 0)
-        for batch in _batches(stream, wanted):
+        ragged: list[int] = []
+        for batch in _batches(stream, wanted, ragged):
             data, ends, good = _keys(batch.column(self.plan.key), stream.label)
             total += len(good)
             missing += int((~good).sum())
@@ -207,7 +208,7 @@ class Party:
         repeats = int((every[1:] == every[:-1]).all(axis=1).sum())
         n = every.shape[0]
         wipe(throwaway)
-        faults = []
+        faults = rows_faults(stream.label, "", RAGGED, ragged)
         if n == 0:
             faults.append(f"{stream.label}: column {self.plan.key!r} has no key on any row" if total else
                           f"{stream.label}: no rows")  # fmt: skip
@@ -238,9 +239,9 @@ class Party:
         wanted = [self.plan.key, *(column.name for column in own)]
         pseudonyms = np.empty((n, 2), dtype=np.uint64)
         unshuffled: dict[str, Codes] = {}
-        at = 0
+        at, ragged = 0, list[int]()
         try:
-            for number, batch in enumerate(_batches(stream, wanted)):
+            for number, batch in enumerate(_batches(stream, wanted, ragged)):
                 data, ends, good = _keys(batch.column(self.plan.key), stream.label)
                 size = len(ends) - 1
                 if at + size > n:
@@ -253,7 +254,7 @@ class Party:
                 at += size
             order = _ascent(pseudonyms)
             out = pseudonyms[order]
-            if at != n or not ascending(out):
+            if at != n or ragged or not ascending(out):
                 raise ProtocolError(_CHANGED)
             columns = {name: codes[order] for name, codes in unshuffled.items()}
             order.fill(0)
@@ -271,14 +272,13 @@ class Party:
             raise ProtocolError(_CHANGED)
         place = _place(source, self.plan, column, batch)
         if not column.is_number:
-            labels = np.array(column.category.labels)[found]  # a number could be taken for a label that is a numeral
-            rows: Codes = column.category.randomize(labels, source=place).rows
-            return rows
+            # by label: a number could be taken for a label that is a numeral
+            return column.randomize(np.array(column.category.labels)[found], place)
         made = column.numeric
         clipped = np.clip(found, float(made.low), float(made.high))
         if self.plan.outside == "refuse" and not np.array_equal(clipped, found):
             raise ProtocolError(_CHANGED)
-        return made.randomize(clipped, source=place).astype(np.uint8 if made.outputs <= 256 else np.uint16)
+        return column.randomize(clipped, place)
 
 
 _CHANGED = "the rows changed between the two readings; nothing was kept, and the secret is used up"
@@ -324,8 +324,8 @@ def _frame(rows: Any) -> Any:
     return rows
 
 
-def _batches(stream: Stream, wanted: list[str]) -> Iterator[Any]:
-    for batch, _ in stream.start(wanted):
+def _batches(stream: Stream, wanted: list[str], ragged: list[int]) -> Iterator[Any]:
+    for batch, _ in stream.start(wanted, ragged):
         yield batch
 
 
