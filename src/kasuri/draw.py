@@ -193,7 +193,8 @@ def _count_tree(
     run: Run, keys: NDArray[np.int64], values: NDArray[np.int64], streams: Streams, threads: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements, dict[str, Any]]:
     """Measure (the pilot first, where there is one), choose, visit; then everything sees noisy counts only."""
-    tree, cuts, refine = run.trees[0], run.cuts, run.mechanism.refine
+    tree, cuts = run.trees[0], run.cuts
+    refine = "least squares" if run.mechanism.refine == "least squares" else "bayes"
     known, words = None, {}
     if run.pilot is not None:
         depth, share = run.pilot
