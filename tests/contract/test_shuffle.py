@@ -318,6 +318,48 @@ def test_the_ledger_pays_before_and_refuses(tmp_path):
         bare.save(tmp_path / "bare.parquet", unmetered=True)
 
 
+def test_a_secret_of_spent_bytes_is_refused():
+    material = bytearray(range(32))
+    ks.shuffle.Secret(material, "s", "a")
+    assert not any(material)
+    with pytest.raises(ProtocolError, match="all zero"):
+        ks.shuffle.Secret(material, "s", "b")
+    with pytest.raises(ProtocolError, match="side"):
+        ks.shuffle.Secret(bytearray(range(32)), "s", "c")
+
+
+def test_keys_with_spaces_are_refused_and_every_text_type_is_read():
+    one, two = rows()
+    secret, other = ks.shuffle.Secret.pair()
+    with ks.shuffle.Party(plan_of(), "a", secret) as party, pytest.raises(DomainError, match="2 keys begin or end"):
+        party.run(one | {"phone": [" 1", "2\u3000", *one["phone"][2:]]})
+    views = pa.table({name: pa.array(map(str, two[name]), pa.string_view()) for name in two})
+    with ks.shuffle.Party(plan_of(), "b", other) as party:
+        assert len(party.run(views)) == N
+
+
+def test_rows_that_change_leave_no_order_in_the_traceback(tmp_path, monkeypatch):
+    path = tmp_path / "rows.parquet"
+    phones = [str(i) for i in range(N)]
+    parquet.write_table(pa.table({"phone": phones, "age": np.full(N, 50.0)}), path)
+    original = ks.shuffle.Party._checked
+
+    def then_changed(self, *args):
+        found = original(self, *args)
+        parquet.write_table(pa.table({"phone": ["0", *phones[:-1]], "age": np.full(N, 50.0)}), path)
+        return found
+
+    monkeypatch.setattr(ks.shuffle.Party, "_checked", then_changed)
+    secret, _ = ks.shuffle.Secret.pair()
+    with pytest.raises(ProtocolError, match="changed") as fault, ks.shuffle.Party(plan_of(), "a", secret) as party:
+        party.run(path)
+    frames = [entry.frame.f_locals for entry in fault.traceback if entry.frame.code.name == "_draw"]
+    (left,) = frames
+    for name in ("order", "out", "pseudonyms", "codes"):
+        assert left[name].size and not left[name].any()
+    assert not any(left["key"]) and not any(codes.any() for codes in left["unshuffled"].values())
+
+
 # -- what is left behind -----------------------------------------------------------------------------------------------
 
 
@@ -464,11 +506,27 @@ def test_offers_bind_plan_side_and_signer(organisations, tmp_path):
     (tmp_path / "forged.json").write_text(json.dumps(forged))
     with pytest.raises(ProtocolError, match="signature"):
         agree(plan, "a", tmp_path / "once", tmp_path / "own.json", tmp_path / "forged.json", peer)
-    secret = agree(plan, "a", *good, peer)
-    secret.take()
+    with pytest.raises(ProtocolError, match="agreed for another plan"):
+        ks.shuffle.Party(other_plan, "a", agree(plan, "a", *good, peer))
+    with pytest.raises(ProtocolError, match="copy of side a"):
+        ks.shuffle.Party(plan, "b", agree(plan, "a", *good, peer))
+    # a refused run derived nothing: its key stays, and the record does not say that it went
+    with ks.shuffle.Party(plan, "a", agree(plan, "a", *good, peer)) as party, pytest.raises(DomainError):
+        party.run({"phone": ["1"], "age": [200.0]})
+    assert (tmp_path / "once").exists() and party.deletion["destroyed"] == []
+    with ks.shuffle.Party(plan, "a", agree(plan, "a", *good, peer.upper())) as party:
+        party.run(rows()[0])
     assert not (tmp_path / "once").exists()
+    assert party.deletion["destroyed"][:2] == ["secret", "one-time key"]
     with pytest.raises(ProtocolError):
         agree(plan, "a", *good, peer)
+
+
+def test_an_offer_that_cannot_be_written_leaves_no_key(organisations, tmp_path):
+    plan, signing = ks.shuffle.Plan.load(organisations / "plan.json"), keys.private(organisations / "a" / "own.key")
+    with pytest.raises(DomainError, match="offer"):
+        ks.shuffle.exchange(plan, "a", signing, tmp_path / "once", tmp_path / "no" / "offer")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_files_that_cannot_be_trusted_are_refused(tmp_path):

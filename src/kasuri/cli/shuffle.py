@@ -148,9 +148,7 @@ def run(
     destroyed = ", ".join(party.deletion["destroyed"])
     shown = {"out": str(out), "rows": len(table), "plan": made.hash, "session": table.session,
              "deletion": party.deletion, "guarantee": table.guarantee.to_json()}  # fmt: skip
-    show.result(
-        shown, f"{out}: {len(table)} rows, {table.guarantee.words()}\ndestroyed: {destroyed}, one-time key", as_json
-    )
+    show.result(shown, f"{out}: {len(table)} rows, {table.guarantee.words()}\ndestroyed: {destroyed}", as_json)
 
 
 @app.command()

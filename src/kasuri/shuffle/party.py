@@ -95,7 +95,11 @@ class Shuffled:
 
 
 class Party:
-    """One side of one run, as a context: leaving it destroys the secret, whatever happened.
+    """One side of one run, as a context: leaving it zeroes the secret, whatever happened.
+
+    An agreed secret is derived only when the rows were found good and paid for: a run refused before that has none to
+    destroy, leaves its one-time key file, and `deletion` says so. What is overwritten is what this class holds (the
+    secret, the order, the unshuffled reports), also when the run fails; the caller's own rows are the caller's.
 
     Privacy
     -------
@@ -110,9 +114,7 @@ class Party:
             raise ProtocolError("Party(plan, side, secret): a Plan and a Secret are needed")
         if side not in ("a", "b"):
             raise ProtocolError('Party: side must be "a" or "b"')
-        if secret.side != side:
-            raise ProtocolError(f"this secret is the copy of side {secret.side}; a side runs once in a run")
-        secret.check()
+        secret.check(plan.hash, side)
         self.plan, self.side = plan, side
         self._secret = secret
         self._state = "new"
@@ -135,7 +137,7 @@ class Party:
             "plan": self.plan.hash,
             "side": self.side,
             "session": self._secret.session,
-            "destroyed": ["secret", *(("order", "unshuffled rows", "keystreams") if ran else ())],
+            "destroyed": [*self._secret.held, *(("order", "unshuffled rows", "keystreams") if ran else ())],
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
@@ -157,7 +159,7 @@ class Party:
         source = trusted(source)
         own = self.plan.of(self.side)
         stream = open_stream(_frame(rows))
-        self._secret.check()
+        self._secret.check(self.plan.hash, self.side)
         n = self._checked(stream, own)
         guarantee, receipt = self.plan.side_claim(self.side), None
         if ledger is None:
@@ -187,7 +189,7 @@ class Party:
         )
         throwaway = bytearray(_secrets.token_bytes(32))  # repeats are found under a key of no other use
         seen: list[Pseudonyms] = []
-        missing = total = 0
+        missing = total = spaced = 0
         wrong = dict.fromkeys((column.name for column in own), 0)
         outside = dict.fromkeys((column.name for column in own), 0)
         ragged: list[int] = []
@@ -195,6 +197,7 @@ class Party:
             data, ends, good = _keys(batch.column(self.plan.key), stream.label)
             total += len(good)
             missing += int((~good).sum())
+            spaced += _spaced(batch.column(self.plan.key))
             seen.append(_pseudonyms(throwaway, data, ends))
             for column in own:
                 values, bad = _values(column, batch.column(column.name))
@@ -215,6 +218,10 @@ class Party:
         if repeats:
             faults.append(
                 f"{stream.label}: {repeats} rows repeat a key; a key names one person and stands once on each side"
+            )
+        if spaced:
+            faults.append(
+                f"{stream.label}: {spaced} keys begin or end with a space, and would match no other spelling; trim them"
             )
         for column in own:
             if wrong[column.name]:
@@ -240,6 +247,8 @@ class Party:
         pseudonyms = np.empty((n, 2), dtype=np.uint64)
         unshuffled: dict[str, Codes] = {}
         at, ragged = 0, list[int]()
+        order, done = np.empty(0, np.int64), False
+        out = pseudonyms[:0]
         try:
             for number, batch in enumerate(_batches(stream, wanted, ragged)):
                 data, ends, good = _keys(batch.column(self.plan.key), stream.label)
@@ -251,18 +260,18 @@ class Party:
                     codes = self._randomized(column, batch.column(column.name), good, source, number)
                     held = unshuffled.setdefault(column.name, np.empty((n, *codes.shape[1:]), dtype=codes.dtype))
                     held[at : at + size] = codes
+                    codes.fill(0)
                 at += size
             order = _ascent(pseudonyms)
             out = pseudonyms[order]
             if at != n or ragged or not ascending(out):
                 raise ProtocolError(_CHANGED)
             columns = {name: codes[order] for name, codes in unshuffled.items()}
-            order.fill(0)
-        finally:
+            done = True
+        finally:  # also where it fails: the frame of an error lives as long as its traceback
             wipe(key)
-            pseudonyms.fill(0)
-            for codes in unshuffled.values():
-                codes.fill(0)
+            for spent in (order, pseudonyms, *unshuffled.values(), *(() if done else (out,))):
+                spent.fill(0)
         return out, columns
 
     def _randomized(self, column: Column, values: Any, good: NDArray[np.bool_], source: Source, batch: int) -> Codes:
@@ -339,7 +348,7 @@ def _keys(column: Any, label: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_null(kind):
         column = column.cast(pa.large_string())
-    elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+    elif not _is_text(kind):
         raise DomainError(f"{label}: keys must be text or whole numbers: as {kind} one person could have two spellings")
     column = column.cast(pa.large_string())
     good = pc.fill_null(pc.greater(pc.binary_length(column), 0), False).to_numpy(zero_copy_only=False)
@@ -352,6 +361,25 @@ def _keys(column: Any, label: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]
     return data, ends, np.asarray(good)
 
 
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _spaced(column: Any) -> int:
+    """How many keys have white space at an end: the other side hardly spells them so, and they would not match."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+        return 0
+    column = column.cast(pa.large_string())
+    return int(pc.sum(pc.not_equal(column, pc.utf8_trim_whitespace(column))).as_py() or 0)
+
+
 def _values(column: Column, values: Any) -> tuple[Any, NDArray[np.bool_]]:
     """A batch's numbers (float64, 0 where there is none) or category numbers, and which rows hold none."""
     import pyarrow as pa
@@ -359,12 +387,13 @@ def _values(column: Column, values: Any) -> tuple[Any, NDArray[np.bool_]]:
 
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    textual = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    textual = _is_text(values.type)
+    values = values.cast(pa.large_string()) if textual else values
     if not column.is_number:
         labels = pa.array(column.category.labels, pa.large_string())
         if not textual and not pa.types.is_integer(values.type) and not pa.types.is_null(values.type):
             return np.zeros(len(values), np.int64), np.ones(len(values), dtype=bool)
-        found = pc.index_in(values.cast(pa.large_string()), value_set=labels)
+        found = pc.index_in(values if textual else values.cast(pa.large_string()), value_set=labels)
         bad = pc.is_null(found).to_numpy(zero_copy_only=False)
         return np.asarray(pc.fill_null(found, 0).to_numpy(zero_copy_only=False)), np.asarray(bad)
     if textual:

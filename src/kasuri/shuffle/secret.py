@@ -2,7 +2,8 @@
 
 Long-term keys (Ed25519) only sign. For each run a party makes a one-time X25519 pair (`exchange`), signs its public
 half together with the plan's hash, and `run` consumes the private half: the file is unlinked, durably, before the
-secret is used, so that nobody can derive it again.
+secret is used, so that nobody can derive it again. A run that is refused before that leaves the file where it is:
+nothing was made under its secret.
 """
 
 from __future__ import annotations
@@ -58,20 +59,28 @@ class _Agreement:
 class Secret:
     """32 secret bytes with one owner, used once.
 
-    It takes the bytes over: the bytearray it is given is zeroed. `Secret.pair()` makes both parties' copies where one
-    process plays both; two real organisations use `exchange` and `Secret.agree`.
+    `Secret.pair()` makes both parties' copies where one process plays both; two real organisations use `exchange` and
+    `Secret.agree`, which binds the secret to its plan. Whoever makes one from bytes of their own answers for them: the
+    bytearray is taken over and zeroed, but two Secrets made from copies of the same bytes cannot be told apart, and
+    using both links the two runs row by row.
     """
 
     def __init__(self, material: bytearray, session: str, side: Side) -> None:
         if not isinstance(material, bytearray) or len(material) != BYTES:
             raise ProtocolError(f"a secret is a bytearray of {BYTES} random bytes, which it takes over")
+        if not any(material):
+            raise ProtocolError("these bytes are all zero: another Secret took them over. Every run needs new ones")
+        if side not in ("a", "b"):
+            raise ProtocolError('Secret: side must be "a" or "b"')
         self.session = session
         """Public name of the run; both tables of one run carry the same."""
         self.side = side
         """Whose copy it is: the same person's values must not be randomised twice under one pseudonym."""
+        self.plan: str | None = None
+        """Hash of the plan it was agreed for; None where no agreement binds it to one."""
         self._bytes = bytearray(material)
         self._agreement: _Agreement | None = None
-        self._used = False
+        self._used = self._derived = False
         wipe(material)
 
     @classmethod
@@ -87,18 +96,20 @@ class Secret:
         """The secret of `plan` from the own one-time key file and the other side's signed offer.
 
         own, other: the two offers. peer: the other side's long-term public key (hexadecimal), known from elsewhere;
-        an offer that it did not sign is refused. The key file is consumed when the secret is first used.
+        an offer that it did not sign is refused. The key file is consumed when the secret is first used, and not
+        before: a run that is refused (its rows, its budget) leaves it, and may be tried again with a new agreement.
         """
         mine, theirs = read_offer(own, plan), read_offer(other, plan)
         if mine["side"] != side or theirs["side"] == side:
             raise ProtocolError(f"side {side}: the first offer must be your own, the second the other side's")
-        if theirs["public_key"] != peer:
+        if theirs["public_key"].lower() != peer.strip().lower():  # hexadecimal, in either case
             raise ProtocolError("the other side's offer is not signed with the key you know as theirs")
         if not Path(one_time).exists():
             raise ProtocolError(f"{one_time}: {_GONE}")
         first, second = (mine, theirs) if side == "a" else (theirs, mine)
         name = hashlib.sha256(canonical([plan.hash, first["one_time"], second["one_time"]])).hexdigest()[:32]
-        made = cls(bytearray(BYTES), name, side)
+        made = cls(bytearray(secrets.token_bytes(BYTES)), name, side)  # random until `take` derives the agreed ones
+        made.plan = plan.hash
         made._agreement = _Agreement(
             plan.hash, Path(one_time), bytes.fromhex(mine["one_time"]), bytes.fromhex(theirs["one_time"])
         )
@@ -109,8 +120,22 @@ class Secret:
         """Whether it was used or destroyed."""
         return self._used
 
-    def check(self) -> None:
-        """Refuse a secret that cannot be used any more; uses nothing."""
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What there is, or was, to destroy: the bytes; for an agreed one nothing until it is derived."""
+        if self._agreement is None:
+            return ("secret",)
+        return ("secret", "one-time key") if self._derived else ()
+
+    def check(self, plan: str, side: Side) -> None:
+        """Refuse a secret of another plan or side, or one that cannot be used any more; uses nothing."""
+        if self.side != side:
+            raise ProtocolError(f"this secret is the copy of side {self.side}; a side runs once in a run")
+        if self.plan not in (None, plan):
+            raise ProtocolError("this secret was agreed for another plan; both sides must run the same plan file")
+        self._unspent()
+
+    def _unspent(self) -> None:
         if self._used:
             raise ProtocolError("this secret was used or destroyed already; every run needs a new one")
         if self._agreement is not None and not self._agreement.one_time.exists():
@@ -118,14 +143,15 @@ class Secret:
 
     def take(self) -> bytearray:
         """The bytes, once; the one-time key file is unlinked before they are derived."""
-        self.check()
+        self._unspent()
         self._used = True
         if self._agreement is not None:
             self._bytes[:] = self._agreement.derive(self.session)
+            self._derived = True
         return self._bytes
 
     def destroy(self) -> None:
-        """Zero the bytes; the secret cannot be used any more."""
+        """Zero the bytes; this object cannot be used any more. A one-time key file that was not consumed stays."""
         wipe(self._bytes)
         self._used = True
 
@@ -161,14 +187,38 @@ def exchange(plan: Plan, side: Side, signing: Any, one_time: str | Path, offer: 
         "public_key": signing.public_key().public_bytes_raw().hex(),
     }
     signed = said | {"signature": signing.sign(_CONTEXT + canonical(said)).hex()}
+    _new_file(Path(one_time), key.private_bytes_raw(), 0o600)
     try:
-        handle = os.open(one_time, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(key.private_bytes_raw())
-        Path(offer).write_text(json.dumps(signed, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DomainError(f"{one_time}: the one-time key was not written ({error.strerror})") from None
+        _new_file(Path(offer), (json.dumps(signed, indent=2) + "\n").encode(), 0o644)
+    except BaseException:
+        wipe(_consumed(Path(one_time)))  # a key without an offer serves nobody
+        raise
     return signed
+
+
+def _new_file(path: Path, data: bytes, mode: int) -> None:
+    """Write a file that was not there, whole and durably, or leave none."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except OSError as error:
+        raise DomainError(f"{path}: not written ({error.strerror})") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync(path.parent)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise DomainError(f"{path}: not written ({error.strerror})") from None
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def read_offer(path: str | Path, plan: Plan) -> Mapping[str, Any]:
@@ -213,11 +263,7 @@ def _consumed(path: Path) -> bytearray:
         raise ProtocolError(f"{path}: another run consumed the one-time key") from None
     finally:
         os.close(handle)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    _sync(path.parent)
     if len(data) != BYTES:
         raise FormatError(f"{path}: not a one-time key of `kasuri shuffle keygen`")
     return data
