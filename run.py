@@ -86,6 +86,8 @@ def main():
     elif command == "test":
         full = "--full" in rest
         marks = [] if full else ["-m", "not full"]
+        if "-n" not in rest:  # a process per core
+            marks += ["-n", str(min(os.cpu_count() or 1, 4))]
         call(PYTHON, "-m", "pytest", *marks, *[word for word in rest if word != "--full"])
     elif command == "check":
         call(os.path.join(BIN, "ruff"), "check", ".")
