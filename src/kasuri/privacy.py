@@ -97,7 +97,10 @@ class Guarantee:
         return f"{self.model} differential privacy, {loss}, when {self.relation()}"
 
     def relation(self) -> str:
-        """The neighbour relation in words; where the total is public, only a record that moves is protected."""
+        """The neighbour relation in words; where the total is public, only a record that moves is protected, and where
+        membership is, only a unit's values."""
+        if "membership" in self.public:
+            return f"the values of one {self.unit.id} change, none enters or leaves the data"
         if "total" in self.public:
             return f"the record of one {self.unit.id} changes its cell, none enters or leaves the data"
         return self.unit.words()

@@ -71,7 +71,8 @@ def test_the_shape_users_write():
     joined = ks.shuffle.join(plan, *tables(plan, one, {k: two[k] for k in ("phone", "spend")}))
     assert len(joined) == N
     assert ks.shuffle.covariance(joined).covariance.shape == (2, 2)
-    assert len(ks.shuffle.synthesize(joined, rows=100)) == 100
+    assert len(ks.shuffle.synthesize(joined, rows=100).to_arrow()) == 100
+    assert "when the values of one phone change, none enters or leaves the data" in repr(joined)
 
 
 def test_plan_round_trip_hash_and_every_mechanism():
@@ -110,6 +111,11 @@ def test_a_changed_plan_file_is_refused():
         ({"mechanisms": {"age": "grr"}}, DomainError),
         ({"a": ("age", "spend")}, DomainError),
         ({"outside": "ignore"}, DomainError),
+        ({"a": ("pseudonym",), "bounds": {"pseudonym": (0, 1), "spend": (0, 1)}}, DomainError),
+        ({"bounds": {"age": (-1e308, 1e308), "spend": (0, 1)}}, DomainError),
+        ({"bounds": {"age": ("0", "1e400"), "spend": (0, 1)}}, DomainError),
+        ({"bounds": {"age": ("1e16", "10000000000000001"), "spend": (0, 1)}}, DomainError),
+        ({"ab": {"age": 1}, "mechanisms": {"age": "two_point"}}, DomainError),
     ],
 )
 def test_bad_plans_are_refused(change, kind):
@@ -117,9 +123,33 @@ def test_bad_plans_are_refused(change, kind):
         plan_of(**change)
 
 
-def test_no_claim_below_the_minimum():
-    with pytest.raises(PrivacyError):
-        plan_of().guarantee(n=999)
+def test_no_claim_below_the_minimum_or_beyond_what_is_proved():
+    for n in (999, 10**9 + 1):
+        with pytest.raises(PrivacyError, match="1000 to 1000000000 rows"):
+            plan_of().guarantee(n=n)
+
+
+def test_a_plan_of_hopeless_epsilons_joins_under_the_local_claim():
+    names = [f"c{i}" for i in range(60)]
+    plan = ks.shuffle.Plan(
+        key="k", a=names[:30], b=names[30:], bounds=dict.fromkeys(names, (0, 1)), epsilon_each="12", delta=1e-8,
+        minimum_overlap=2,
+    )  # fmt: skip
+    keys_ = {"k": ["1", "2", "3"]}
+    halves = [keys_ | {name: [0.0, 1.0, 1.0] for name in part} for part in (names[:30], names[30:])]
+    claims = ks.shuffle.join(plan, *tables(plan, *halves)).claims
+    assert claims.bound == "local" and claims.public.epsilon == 720 and claims.public.delta == 0
+
+
+def test_a_claim_that_cannot_be_stated_is_refused_with_the_plan(monkeypatch):
+    from kasuri.shuffle import bounds
+
+    def fail(*args, **more):
+        raise OverflowError
+
+    monkeypatch.setattr(bounds, "least", fail)
+    with pytest.raises(OverflowError):
+        plan_of()
 
 
 # -- the run -----------------------------------------------------------------------------------------------------------
@@ -184,6 +214,11 @@ def test_two_runs_share_no_pseudonym_and_seeds_are_not_saved(tmp_path):
     seeded = ks.shuffle.join(plan, *tables(plan, source=ks.seeded(1)), source=ks.seeded(2))
     with pytest.raises(PrivacyError):
         seeded.save(tmp_path / "joined.parquet")
+    made = ks.shuffle.synthesize(seeded, rows=5)
+    for text in (repr(seeded), seeded.claims.words(), repr(made), str(made.guarantee.assumes)):
+        assert "seed" in text
+    with pytest.raises(PrivacyError):
+        made.to_arrow()
 
 
 def test_columns_and_batches_draw_their_own_bits():
@@ -423,7 +458,9 @@ def test_nothing_confidential_is_reachable_or_on_disk(tmp_path, monkeypatch):
 def test_joined_rows_carry_no_pseudonym(tmp_path):
     plan = plan_of()
     joined = ks.shuffle.join(plan, *tables(plan))
-    joined.save(tmp_path / "joined.parquet")
+    with pytest.raises(PrivacyError, match="no ledger"):
+        joined.save(tmp_path / "joined.parquet")
+    joined.save(tmp_path / "joined.parquet", unmetered=True)
     assert parquet.read_table(tmp_path / "joined.parquet").column_names == ["age", "spend", "sex"]
     again = ks.shuffle.Joined.load(tmp_path / "joined.parquet")
     assert again.claims == joined.claims and len(again) == N
@@ -478,7 +515,8 @@ def test_two_processes_in_two_folders(organisations):
         ]  # fmt: skip
         refused = kasuri(root / side, *run_words(side, other, "again.parquet"), code=1)
         assert "one-time key is gone" in refused.stderr and not (root / side / "again.parquet").exists()
-    kasuri(root, "shuffle", "join", "a/table.parquet", "b/table.parquet", "--plan", "plan.json", "--out", "j.parquet")
+    kasuri(root, "shuffle", "join", "a/table.parquet", "b/table.parquet", "--plan", "plan.json", "--out", "j.parquet",
+           "--unmetered")  # fmt: skip
     joined = ks.shuffle.Joined.load(root / "j.parquet")
     assert len(joined) == N + 200
     said = json.loads(kasuri(root, "shuffle", "stats", "j.parquet", "--json").stdout)
@@ -547,6 +585,20 @@ def test_files_that_cannot_be_trusted_are_refused(tmp_path):
         parquet.write_table(change.replace_schema_metadata(good.schema.metadata), tmp_path / f"{name}.parquet")
         with pytest.raises(FormatError):
             ks.shuffle.Shuffled.load(tmp_path / f"{name}.parquet", plan)
+    joined = ks.shuffle.join(plan, *tables(plan))
+    joined.save(tmp_path / "joined.parquet", unmetered=True)
+    rows_ = parquet.read_table(tmp_path / "joined.parquet")
+    head = json.loads(rows_.schema.metadata[b"kasuri"])
+    for name, held, said in (
+        ("more", pa.concat_tables([rows_, rows_]), head),
+        ("no plan", rows_, {key: value for key, value in head.items() if key != "plan"}),
+        ("no claims", rows_, {key: value for key, value in head.items() if key != "claims"}),
+        ("list", rows_, []),
+    ):
+        metadata = {b"kasuri": json.dumps(said).encode()}
+        parquet.write_table(held.replace_schema_metadata(metadata), tmp_path / f"{name}.parquet")
+        with pytest.raises(FormatError):
+            ks.shuffle.Joined.load(tmp_path / f"{name}.parquet")
     (tmp_path / "no.parquet").write_bytes(b"PAR1")
     with pytest.raises(FormatError):
         ks.shuffle.Shuffled.load(tmp_path / "no.parquet", plan)

@@ -161,6 +161,40 @@ def test_errors_of_models_are_honest():
     assert 0.90 <= np.mean(inside) <= 0.99
 
 
+@pytest.mark.parametrize(("share", "most"), [(0.5, 1.0), (0.48, 1.0), (0.46, 0.97), (0.3, 0.97)])
+def test_label_variances_are_covered_where_their_influence_vanishes(share, most):
+    # at a share of 1/2 d(m(1 - m))/dm is 0: what is left is of second order. People are drawn anew: the intervals are
+    # for their population
+    n, runs = 4000, 400
+    plan = ks.shuffle.Plan(
+        key="id", a=("s",), b=("y",), bounds={"y": (0, 1)}, categories={"s": ("no", "yes")}, epsilon_each="2",
+        delta=1e-6,
+    )  # fmt: skip
+    truth = share * (1 - share)
+    inside, errors, values = [], [], []
+    for seed in range(runs):
+        people = np.random.default_rng(seed).random(n) < share
+        rows = {"s": np.where(people, "no", "yes"), "y": np.full(n, 0.5)}
+        found = ks.shuffle.covariance(joined_of(plan, rows, seed), ("s",))
+        low, high = found.interval(0.95)
+        errors.append(found.covariance_error[0, 0])
+        values.append(found.covariance[0, 0])
+        inside.append([low[0, 0] <= truth <= high[0, 0], low[0, 1] <= -truth <= high[0, 1]])
+    assert (np.mean(inside, axis=0) >= 0.93).all() and np.mean(inside) <= most
+    assert share != 0.5 or min(errors) > np.std(values)
+
+
+def test_columns_are_named_once_each():
+    joined = joined_of(made_up_plan(), made_up(2000, 3), 1)
+    for bad in (("x", "x"), (), "x"):
+        with pytest.raises(DomainError, match="each once"):
+            ks.shuffle.covariance(joined, bad)
+        with pytest.raises(DomainError, match="each once"):
+            ks.shuffle.regression(joined, "y", bad)
+    with pytest.raises(DomainError, match="target"):
+        ks.shuffle.regression(joined, "y", ("y",))
+
+
 def test_nothing_learned_is_said():
     rng = np.random.default_rng(9)
     plan = ks.shuffle.Plan(
@@ -207,7 +241,7 @@ def test_synthetic_rows_follow_the_estimates(method):
 
 def test_synthesis_reads_nothing_but_joined_rows():
     joined = joined_of(made_up_plan("coin", each="2"), made_up(5000, 7), 8)
-    assert len(ks.shuffle.synthesize(joined, rows=10).to_arrow()) == 10
+    assert len(ks.shuffle.synthesize(joined, rows=10)) == 10
     for bad in ({"rows": 0}, {"rows": 5, "method": "gan"}):
         with pytest.raises(DomainError):
             ks.shuffle.synthesize(joined, **bad)

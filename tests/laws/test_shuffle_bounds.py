@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from reference.shuffle import blanket_values, columns_law, hockey_stick, positive_part, shuffled
 
 from kasuri.errors import DomainError, PrivacyError
+from kasuri.local import numeric
 from kasuri.shuffle import bounds
-from kasuri.shuffle.columns import category, coin, number
+from kasuri.shuffle.columns import Column, category, coin, number
 
 DELTA = Fraction("1e-10")
 
@@ -248,6 +249,27 @@ def test_covered_columns_are_below_two_point_in_convex_order(name):
             other = [(e * U - g * V, 1 / (e + 1)), (U - g * e * V, 1 / (e + 1)), (0.0, 1 - 2 / (e + 1))]
             for at in [x for x, _ in own[:: max(1, len(own) // 40)]] + [x for x, _ in other]:
                 assert stop_loss(own, at) <= stop_loss(other, at) + 1e-9, (x0, x1, U, V, g)
+
+
+def test_a_window_of_more_than_half_the_outputs_is_not_covered():
+    wide = numeric._window(numeric.Piecewise, (0, 1), Fraction(1), 2, 1, 5, 30)
+    assert wide.outputs < 2 * wide.window and not Column("x", "a", wide).covered
+
+
+@pytest.mark.parametrize(
+    "epsilons",
+    [["149"], ["150"], ["151"], ["800"], ["8"] * 100, ["14.9"] * 10, [f"0.{k:03d}" for k in range(1, 400)],
+     [f"{k}.1" for k in range(1, 17)], ["40", "0.001", "3"]],
+)  # fmt: skip
+@pytest.mark.filterwarnings("error")
+def test_large_or_many_epsilons_fall_back_to_the_local_claim(epsilons):
+    each = [Fraction(eps) for eps in epsilons]
+    for n in (2, 10**9):
+        found = bounds.bounds_of(n, each, "1e-8")
+        assert found[-1].epsilon >= found[0].epsilon > 0
+        assert "local" in {bound.name for bound in found} and found[0].epsilon <= sum(each)
+        assert bounds.least(n, each, Fraction("1e-8"), paired=True).epsilon == found[0].epsilon
+    assert bounds.attack(1000, each, "1e-8") <= sum(each)
 
 
 def test_laplace_is_not_covered():

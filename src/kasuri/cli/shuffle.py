@@ -157,6 +157,7 @@ def join(
     b: Path = typer.Argument(..., help="The file of side b."),
     plan_file: Path = PLAN,
     out: Path = typer.Option(..., "--out", help="The Parquet file of joined rows to write."),
+    unmetered: bool = typer.Option(False, "--unmetered", help="A side had no ledger, and that is meant."),
     as_json: bool = show.JSON,
 ) -> None:
     """Join the two files; only joined rows, without pseudonyms and in a fresh order, are written.
@@ -169,7 +170,7 @@ def join(
     refuse_existing(out)
     made = ks.shuffle.Plan.load(plan_file)
     joined = ks.shuffle.join(made, ks.shuffle.Shuffled.load(a, made), ks.shuffle.Shuffled.load(b, made))
-    joined.save(out)
+    joined.save(out, unmetered=unmetered)
     data = {"out": str(out), "rows": len(joined), "claims": joined.claims.to_json()}
     show.result(data, f"{out}: {len(joined)} rows\n{joined.claims.words()}", as_json)
 

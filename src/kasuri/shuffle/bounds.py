@@ -42,8 +42,9 @@ _FINE = 0.125
 _LARGEST = 1 << 21
 """The longest FFT; where more would be needed, Chernoff's bound has to do."""
 _MOST_ATOMS = 1 << 15
-_HOPELESS = 300
-"""A row's local epsilon above which nothing but the local claim is computed: e^epsilon would leave the doubles."""
+_HOPELESS = 150
+"""A row's local epsilon above which nothing but the local claim is stated. Up to it e^epsilon times a ratio of
+likelihoods is at most e^300 and its square is a double; above it the other bounds could hardly say less."""
 _DIGITS = 4
 """Significant decimal digits of an epsilon that is stated; always rounded up."""
 
@@ -95,7 +96,7 @@ def columns(epsilons: Sequence[Fraction], differing: int | None = None) -> Atoms
 def coarse(epsilons: Sequence[Fraction]) -> list[Fraction]:
     """The same columns with few enough different epsilons, none lowered: more epsilon is never more private."""
     found, levels = list(epsilons), 64
-    while math.prod(count + 1 for count in Counter(found).values()) > _MOST_ATOMS:
+    while levels and math.prod(count + 1 for count in Counter(found).values()) > _MOST_ATOMS:
         step = max(epsilons) / levels
         found = [math.ceil(eps / step) * step for eps in epsilons]
         levels //= 2
@@ -234,6 +235,8 @@ def solve(atoms: Atoms, n: int, delta: Fraction, most: Fraction) -> Fraction | N
 def theorem_3(n: int, epsilon: Fraction, delta: Fraction) -> Bound | None:
     """The closed form; None where its condition epsilon <= ln(n / (16 ln(2/delta))) fails. [Feldman2021, thm. 3.1;
     Kii2022, thm. 3]"""
+    if epsilon > _HOPELESS:
+        return None
     e, d = math.exp(float(epsilon)), float(delta)
     if e > n / (16 * math.log(2 / d)) * (1 - 1e-12):
         return None
@@ -244,6 +247,8 @@ def theorem_3(n: int, epsilon: Fraction, delta: Fraction) -> Bound | None:
 
 def clones_2021(n: int, epsilon: Fraction, delta: Fraction) -> Bound | None:
     """Any epsilon-LDP randomizer: the others hide among clones of mass e^-epsilon. [Feldman2021, thm. 3.2]"""
+    if epsilon > _HOPELESS:
+        return None
     e = math.exp(float(epsilon) * (1 + 2 * _UNIT))
     atoms = two_points(e, 1 / e)
     return _bound("clones 2021", n, delta, solve(atoms, n, delta, epsilon))
@@ -252,6 +257,8 @@ def clones_2021(n: int, epsilon: Fraction, delta: Fraction) -> Bound | None:
 def clones_2023(n: int, epsilon: Fraction, delta: Fraction) -> Bound | None:
     """Any epsilon-LDP randomizer, clones of mass 2/(e^epsilon + 1). [Feldman2023, thm. 3.2]; own proof by convex order
     in docs/proofs/shuffle_bounds.md."""
+    if epsilon > _HOPELESS:
+        return None
     e = math.exp(float(epsilon) * (1 + 2 * _UNIT))
     atoms = two_points(e, 2 / (e + 1))
     return _bound("clones 2023", n, delta, solve(atoms, n, delta, epsilon))
@@ -262,9 +269,11 @@ def blanket(n: int, epsilons: Sequence[Fraction], delta: Fraction, differing: in
 
     All columns differing is the worst case (proof, section 4); `differing` computes any other number.
     """
-    atoms = columns(coarse(epsilons), differing)
+    few = coarse(epsilons)
+    if sum(few, Fraction(0)) > _HOPELESS or len(few) > _MOST_ATOMS:
+        return None
     most = sum(epsilons, Fraction(0))
-    return _bound("blanket", n, delta, solve(atoms, n, delta, most))
+    return _bound("blanket", n, delta, solve(columns(few, differing), n, delta, most))
 
 
 def _bound(name: str, n: int, delta: Fraction, epsilon: Fraction | None) -> Bound | None:
@@ -283,9 +292,8 @@ def bounds_of(n: int, epsilons: Iterable[object], delta: object, *, paired: bool
         raise DomainError(f"bounds_of: at least one column, 1 to {MAX_PEOPLE} rows and a delta below 1")
     total = sum(each, Fraction(0))
     found: list[Bound | None] = [Bound("local", total, Fraction(0), n)]
-    if total <= _HOPELESS:
-        found += [theorem_3(n, total, d), clones_2021(n, total, d), clones_2023(n, total, d)]
-        found += [blanket(n, each, d)] if paired else []
+    found += [theorem_3(n, total, d), clones_2021(n, total, d), clones_2023(n, total, d)]
+    found += [blanket(n, each, d)] if paired else []
     return tuple(sorted((bound for bound in found if bound is not None), key=lambda bound: bound.epsilon))
 
 
@@ -293,8 +301,6 @@ def least(n: int, epsilons: Sequence[Fraction], delta: Fraction, *, paired: bool
     """The least bound that holds. The numeric ones are ordered (proof, section 5), so only the sharpest is computed."""
     total = sum(epsilons, Fraction(0))
     local = Bound("local", total, Fraction(0), n)
-    if total > _HOPELESS:
-        return local
     numeric = blanket(n, epsilons, delta) if paired else clones_2023(n, total, delta)
     found = [theorem_3(n, total, delta), numeric, local]
     return min((bound for bound in found if bound is not None), key=lambda bound: bound.epsilon)
@@ -340,7 +346,7 @@ def _at_least(epsilons: Sequence[float], record: int) -> list[float]:
     """[s]: probability that at least s of the columns report +, for the record of all +1 or all -1."""
     law = np.ones(1)
     for eps in epsilons:
-        up = 1 / (1 + math.exp(-record * eps))
+        up = 1 / (1 + math.exp(min(-record * eps, 700)))
         law = np.convolve(law, [1 - up, up])
     return np.minimum(np.cumsum(law[::-1])[::-1], 1.0).tolist()
 

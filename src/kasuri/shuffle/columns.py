@@ -5,6 +5,7 @@ Numbers: coin (the default), two_point, piecewise, hybrid, laplace. Categories: 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -158,13 +159,28 @@ def _look_up(table: tuple[Fraction, ...], codes: Codes) -> Floats:
     return np.array([float(value) for value in table])[codes]
 
 
+def _is_double(value: Fraction) -> bool:
+    """Whether it has a finite double; a width must not vanish either."""
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
 def number(
     name: str, side: Side, bounds: tuple[object, object], kind: str, epsilon: Fraction, ab: tuple[object, object] | None
 ) -> Column:
     """A column of numbers in public bounds."""
     if kind not in NUMBERS:
         raise DomainError(f"column {name!r}: the mechanism of numbers is one of {', '.join(NUMBERS)}")
+    low, high = numeric._bounds(bounds)
+    if not all(map(_is_double, (low, high, high - low))) or not float(low) < float(high):
+        raise DomainError(
+            f"column {name!r}: the bounds and the width between them must be ordinary numbers, low < high"
+        )
     if ab is not None:
+        if not isinstance(ab, tuple) or len(ab) != 2:
+            raise DomainError(f"column {name!r}: ab must be two numbers (a, b)")
         if kind != "two_point":
             raise DomainError(f"column {name!r}: (a, b) goes with the mechanism two_point")
         made: Numeric = numeric.two_point(bounds, epsilon=epsilon, steps=STEPS, ab=ab)

@@ -16,6 +16,7 @@ from kasuri.shuffle.columns import Codes, Column
 from kasuri.shuffle.plan import Plan
 
 FORMAT = 1
+SHUFFLED, JOINED = "shuffled table", "joined table"
 _FIELD = b"kasuri"
 
 
@@ -68,6 +69,8 @@ def read(path: str | Path, kind: str, plan: Plan | None) -> tuple[Any, dict[str,
             head = json.loads((file.schema_arrow.metadata or {})[_FIELD])
             if head["kind"] != kind or head["version"] != FORMAT:
                 raise FormatError(f"{path}: is no {kind} of version {FORMAT}")
+            if not isinstance(head["plan"], dict) or (kind == JOINED and type(head["claims"]["n"]) is not int):
+                raise FormatError(f"{path}: field plan or claims")
             if plan is not None and head["plan_hash"] != plan.hash:
                 raise ProtocolError(f"{path}: was made under another plan; both sides must run the same plan file")
             return file.read(), head

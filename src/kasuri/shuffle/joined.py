@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,9 +15,9 @@ from kasuri.local.randomizer import trusted
 from kasuri.published import NO_LEDGER
 from kasuri.rng import Source, Streams
 from kasuri.shuffle.columns import Codes
-from kasuri.shuffle.files import from_arrow, read, to_arrow, write
+from kasuri.shuffle.files import JOINED, from_arrow, read, to_arrow, write
 from kasuri.shuffle.party import Shuffled
-from kasuri.shuffle.plan import Claims, Plan
+from kasuri.shuffle.plan import SEEDED, Claims, Plan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,25 +29,36 @@ class Joined:
     claims: Claims
     secure: bool
 
+    def __post_init__(self) -> None:
+        if not self.secure:
+            object.__setattr__(self, "claims", self.claims.assuming(SEEDED))
+
     def __len__(self) -> int:
         return self.claims.n
 
     def __repr__(self) -> str:
-        return f"Joined({len(self)} rows, {len(self.columns)} columns, {self.claims.public.words()})"
+        seeded = "" if self.secure else ", seeded: for tests only"
+        return f"Joined({len(self)} rows, {len(self.columns)} columns, {self.claims.public.words()}{seeded})"
 
-    def save(self, path: str | Path) -> None:
-        """Write the joined rows, the plan and the claims."""
+    def save(self, path: str | Path, *, unmetered: bool = False) -> None:
+        """Write the joined rows, the plan and the claims; where a side was charged to no ledger, `unmetered=True` says
+        that this is meant."""
         if not self.secure:
             raise PrivacyError("a seeded table is for tests and is not saved")
-        arrays = {name: to_arrow(codes) for name, codes in self.columns.items()}
         metered = NO_LEDGER not in self.claims.public.assumes
-        write(path, "joined table", self.plan, arrays, {"claims": self.claims.to_json(), "metered": metered})
+        if not metered and not unmetered:
+            raise PrivacyError("a side was charged to no ledger; say save(..., unmetered=True) if that is meant")
+        arrays = {name: to_arrow(codes) for name, codes in self.columns.items()}
+        write(path, JOINED, self.plan, arrays, {"claims": self.claims.to_json(), "metered": metered})
 
     @classmethod
     def load(cls, path: str | Path) -> Joined:
-        """Read joined rows; the claims are computed again, not believed."""
-        table, head = read(path, "joined table", None)
+        """Read joined rows. The claims are computed again, not believed; a number of rows other than the joined one is
+        refused. The file is not signed: whoever can change it all can make it say anything."""
+        table, head = read(path, JOINED, None)
         plan = Plan.from_json(head["plan"])
+        if head["claims"]["n"] != table.num_rows:
+            raise FormatError(f"{path}: holds another number of rows than were joined")
         if plan.hash != head["plan_hash"] or table.column_names != [column.name for column in plan.columns]:
             raise FormatError(f"{path}: its columns are not those of its plan")
         columns = {column.name: from_arrow(table.column(column.name), column, path) for column in plan.columns}
@@ -56,8 +67,7 @@ class Joined:
 
 
 def _claims(plan: Plan, n: int, metered: bool) -> Claims:
-    found = plan.guarantee(n=n)
-    return found if metered else replace(found, public=found.public.assuming(NO_LEDGER))
+    return plan.guarantee(n=n).assuming(*(() if metered else (NO_LEDGER,)))
 
 
 def join(plan: Plan, a: Shuffled, b: Shuffled, *, source: Source | None = None) -> Joined:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError, NumericsError
 from kasuri.shuffle.columns import Floats
 from kasuri.shuffle.joined import Joined
-from kasuri.shuffle.statistics import NOT_IDENTIFIED, Reports, covariance, plain, reports_of
+from kasuri.shuffle.statistics import NOT_IDENTIFIED, Reports, covariance, names_of, plain, reports_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,9 +132,10 @@ def pca(joined: Joined, columns: tuple[str, ...] | None = None, *, standardize: 
 
 def _features(joined: Joined, target: str, features: tuple[str, ...]) -> tuple[Reports, tuple[str, ...]]:
     """The features' unbiased values, without the first label of each category."""
-    if not features or target in features or len(set(features)) != len(features):
-        raise DomainError("features: at least one, each once, and not the target")
-    r = reports_of(joined, tuple(features))
+    features = names_of(features, "features")
+    if target in features:
+        raise DomainError("features: the target is none of them")
+    r = reports_of(joined, features)
     category = [not joined.plan.column(features[k]).is_number for k in r.of]
     keep = [i for i in range(len(r.names)) if not (category[i] and (i == 0 or r.of[i] != r.of[i - 1]))]
     bad = [r.names[i] for i in keep if r.s[i] is None]

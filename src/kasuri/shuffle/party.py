@@ -23,8 +23,8 @@ from kasuri.privacy import Guarantee
 from kasuri.published import NO_LEDGER
 from kasuri.rng import Source, secure, seeded
 from kasuri.shuffle.columns import Codes, Column, Side
-from kasuri.shuffle.files import from_arrow, read, to_arrow, write
-from kasuri.shuffle.plan import Plan
+from kasuri.shuffle.files import SHUFFLED, from_arrow, read, to_arrow, write
+from kasuri.shuffle.plan import PSEUDONYM, SEEDED, Plan
 from kasuri.shuffle.secret import Secret, wipe
 
 Pseudonyms = NDArray[np.uint64]
@@ -64,23 +64,23 @@ class Shuffled:
         import pyarrow as pa
 
         keys = np.ascontiguousarray(self.pseudonyms.astype(">u8")).tobytes()
-        arrays = {"pseudonym": pa.Array.from_buffers(pa.binary(16), len(self), [None, pa.py_buffer(keys)])}
+        arrays = {PSEUDONYM: pa.Array.from_buffers(pa.binary(16), len(self), [None, pa.py_buffer(keys)])}
         arrays |= {name: to_arrow(codes) for name, codes in self.columns.items()}
         head = {"side": self.side, "session": self.session, "run": self.run, "metered": not unmetered}
         commit = None if self.receipt is None else (lambda: self.receipt.commit(self.run))  # type: ignore[union-attr]
-        write(path, "shuffled table", self.plan, arrays, head, commit)
+        write(path, SHUFFLED, self.plan, arrays, head, commit)
 
     @classmethod
     def load(cls, path: str | Path, plan: Plan) -> Shuffled:
         """Read one side's file; a file of another plan or another format is refused."""
-        table, head = read(path, "shuffled table", plan)
+        table, head = read(path, SHUFFLED, plan)
         side = head.get("side")
         if side not in ("a", "b") or not isinstance(head.get("session"), str):
             raise FormatError(f"{path}: field side or session")
         own = plan.of(side)
-        if table.column_names != ["pseudonym", *(column.name for column in own)]:
+        if table.column_names != [PSEUDONYM, *(column.name for column in own)]:
             raise FormatError(f"{path}: its columns are not those of side {side} of the plan")
-        keys = table.column("pseudonym").combine_chunks()
+        keys = table.column(PSEUDONYM).combine_chunks()
         if str(keys.type) != "fixed_size_binary[16]" or keys.null_count:
             raise FormatError(f"{path}: column pseudonym")
         raw = np.frombuffer(keys.buffers()[1], dtype=">u8", offset=16 * keys.offset, count=2 * len(keys))
@@ -161,7 +161,7 @@ class Party:
         stream = open_stream(_frame(rows))
         self._secret.check(self.plan.hash, self.side)
         n = self._checked(stream, own)
-        guarantee, receipt = self.plan.side_claim(self.side), None
+        guarantee, receipt = self.plan.side_claim(self.side).assuming(*(() if source.secure else (SEEDED,))), None
         if ledger is None:
             guarantee = guarantee.assuming(NO_LEDGER)
         elif not isinstance(ledger, Ledger):

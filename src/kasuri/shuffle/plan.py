@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,10 @@ from kasuri.shuffle.columns import Column, Side, category, mechanism_of, number
 
 VERSION = 1
 PROOF = "docs/proofs/shuffle_join.md"
-PUBLIC = (
-    "the plan",
-    "that a person is in both tables, in one, or in none",
-    "the sizes of both tables and of the overlap",
-)
+PSEUDONYM = "pseudonym"
+"""Name of the pseudonyms' column in a party's table."""
+PUBLIC = ("plan", "membership", "sizes of both tables and of the overlap")
+SEEDED = "drawn from a seed, for tests only: it protects nobody"
 ONE_KEY = "a key names one person, and a person has one key"
 ASSUMES = (
     "both parties follow the protocol (semi-honest) and pool nothing but their files",
@@ -49,6 +48,11 @@ class Claims:
     bound: str
     """Which theorem gives the public epsilon."""
     n: int
+
+    def assuming(self, *caveats: str) -> Claims:
+        """The same claims with further caveats."""
+        joiner = None if self.joiner is None else self.joiner.assuming(*caveats)
+        return replace(self, public=self.public.assuming(*caveats), joiner=joiner)
 
     def words(self) -> str:
         """The claims as a person reads them."""
@@ -128,13 +132,15 @@ class Plan:
         put(self, "delta", delta)
         if self.epsilon_each is not None:
             put(self, "epsilon_each", exact(self.epsilon_each, "epsilon_each"))
-        _ = self.columns  # every randomizer is built, and checked, now
+        self.guarantee(n=self.minimum_overlap).to_json()  # every randomizer is built, and the claim stated, now
 
     def _faults(self) -> list[str]:
         every = (*self.a, *self.b)
         faults = []
         if not isinstance(self.key, str) or not self.key:
             faults.append("plan: key must name the joining column")
+        if PSEUDONYM in map(str.lower, filter(lambda name: isinstance(name, str), every)):
+            faults.append(f"plan: {PSEUDONYM!r} is the name of the pseudonyms in the tables; call the column otherwise")
         if not self.a or not self.b:
             faults.append("plan: each side needs at least one column")
         if len({self.key, *every}) != len(every) + 1:
@@ -191,9 +197,10 @@ class Plan:
 
     def guarantee(self, *, n: int) -> Claims:
         """What n joined rows promise; n is the overlap of both tables, not the size of either."""
-        if type(n) is not int or n < self.minimum_overlap:
+        if type(n) is not int or not self.minimum_overlap <= n <= _bounds.MAX_PEOPLE:
             raise PrivacyError(
-                f"the plan joins no fewer than {self.minimum_overlap} rows; give n, the number of people in both tables"
+                f"the plan joins {self.minimum_overlap} to {_bounds.MAX_PEOPLE} rows; give n, the number of people in "
+                "both tables"
             )
         each = [column.epsilon for column in self.columns]
         assert isinstance(self.delta, Fraction)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError
+from kasuri.errors import DomainError, PrivacyError
 from kasuri.local.moments import histogram
 from kasuri.local.randomizer import trusted
 from kasuri.privacy import Guarantee
@@ -40,15 +40,20 @@ class Synthetic:
     guarantee: Guarantee
     method: str
     notes: tuple[str, ...]
+    secure: bool
+    """False where the joined rows were drawn from a seed."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
     def __repr__(self) -> str:
-        return f"Synthetic({len(self)} rows, {self.method}, {self.guarantee.words()})"
+        seeded = "" if self.secure else ", seeded: for tests only"
+        return f"Synthetic({len(self)} rows, {self.method}, {self.guarantee.words()}{seeded})"
 
     def to_arrow(self) -> Any:
-        """The rows as an Arrow table."""
+        """The rows as an Arrow table; refused where the joined rows were drawn from a seed."""
+        if not self.secure:
+            raise PrivacyError("rows from a seeded table are for tests: they do not leave")
         import pyarrow as pa
 
         return pa.table(self.columns)
@@ -117,7 +122,7 @@ def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: 
             made = column.numeric
             deviation = math.sqrt(spread) if spread > 0 else 0.0
             out[column.name] = np.clip(moments.mean[i] + deviation * part[:, 0], float(made.low), float(made.high))
-    return Synthetic(out, joined.claims.public, method, tuple(notes))
+    return Synthetic(out, joined.claims.public, method, tuple(notes), joined.secure)
 
 
 def _marginal(joined: Joined, column: Column, moments: Moments) -> Marginal:
