@@ -42,7 +42,7 @@ def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: obje
     Var = 2^l v. Standard decomposition: the product of the axes' factors. Count trees: see `_count_tree`.
     """
     run = resolve(mechanism, domain, unit, epsilon)
-    if mechanism.refine not in ("none", "inverse", "topdown") or run.strategy is not None:
+    if mechanism.refine not in ("none", "inverse", "topdown", "least squares") or run.strategy is not None:
         raise DomainError(f"no closed form for {mechanism.name}: its error depends on the table")
     v = laplace_variance(run.scale, mechanism.noise)
     if mechanism.transform == "identity":

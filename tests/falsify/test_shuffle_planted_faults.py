@@ -1,12 +1,9 @@
 """Faults of the shuffle-model join, each one changed line of the shipped code, and the test that catches it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from test_planted_faults import ROOT, Fault, plant
+from planted import Fault, assert_caught
 
 LAWS = "tests/laws/test_shuffle_bounds.py"
 CONTRACT = "tests/contract/test_shuffle.py"
@@ -15,57 +12,57 @@ STATISTICS = "tests/distributions/test_shuffle_statistics.py"
 FAULTS = [
     Fault("n of the smaller table", "shuffle/joined.py", "claims = _claims(plan, n, metered)",
           "claims = _claims(plan, most, metered)",
-          "test_join_is_the_intersection_and_keeps_columns_together", CONTRACT),
+          f"{CONTRACT}::test_join_is_the_intersection_and_keeps_columns_together"),
     Fault("values rounded down instead of split", "shuffle/bounds.py",
           "share = np.clip(x / step - at, 0.0, 1.0)", "share = np.zeros_like(x)",
-          "test_grid_bound_is_above_and_near_the_exact_expectation", LAWS),
+          f"{LAWS}::test_grid_bound_is_above_and_near_the_exact_expectation"),
     Fault("a blanket of twice its mass", "shuffle/bounds.py", "- count * math.log1p(math.exp(e))",
           "- count * (math.log1p(math.exp(e)) - math.log(2) / 2)",
-          "test_grid_bound_is_above_and_near_the_exact_expectation", LAWS),
+          f"{LAWS}::test_grid_bound_is_above_and_near_the_exact_expectation"),
     Fault("the closed form without its condition", "shuffle/bounds.py", "if e > n / (16 * math.log(2 / d))",
-          "if e > n * 1e9 / (16 * math.log(2 / d))", "test_theorem_3_needs_its_condition", LAWS),
+          "if e > n * 1e9 / (16 * math.log(2 / d))", f"{LAWS}::test_theorem_3_needs_its_condition"),
     Fault("laplace taken for covered", "shuffle/columns.py", "return not isinstance(made, Laplace)", "return True",
-          "test_laplace_is_not_covered", LAWS),
+          f"{LAWS}::test_laplace_is_not_covered"),
     Fault("a coin that follows the value", "shuffle/columns.py",
           "return [quarter - one, quarter + one, quarter - two, quarter + two]",
           "return [quarter - one, quarter + one + abs(one), quarter - two, quarter + two - abs(one)]",
-          "test_coin_law_is_its_definition", LAWS),
+          f"{LAWS}::test_coin_law_is_its_definition"),
     Fault("the square of the report for the report of the square", "shuffle/statistics.py",
           "            return self.s[i]\n", "            return self.z[:, i] ** 2\n",
-          "test_mixed_moments_models_and_tables_are_within_their_errors", STATISTICS),
+          f"{STATISTICS}::test_mixed_moments_models_and_tables_are_within_their_errors"),
     Fault("the secret is not zeroed", "shuffle/secret.py", "        wipe(self._bytes)\n        self._used = True",
-          "        self._used = True", "test_leaving_the_block_zeroes_a_secret_that_was_never_used", CONTRACT),
+          "        self._used = True", f"{CONTRACT}::test_leaving_the_block_zeroes_a_secret_that_was_never_used"),
     Fault("a secret serves twice", "shuffle/secret.py", "        if self._used:\n", "        if False:\n",
-          "test_protocol_errors", CONTRACT),
+          f"{CONTRACT}::test_protocol_errors"),
     Fault("rows are not put in order", "shuffle/party.py", "columns = {name: codes[order] for",
-          "columns = {name: codes.copy() for", "test_nothing_confidential_is_reachable_or_on_disk", CONTRACT),
+          "columns = {name: codes.copy() for", f"{CONTRACT}::test_nothing_confidential_is_reachable_or_on_disk"),
     Fault("the one-time key stays", "shuffle/secret.py", "        os.unlink(path)\n", "        pass\n",
-          "test_offers_bind_plan_side_and_signer", CONTRACT),
+          f"{CONTRACT}::test_offers_bind_plan_side_and_signer"),
     Fault("any key may sign an offer", "shuffle/secret.py",
           'if theirs["public_key"].lower() != peer.strip().lower():', "if False:",
-          "test_offers_bind_plan_side_and_signer", CONTRACT),
+          f"{CONTRACT}::test_offers_bind_plan_side_and_signer"),
     Fault("a secret serves another plan", "shuffle/secret.py", "if self.plan not in (None, plan):", "if False:",
-          "test_offers_bind_plan_side_and_signer", CONTRACT),
+          f"{CONTRACT}::test_offers_bind_plan_side_and_signer"),
     Fault("zero bytes are a secret", "shuffle/secret.py", "if not any(material):", "if False:",
-          "test_a_secret_of_spent_bytes_is_refused", CONTRACT),
+          f"{CONTRACT}::test_a_secret_of_spent_bytes_is_refused"),
     Fault("an error keeps the order", "shuffle/party.py",
           "for spent in (order, pseudonyms,", "for spent in (pseudonyms,",
-          "test_rows_that_change_leave_no_order_in_the_traceback", CONTRACT),
+          f"{CONTRACT}::test_rows_that_change_leave_no_order_in_the_traceback"),
     Fault("every window taken for covered", "shuffle/columns.py",
           "return (made.outputs - 2 * made.window) * made.outside >= spare", "return True",
-          "test_a_window_of_more_than_half_the_outputs_is_not_covered", LAWS),
+          f"{LAWS}::test_a_window_of_more_than_half_the_outputs_is_not_covered"),
     Fault("errors of the first order only", "shuffle/statistics.py",
           "influence.var() / n + 4 * (spread[0, 0] * spread[1, 1] + spread[0, 1] ** 2)", "influence.var() / n",
-          "test_label_variances_are_covered_where_their_influence_vanishes", STATISTICS),
+          f"{STATISTICS}::test_label_variances_are_covered_where_their_influence_vanishes"),
     Fault("any number of rows is believed", "shuffle/joined.py", 'if head["claims"]["n"] != table.num_rows:',
-          "if False:", "test_files_that_cannot_be_trusted_are_refused", CONTRACT),
+          "if False:", f"{CONTRACT}::test_files_that_cannot_be_trusted_are_refused"),
     Fault("columns share their bits", "shuffle/party.py", "|{plan.hash}|{column.name}|{batch}", "|{plan.hash}|{batch}",
-          "test_columns_and_batches_draw_their_own_bits", CONTRACT),
+          f"{CONTRACT}::test_columns_and_batches_draw_their_own_bits"),
     Fault("charged after drawing, if at all", "shuffle/party.py",
           'receipt = ledger.reserve(guarantee, data=data, recipe="shuffle", plan=self.plan.hash)', "receipt = None",
-          "test_the_ledger_pays_before_and_refuses", CONTRACT),
+          f"{CONTRACT}::test_the_ledger_pays_before_and_refuses"),
     Fault("the minimum overlap is not asked", "shuffle/joined.py", "if n < plan.minimum_overlap:", "if n < 2:",
-          "test_too_small_an_overlap_is_refused_without_its_size", CONTRACT),
+          f"{CONTRACT}::test_too_small_an_overlap_is_refused_without_its_size"),
 ]  # fmt: skip
 
 QUICK = ("a blanket of twice its mass", "the secret is not zeroed", "any key may sign an offer")
@@ -75,17 +72,4 @@ QUICK = ("a blanket of twice its mass", "the secret is not zeroed", "any key may
     "fault", [pytest.param(f, id=f.name, marks=() if f.name in QUICK else pytest.mark.full) for f in FAULTS]
 )
 def test_planted_fault_is_caught(fault: Fault, tmp_path: Path):
-    plant(fault, tmp_path)
-    environment = dict(os.environ, PYTHONPATH=str(tmp_path), PYTHONDONTWRITEBYTECODE="1")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", fault.tests, "-k",
-         fault.caught_by],
-        env=environment, capture_output=True, text=True, cwd=ROOT, timeout=300,
-    )  # fmt: skip
-    assert run.returncode == 1, f"not caught:\n{run.stdout[-2000:]}{run.stderr[-2000:]}"
-    assert any(word in run.stdout for word in ("AssertionError", "DID NOT RAISE", "PrivacyError", "ProtocolError"))
-
-
-def test_every_named_test_exists():
-    for fault in FAULTS:
-        assert f"def {fault.caught_by}(" in (ROOT / fault.tests).read_text(encoding="utf-8")
+    assert_caught(fault, tmp_path)
