@@ -96,6 +96,24 @@ def test_projection_is_the_weighted_one(z, total, seed):
     assert np.allclose(out, slow_visit.weighted_simplex(z, v, total), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("z", "v", "total"),
+    [
+        ([336599674696274.25, 0.07702506829365746, 0.05615897248444669], [1e-6, 0.005, 1e-4], 336599674696274.25),
+        ([1e4], [3.0], 1e-13),
+        ([12.3] * 4, [7.1] * 4, 1e-16),
+        ([-1e18] * 3, [1e-4] * 3, 1.0),
+        ([0.0, 1e18], [1e-4, 1e36], 5e-324),
+    ],
+)
+def test_projection_ends_whatever_the_numbers_are(z, v, total):
+    """Beyond the precision of floats a loop over active sets would turn for ever, or run out of active ones."""
+    out = np.full(len(z), np.nan)
+    project(np.array(z), np.array(v), np.array([0, len(z)]), np.array([total]), out)
+    assert np.isfinite(out).all() and (out >= 0).all()
+    assert abs(out.sum() - total) <= 1e-15 * len(z) * max(map(abs, z))
+
+
 @pytest.mark.parametrize("which", range(len(DOMAINS)))
 @pytest.mark.parametrize("mean", [0.0, 0.3, 30.0])
 def test_estimates_are_whole_numbers_on_possible_cells(which, mean):

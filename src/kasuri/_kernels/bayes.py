@@ -8,6 +8,8 @@ import math
 import numpy as np
 from numba import njit
 
+from kasuri._kernels.visit import lowering
+
 TILE = 8
 RADIUS = 4
 GRID = 8
@@ -299,26 +301,15 @@ def row_weights(likelihood, bins, count, steps):
 @njit(cache=True, nogil=True)
 def project(z, v, groups, totals, out):
     """Per group argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g]}: x = max(z - theta v, 0)."""
+    closed = np.zeros(z.size, np.bool_)
     for g in range(totals.size):
         start, end = groups[g], groups[g + 1]
-        n = end - start
-        if n == 0:
+        if start == end:
             continue
         if totals[g] <= 0.0:
             out[start:end] = 0.0
             continue
-        theta = np.inf
-        left = n + 1
-        active = 0
-        while active != left:  # Michelot: theta over the positive ones, until none turns negative
-            left = active
-            s, w, active = 0.0, 0.0, 0
-            for i in range(start, end):
-                if theta == np.inf or z[i] > theta * v[i]:
-                    s += z[i]
-                    w += v[i]
-                    active += 1
-            theta = (s - totals[g]) / w
+        theta = lowering(z, v, closed, start, end, totals[g])
         for i in range(start, end):
             out[i] = max(z[i] - theta * v[i], 0.0)
 

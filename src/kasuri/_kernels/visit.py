@@ -77,28 +77,33 @@ def combine_up(y, variance, first, below_z, below_v, z, v):
             v[i] = w * variance / (w + variance)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
+def lowering(z, v, closed, start, end, total):
+    """theta of x = max(z - theta v, 0), the argmin of sum (x - z)^2 / v over {x >= 0, sum x = total, x = 0 where
+    closed} on start:end: the largest of (sum of z - total) / (sum of v) over the open ones of largest z / v. One sort,
+    whatever the numbers are; minus infinity where all are closed."""
+    ratio = np.empty(end - start)
+    for i in range(start, end):
+        ratio[i - start] = -z[i] / v[i]
+    s, w, theta = 0.0, 0.0, -np.inf
+    for r in np.argsort(ratio, kind="mergesort"):
+        if not closed[start + r]:
+            s += z[start + r]
+            w += v[start + r]
+            theta = max(theta, (s - total) / w)
+    return theta
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def share_out(z, v, closed, first, totals, out):
     """Per group integers near argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}, which is
     x = max(z - theta v, 0). Running sums are rounded, not single numbers: every run of children, so every block of them
     in key order, is within 1 of its share. (By largest remainder all would tie, and the first ones would gain.)"""
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
-        n = end - start
-        if n == 0:
+        if start == end:
             continue
-        ratio = np.empty(n)
-        for i in range(n):
-            ratio[i] = -z[start + i] / v[start + i]
-        ranked = np.argsort(ratio, kind="mergesort")
-        s, w, theta = 0.0, 0.0, -np.inf
-        for r in range(n):
-            i = start + ranked[r]
-            if closed[i]:
-                continue
-            s += z[i]
-            w += v[i]
-            theta = max(theta, (s - totals[g]) / w)
+        theta = lowering(z, v, closed, start, end, totals[g])
         running, given, last = 0.0, np.int64(0), -1
         for i in range(start, end):
             x = 0.0 if closed[i] else max(z[i] - theta * v[i], 0.0)
