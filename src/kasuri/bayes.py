@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from kasuri.order import Order
 from kasuri.public import PublicTable
+from kasuri.refine import whole_total
 from kasuri.schema import Domain, Mesh
-from kasuri.visited import Float, Int, Level, Visited
+from kasuri.visited import LEAST_SCALE, Float, Int, Level, Visited
 
 MEANS = tuple(m / 16 for m in (4, 10, 25, 60, 150, 400))
 SHAPES = (1, 4)
@@ -44,14 +45,14 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
     from kasuri._kernels.bayes import project
 
     levels = visited.levels
-    scales = [float(scale) for scale in visited.scales]
+    scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
     groups = [np.array([0, levels[0].y.size], dtype=np.int64), *(level.first for level in levels[:-1])]
     dropped = [_dropped(level, part, scale) for level, part, scale in zip(levels[:-1], groups, scales, strict=False)]
     cells = levels[-1]
     index = tree.cells(cells.prefix)
     place = _Neighbours.of(index, domain)
     u = cells.y / scales[-1]
-    public = None if prior is None else _on_cells(prior, index, float(levels[0].y.sum())) / scales[-1]
+    public = None if prior is None else _on_cells(prior, index, levels[0].y.sum(dtype=np.float64)) / scales[-1]
     around = None if public is None or place is None else place.smooth(public)[0]
     values: Float = u
     z: list[Float] = []
@@ -62,7 +63,7 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
             mean, variance = _cells(u, *features)
         else:
             mean, variance = _cells_near(u, public, scales[-1], features[0] if around is None else around, features[0])
-        z, v = _upward(visited, groups, dropped, mean * scales[-1], variance * scales[-1] ** 2)
+        z, v = _upward(visited, groups, scales, dropped, mean * scales[-1], variance * scales[-1] ** 2)
         if turn == 0:
             totals = np.array([max(float(z[0].sum()), 0.0)])
             for at in range(len(levels)):
@@ -78,7 +79,7 @@ def _integers(
 ) -> tuple[Int, Int]:
     from kasuri._kernels.visit import share_out
 
-    totals = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
+    totals = whole_total(z[0])
     keys, values = [], []
     for at, level in enumerate(levels):
         shares = np.zeros(z[at].size, dtype=np.int64)
@@ -259,14 +260,19 @@ def _dropped(level: Level, groups: Int, scale: float) -> tuple[Float, Float]:
 
 
 def _upward(
-    visited: Visited, groups: list[Int], dropped: list[tuple[Float, Float]], mean: Float, variance: Float
+    visited: Visited,
+    groups: list[Int],
+    scales: list[float],
+    dropped: list[tuple[Float, Float]],
+    mean: Float,
+    variance: Float,
 ) -> tuple[list[Float], list[Float]]:
     """Estimates and variances of every level, from the cells to the top."""
     from kasuri._kernels.bayes import child_sums, normal_laplace, thresholds
 
     z, v = [mean], [variance]
     for at in range(len(visited.levels) - 2, -1, -1):
-        level, scale = visited.levels[at], float(visited.scales[at])
+        level, scale = visited.levels[at], scales[at]
         s, w = np.empty(level.y.size), np.empty(level.y.size)
         child_sums(level.first, z[0], v[0], s, w)
         t = np.empty(level.y.size)

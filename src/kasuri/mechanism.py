@@ -24,6 +24,7 @@ from kasuri.public import PublicTable
 from kasuri.schema import Domain, Ordered, Unit
 from kasuri.strategy import Strategy
 from kasuri.visit import Visit
+from kasuri.visited import LEAST_SCALE
 
 DENSE_CELLS = 1 << 26
 """Most cells (padding included) a dense recipe takes."""
@@ -333,10 +334,12 @@ def _measured(run: Run) -> Run:
         named = "middle"  # nothing to choose for: the tree is too small, or too wide at once
     elif named == "facts":
         density, size = (Fraction(part) for part in mechanism.facts)
-        named = shares.rule(float(density), float(size / run.scale))
+        named = shares.rule(float(density), float(min(size / max(run.scale, LEAST_SCALE), 1 << 62)))
     elif named == "prior" and mechanism.prior is not None:
         mean = float(mechanism.prior.values.sum()) / max(mechanism.prior.cells.size, 1)
-        named = shares.rule(1.0, mean / float(run.scale))  # where people are, the prior knows: their number decides
+        named = shares.rule(
+            1.0, mean / float(max(run.scale, LEAST_SCALE))
+        )  # where people are, the prior knows: their number decides
     presets = shares.BAYES if mechanism.refine in ("bayes", "chosen") else shares.REFINED
     if named not in presets:
         raise PrivacyError(f"shares {named!r} are not known; use {', '.join(presets)} or a mapping")

@@ -70,6 +70,8 @@ class PublicTable:
             faults.append("public table: a cell appears more than once")
         if not (np.isfinite(found).all() and (found >= 0).all()):
             faults.append("public table: values must be finite and not negative")
+        elif found.sum() > 1 << 62:
+            faults.append("public table: the values sum to more than 2^62")
         raise_faults(DomainError, faults)
         keep = found > 0
         at, found = at[keep], found[keep]

@@ -98,6 +98,11 @@ def _simplex_group(e: list[int], S: int) -> list[int]:
     return out
 
 
+def whole_total(estimates: Array) -> Array:
+    """The sum of estimates as one whole number from 0 to LARGEST."""
+    return np.array([np.rint(np.clip(estimates.sum(dtype=np.float64), 0.0, float(LARGEST)))]).astype(np.int64)
+
+
 def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> tuple[Array, list[Array]]:
     """From noisy counts of nested levels to non-negative integer leaves: `refined_tree`.
 
@@ -109,7 +114,7 @@ def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> 
     from kasuri._kernels.visit import share_out
 
     z, v = _upward(levels, variances)
-    totals = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
+    totals = whole_total(z[0])
     first = np.array([0, z[0].size], dtype=np.int64)
     out = []
     for at, (_, below) in enumerate(levels):

@@ -40,6 +40,8 @@ def test_every_fault_is_named():
     with pytest.raises(ks.DomainError) as told:
         ks.PublicTable.from_coo([3, 3, 4], [1.0, -1.0, np.nan], DOMAIN, name="x")
     assert "more than once" in str(told.value) and "finite" in str(told.value)
+    with pytest.raises(ks.DomainError, match="2\\^62"):
+        ks.PublicTable.from_coo([3, 4], [1e18, 4e18], DOMAIN, name="x")
     with pytest.raises(ks.DomainError, match="outside"):
         ks.PublicTable.from_coo([999], [1], DOMAIN, name="x")
     masked = Domain.of(Mesh("g", shape=(2, 2)), mask=np.array([[True, False], [False, False]]))

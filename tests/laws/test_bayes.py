@@ -14,6 +14,7 @@ import kasuri as ks
 from kasuri import bayes, order, shares
 from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace, project
 from kasuri.mechanism import resolve
+from kasuri.refine import least_squares
 from kasuri.rng import Streams, seeded
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 from kasuri.visit import Visit
@@ -132,6 +133,67 @@ def test_estimates_are_whole_numbers_on_possible_cells(which, mean):
     found, values = bayes.estimate(visited, tree, domain)
     assert (np.diff(found) > 0).all() and (values > 0).all() and values.dtype == np.int64
     assert tree.possible_leaves()[found].all()
+
+
+ODD = {
+    "zero": lambda rng, n: np.zeros(n),
+    "huge": lambda rng, n: np.full(n, 1e18),
+    "negative": lambda rng, n: np.full(n, -1e18),
+    "both": lambda rng, n: rng.choice([-1e18, 1e18], n),
+    "all sizes": lambda rng, n: rng.choice([-1, 1], n) * 10 ** rng.uniform(0, 18, n),
+    "small": lambda rng, n: rng.integers(-3, 9, n),
+}
+
+
+def odd_visited(tree, cuts, scales, draw, keep, rng):
+    """Levels no noise would give: `draw` says the numbers, `keep` the part of the nodes with children."""
+    levels, parents, above, kept = [], np.zeros(1, dtype=np.int64), 0, np.zeros(0, dtype=np.int64)
+    for cut in cuts:
+        nodes, first = tree.children(parents, above, cut)
+        y = draw(rng, nodes.size).astype(np.int64)
+        if levels:
+            counts = np.zeros(levels[-1].y.size, dtype=np.int64)
+            counts[kept] = np.diff(first)
+            last = levels[-1]
+            levels[-1] = Level(last.prefix, last.y, last.x, np.append(0, np.cumsum(counts)))
+        levels.append(Level(nodes, y, np.maximum(y, 0).astype(float), np.zeros(nodes.size + 1, dtype=np.int64)))
+        kept = np.flatnonzero(rng.random(nodes.size) < keep)
+        parents, above = nodes[kept], cut
+    return Visited(cuts, scales, (0.0,) * len(cuts), tuple(levels))
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("with_prior", [False, True])
+def test_no_noisy_number_makes_an_estimate_fail(kind, with_prior):
+    """Whatever the noisy numbers are, an estimate comes: an error after the charge would tell about the counts."""
+    rng = np.random.default_rng(3)
+    for domain in (DOMAINS[0], DOMAINS[1], DOMAINS[4], Domain.of(Mesh("g", shape=(1, 5)))):
+        tree = order.morton(domain)
+        prior = None
+        if with_prior:
+            public = rng.choice([0, 5e-324, 1e-200, 1e-20, 1.0, 1e14], domain.shape)
+            public[~domain.possible_dense()] = 0
+            prior = ks.PublicTable.from_dense(public, domain, name="x")
+        for keep in (0.0, 0.3, 1.0):
+            for scale in (Fraction(1, 10**200), Fraction(1), Fraction(1 << 55)):
+                cuts = tree.stages[1:] or (0,)
+                visited = odd_visited(tree, cuts, (scale,) * len(cuts), ODD[kind], keep, rng)
+                keys, values = bayes.estimate(visited, tree, domain, prior)
+                assert (values > 0).all() and tree.possible_leaves()[keys].all()
+                variances = [1e-20] * len(cuts)
+                least_squares([(level.y, level.first) for level in visited.levels], variances)
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1e199"])
+@pytest.mark.parametrize("recipe", ["bayes_tree", "auto"])
+def test_a_public_table_may_fade_to_nothing(recipe, epsilon):
+    """Gaussian tails that leave the range of floats, under few people."""
+    r, c = np.mgrid[0:64, 0:64]
+    public = 2000 * np.exp(-((r - 5.0) ** 2 + (c - 5.0) ** 2) / (2 * 1.2**2))
+    prior = ks.PublicTable.from_dense(public, DOMAINS[0], name="surface")
+    counts = ks.Counts.from_coo([5 * 64 + 5], [20], DOMAINS[0], PERSON)
+    out = ks.release(counts, getattr(ks, recipe)(prior=prior), epsilon=epsilon, ledger=None, source=ks.seeded(0))
+    assert (out.values > 0).all()
 
 
 def test_mass_without_children_is_spread_evenly_over_possible_cells():

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def add_range_sums(keys, sums, nodes, stride, out):
     """out[i] += true sum below node i, keys in [node * stride, (node + 1) * stride); the nodes rise, so it gallops."""
     at = np.int64(0)
@@ -28,7 +28,7 @@ def add_range_sums(keys, sums, nodes, stride, out):
         out[i] += before
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def water(y, first, totals, out, t):
     """Per group g = first[g]:first[g+1] of numbers y: out = max(y - t, 0) with t such that it sums to totals[g]; t[g]
     is infinite where totals[g] is 0 or the group is empty."""
@@ -50,7 +50,7 @@ def water(y, first, totals, out, t):
             out[i] = max(y[i] - level, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def keep(y, first, t, slack):
     """The i whose y exceeds its group's t less `slack` (infinite: all)."""
     out = np.empty(y.size, np.int64)
@@ -63,7 +63,7 @@ def keep(y, first, t, slack):
     return out[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def combine_up(y, variance, first, below_z, below_v, z, v):
     """Bottom-up least squares: node i's own y (of one variance) with the sum of its children, where it has any."""
     for i in range(y.size):
@@ -108,7 +108,7 @@ def share_out(z, v, closed, first, totals, out):
         for i in range(start, end):
             x = 0.0 if closed[i] else max(z[i] - theta * v[i], 0.0)
             running += x
-            goal = min(np.int64(np.floor(running + 0.5)), totals[g])
+            goal = totals[g] if running >= totals[g] else np.int64(np.floor(running + 0.5))
             out[i] = goal - given
             given = goal
             if x > 0:
