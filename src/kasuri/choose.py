@@ -57,7 +57,8 @@ def refined(run: Run, visited: Visited, refine: str) -> tuple[Int, Int]:
 
 
 def choose(run: Run, pilot: Whole | None, streams: Streams) -> Choice:
-    """The preset for a run: by the rule, or by simulation for the areas it was asked for."""
+    """The preset for a run: by the rule, or by simulation for the areas it was asked for, with streams that serve
+    nothing else."""
     charged = "nothing: the public table was declared"
     if pilot is not None:
         share = decimal(shares.PILOT_SHARE)
@@ -96,14 +97,14 @@ def _simulated(run: Run, pilot: Whole | None, streams: Streams) -> tuple[str, st
     """The candidate of least error over the asked areas, on people made up from the pilot or on the public table."""
     tree, mechanism = run.trees[0], run.mechanism
     seed = np.empty(4, dtype=np.uint64)
-    streams.open("simulation", 0, 0).fill(seed)
+    streams.open("people").fill(seed)
     rng = np.random.default_rng(seed)
     depths = [_depth(tree, area) for area in mechanism.areas]
     scores = dict.fromkeys(run.choices, 0.0)
     for turn in range(RUNS if tree.leaves <= LARGE else 1):
         keys, values = _people(run, pilot, rng)
         for name, cuts in run.choices.items():
-            own = Streams(streams.block_key("simulation", 1 + turn, 0), name)
+            own = Streams(streams.block_key("candidate", turn, 0), name)
             known = None
             if run.pilot is not None:
                 depth, share = run.pilot

@@ -199,7 +199,8 @@ def _count_tree(
         depth, share = run.pilot
         known = measure_whole(tree, depth, run.scale / share, keys, values, streams)
     if run.choices:
-        chosen = choose(run, known, streams)
+        # a key of its own: what chooses can open no stream of the release
+        chosen = choose(run, known, Streams(streams.block_key("simulation", 0, 0), "simulation"))
         cuts, refine, words = run.choices[chosen.preset], chosen.refine, chosen.words()
     visited = run.visit(cuts, refine).run(keys, values, streams, threads, known)
     del keys, values

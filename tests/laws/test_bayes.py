@@ -11,7 +11,7 @@ from reference import bayes as slow
 from reference import visit as slow_visit
 
 import kasuri as ks
-from kasuri import bayes, order, shares
+from kasuri import bayes, draw, order, shares
 from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace, project
 from kasuri.mechanism import resolve
 from kasuri.refine import least_squares
@@ -253,6 +253,29 @@ def test_threads_change_nothing(name):
     )
     assert one.recipe == two.recipe
     assert np.array_equal(one.cells, two.cells) and np.array_equal(one.values, two.values)
+
+
+@pytest.mark.parametrize("name", ["pilot", "auto", "auto, prior"])
+def test_no_stream_is_opened_twice(name, monkeypatch):
+    """Nor does what chooses hold the key of the release: with it a pilot's noise could be taken off again."""
+    opened, held, open_, choose = [], [], Streams.open, draw.choose
+
+    def opening(self, purpose, level=0, block=0):
+        opened.append((self.key, self.recipe, purpose, level, block))
+        return open_(self, purpose, level, block)
+
+    def choosing(run, pilot, streams):
+        held.append(streams.key)
+        return choose(run, pilot, streams)
+
+    monkeypatch.setattr(Streams, "open", opening)
+    monkeypatch.setattr(draw, "choose", choosing)
+    recipe = RECIPES[name](DOMAINS[0])
+    ks.release(counts_on(DOMAINS[0]), recipe, epsilon="0.5", ledger=None, source=seeded(1), threads=2)
+    assert len(opened) == len(set(opened))
+    own = {at[2] for at in opened if at[0] == seeded(1).release_key()}
+    assert own == ({"noise"} if "prior" in name else {"noise", "pilot"})
+    assert held and seeded(1).release_key() not in held
 
 
 @given(top=st.integers(0, 40), height=st.integers(1, 12))
