@@ -111,9 +111,9 @@ def share_out(z, v, closed, first, totals, out):
             goal = totals[g] if running >= totals[g] else np.int64(np.floor(running + 0.5))
             out[i] = goal - given
             given = goal
-            if x > 0:
+            if x > 0 or (last < 0 and not closed[i]):
                 last = i
-        if last >= 0:  # what floating point left over, where totals are beyond 2^53
+        if last >= 0:  # what floating point left over, where numbers are beyond 2^53
             out[last] += totals[g] - given
 
 
