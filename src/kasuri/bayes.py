@@ -55,6 +55,7 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
     public = None if prior is None else _on_cells(prior, index, levels[0].y.sum(dtype=np.float64)) / scales[-1]
     around = None if public is None or place is None else place.smooth(public)[0]
     values: Float = u
+    total = _total(levels, scales, visited.slacks)
     z: list[Float] = []
     v: list[Float] = []
     for turn in range(2):
@@ -65,21 +66,39 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
             mean, variance = _cells_near(u, public, scales[-1], features[0] if around is None else around, features[0])
         z, v = _upward(visited, groups, scales, dropped, mean * scales[-1], variance * scales[-1] ** 2)
         if turn == 0:
-            totals = np.array([max(float(z[0].sum()), 0.0)])
+            totals = total
             for at in range(len(levels)):
                 out = np.empty(z[at].size)
                 project(z[at], v[at], groups[at], totals, out)
                 totals = out
             values = totals / scales[-1]
-    return _integers(z, v, levels, groups, visited.cuts, tree)
+    return _integers(whole_total(total), z, v, levels, groups, visited.cuts, tree)
+
+
+def _total(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> Float:
+    """The total by least squares over the levels that were drawn whole, cut at 0. Their y were not selected by noise,
+    so it has no bias; sums of posterior means have one, where most cells are empty."""
+    top, weight = 0.0, 0.0
+    for level, scale, slack in zip(levels, scales, slacks, strict=True):
+        own = 1 / (max(level.y.size, 1) * scale**2)  # 2 / variance of the level's sum
+        top += own * level.y.sum(dtype=np.float64)
+        weight += own
+        if slack != math.inf:  # the next level was drawn below kept nodes only
+            break
+    return np.array([max(top / weight, 0.0)])
 
 
 def _integers(
-    z: list[Float], v: list[Float], levels: tuple[Level, ...], groups: list[Int], cuts: tuple[int, ...], tree: Order
+    totals: Int,
+    z: list[Float],
+    v: list[Float],
+    levels: tuple[Level, ...],
+    groups: list[Int],
+    cuts: tuple[int, ...],
+    tree: Order,
 ) -> tuple[Int, Int]:
     from kasuri._kernels.visit import share_out
 
-    totals = whole_total(z[0])
     keys, values = [], []
     for at, level in enumerate(levels):
         shares = np.zeros(z[at].size, dtype=np.int64)
