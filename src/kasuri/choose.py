@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kasuri import bayes, shares
+from kasuri.errors import PrivacyError
 from kasuri.mechanism import Run
 from kasuri.noise import laplace_variance
 from kasuri.order import Order
@@ -50,6 +51,8 @@ def refined(run: Run, visited: Visited, refine: str) -> tuple[Int, Int]:
     """Keys and positive integers of the leaves, from noisy counts."""
     if refine == "bayes":
         return bayes.estimate(visited, run.trees[0], run.domain, run.mechanism.prior)
+    if refine != "least squares":
+        raise PrivacyError(f"a count tree is refined by bayes or least squares, not {refine!r}")
     variances = [laplace_variance(max(scale, LEAST_SCALE)) for scale in visited.scales]
     leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
     keep = leaves > 0
@@ -59,6 +62,10 @@ def refined(run: Run, visited: Visited, refine: str) -> tuple[Int, Int]:
 def choose(run: Run, pilot: Whole | None, streams: Streams) -> Choice:
     """The preset for a run: by the rule, or by simulation for the areas it was asked for, with streams that serve
     nothing else."""
+    if len(run.choices) == 1:
+        (preset,) = run.choices
+        why = "none: the tree has no level between its root and its cells that is small enough for a pilot"
+        return Choice(preset, refine_of(preset), why, "nothing: no pilot was measured")
     charged = "nothing: the public table was declared"
     if pilot is not None:
         share = decimal(shares.PILOT_SHARE)

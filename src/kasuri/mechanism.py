@@ -163,7 +163,8 @@ class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
     count tree with their shares of epsilon. A run with `choices` has none yet: they will be one of these, each of
-    which sums to 1, and the `pilot` (depth, share), where there is one, is in all of them. `strategy` is a measured
+    which sums to 1 (a single one where a tree has no level for a pilot), and the `pilot` (depth, share), where there is
+    one, is in all of them. `strategy` is a measured
     matrix; `total_scale` the noise of a bought total, or `declared_total` a public one; `threshold` what a cell must
     reach to be released."""
 
@@ -315,6 +316,10 @@ def _measured(run: Run) -> Run:
         return tuple(sorted((stages[top - height], share) for height, share in by_height.items()))
 
     named = mechanism.shares
+    if (named == "simulation") != (mechanism.refine == "chosen") or (named == "pilot" and mechanism.refine != "bayes"):
+        raise PrivacyError(
+            "who chooses the shares and how they are refined belong together; use auto() or bayes_tree()"
+        )
     if mechanism.refine == "consistency" and mechanism.order == "1d":  # every binary level
         return replace(run, cuts=tuple((at, Fraction(1, tree.depth + 1)) for at in range(tree.depth + 1)))
     if not isinstance(named, str):
@@ -331,8 +336,8 @@ def _measured(run: Run) -> Run:
         if height is not None:
             choices = {name: cuts(shares.with_pilot(preset(top), height)) for name, preset in offered.items()}
             return replace(run, pilot=(stages[top - height], shares.PILOT_SHARE), choices=choices)
-        named = "middle"  # nothing to choose for: the tree is too small, or too wide at once
-    elif named == "facts":
+        return replace(run, choices={"middle": cuts(shares.BAYES["middle"](top))})  # too small, or too wide at once
+    if named == "facts":
         density, size = (Fraction(part) for part in mechanism.facts)
         named = shares.rule(float(density), float(min(size / max(run.scale, LEAST_SCALE), 1 << 62)))
     elif named == "prior" and mechanism.prior is not None:
@@ -340,7 +345,7 @@ def _measured(run: Run) -> Run:
         named = shares.rule(
             1.0, mean / float(max(run.scale, LEAST_SCALE))
         )  # where people are, the prior knows: their number decides
-    presets = shares.BAYES if mechanism.refine in ("bayes", "chosen") else shares.REFINED
+    presets = shares.BAYES if mechanism.refine == "bayes" else shares.REFINED
     if named not in presets:
         raise PrivacyError(f"shares {named!r} are not known; use {', '.join(presets)} or a mapping")
     return replace(run, cuts=cuts(presets[named](top)))

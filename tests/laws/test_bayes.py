@@ -1,6 +1,7 @@
 """Empirical Bayes on the visited tree: every part against a slow twin, and what the whole must always do."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,7 @@ from reference import visit as slow_visit
 import kasuri as ks
 from kasuri import bayes, draw, order, shares
 from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace, project
+from kasuri.choose import refined
 from kasuri.mechanism import resolve
 from kasuri.refine import least_squares
 from kasuri.rng import Streams, seeded
@@ -236,12 +238,48 @@ def test_a_release_follows_from_its_measurements(name, which):
     visit = run.visit(cuts, refine)
     levels = slow_visit.replay(out.measurements, run.trees[0], visit.slacks)
     visited = Visited(visit.cuts, visit.scales, visit.slacks, tuple(Level(*level) for level in levels))
-    from kasuri.choose import refined
-
     keys, values = refined(run, visited, refine)
     cells = run.trees[0].cells(keys)
     ranked = np.argsort(cells)
     assert np.array_equal(cells[ranked], out.cells) and np.array_equal(values[ranked], out.values)
+
+
+@pytest.mark.parametrize(
+    ("domain", "tree"),
+    [
+        *((Domain.of(Ordered("x", size)), "morton") for size in (1, 2, 3, 4)),
+        (Domain.of(Nominal("a", tuple(map(str, range(3000)))), Nominal("b", ("f", "m"))), "hierarchy"),
+    ],
+    ids=["1", "2", "3", "4", "3000 x 2"],
+)
+@pytest.mark.parametrize("recipe", [ks.auto, lambda **given: ks.bayes_tree(pilot=True, **given)], ids=["auto", "pilot"])
+def test_without_a_level_for_a_pilot_it_is_bayes_tree_and_says_so(recipe, domain, tree):
+    chosen = recipe(order=tree)
+    counts = ks.Counts.from_dense(np.full(domain.shape, 5), domain, PERSON)
+    out, plain = (
+        ks.release(counts, each, epsilon="0.5", ledger=None, source=seeded(1))
+        for each in (chosen, ks.bayes_tree("middle", order=tree))
+    )
+    run = resolve(chosen, domain, PERSON, "0.5")
+    assert run.pilot is None and set(run.choices) == {"middle"}
+    assert out.recipe["preset"] == "middle" and out.recipe["refined"] == "bayes"
+    assert "no level" in out.recipe["tuning"]["source"] and "no pilot" in out.recipe["tuning"]["charged"]
+    assert out.measurements.scale == plain.measurements.scale
+    visit = run.visit(run.choices["middle"], "bayes")
+    levels = slow_visit.replay(out.measurements, run.trees[0], visit.slacks)
+    visited = Visited(visit.cuts, visit.scales, visit.slacks, tuple(Level(*level) for level in levels))
+    keys, values = bayes.estimate(visited, run.trees[0], domain)
+    ranked = np.argsort(run.trees[0].cells(keys))
+    assert np.array_equal(values[ranked], out.values)
+
+
+def test_unknown_words_refine_nothing():
+    run = resolve(ks.auto(), DOMAINS[0], PERSON, "1")
+    with pytest.raises(ks.PrivacyError, match="chosen"):
+        refined(run, Visited((), (), (), ()), "chosen")
+    for wrong in (replace(ks.auto(), shares="u4"), replace(ks.bayes_tree(), shares="simulation")):
+        with pytest.raises(ks.PrivacyError, match="belong together"):
+            resolve(wrong, DOMAINS[0], PERSON, "1")
 
 
 @pytest.mark.parametrize("name", ["pilot", "auto"])
