@@ -99,6 +99,7 @@ def _integers(
 ) -> tuple[Int, Int]:
     from kasuri._kernels.visit import share_out
 
+    room = max(1 << 20, sum(level.y.size for level in levels))
     keys, values = [], []
     for at, level in enumerate(levels):
         shares = np.zeros(z[at].size, dtype=np.int64)
@@ -109,7 +110,7 @@ def _integers(
             values.append(shares[keep])
         else:
             alone = (shares > 0) & (np.diff(level.first) == 0)
-            down, mass = spread_evenly(tree, cuts[at], level.prefix[alone], shares[alone])
+            down, mass = spread_evenly(tree, cuts[at], level.prefix[alone], shares[alone], room)
             keys.append(down)
             values.append(mass)
         totals = shares
@@ -118,8 +119,12 @@ def _integers(
     return key[ranked], value[ranked]
 
 
-def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int) -> tuple[Int, Int]:
-    """Whole numbers `mass` on nodes of `depth`, split level by level as evenly as they go among possible children."""
+def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int, room: int) -> tuple[Int, Int]:
+    """Whole numbers `mass` on nodes of `depth`, split level by level as evenly as they go among possible children.
+
+    At most `room` of them (or as many as `nodes`): from the level on where it would be more, each node hands what it
+    has to one child. Cost: O((room + nodes) fan-out) per level, however many people there are.
+    """
     for at in range(depth, tree.depth):
         below, first = tree.children(nodes, at, at + 1)
         fan = np.diff(first)
@@ -127,6 +132,8 @@ def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int) -> tuple[Int, 
         rank = np.arange(below.size) - first[owner]
         turn = (nodes * np.int64(-7046029254386353131) >> np.int64(40)) % fan  # where the remainder starts
         share = mass[owner] // fan[owner] + ((rank - turn[owner]) % fan[owner] < mass[owner] % fan[owner])
+        if np.count_nonzero(share) > max(room, nodes.size):
+            share = np.where(rank == turn[owner], mass[owner], 0)
         keep = share > 0
         nodes, mass = below[keep], share[keep]
     return nodes, mass

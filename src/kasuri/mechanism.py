@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 from kasuri import order, shares, strategy, transform
@@ -33,6 +34,9 @@ MEASURED_CELLS = 1 << 24
 
 LARGE = 1 << 26
 """Count trees of more leaves keep fewer of the blocks above the cells."""
+
+MAX_FAN = 1 << 16
+"""Most nodes of a measured level below one node of the level above: all of them are drawn where it is kept."""
 
 MAX_SCALE = 1 << 55
 """Largest noise scale: a value beyond 2^61 then has probability below 2 e^-64."""
@@ -246,6 +250,8 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
     if mechanism.transform == "counts":
         run = _measured(run)
         for cuts in (run.cuts, *run.choices.values()):
+            if run.descent == "plain":
+                _drawable(run.trees[0], cuts)
             if cuts and max(run.visit(cuts).scales) > MAX_SCALE:  # visit() also refuses a first level too wide to draw
                 raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
     return run
@@ -349,6 +355,17 @@ def _measured(run: Run) -> Run:
     if named not in presets:
         raise PrivacyError(f"shares {named!r} are not known; use {', '.join(presets)} or a mapping")
     return replace(run, cuts=cuts(presets[named](top)))
+
+
+def _drawable(tree: Order, cuts: Cuts) -> None:
+    """Refuse levels that leave too much to draw below one kept node, before anything is charged."""
+    for (above, _), (below, _) in pairwise(cuts):
+        if tree.width(above, below) > MAX_FAN:
+            raise DomainError(
+                f"{tree.width(above, below)} nodes of one measured level would be drawn below a single node of the "
+                f"level above, at most {MAX_FAN} can be: measure a level between them (shares), group the labels of "
+                'wide axes in a tree, or use order="morton"'
+            )
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri.schema import Domain, Mesh
+from kasuri import order
+from kasuri.schema import Domain, Mesh, Nominal
+from kasuri.shares import pilot_height
 
 DOMAIN = Domain.of(Mesh("g", shape=(16, 16)))
 PERSON = ks.Unit("p", "add-remove", 1)
@@ -56,6 +58,34 @@ def test_another_domain_is_refused_before_anything_is_charged(tmp_path):
         with pytest.raises(ks.DomainError):
             ks.release(COUNTS, recipe, epsilon="0.5", ledger=ledger)
     assert ledger.balance().left == 1
+
+
+def labels(name, size):
+    return Nominal(name, tuple(map(str, range(size))))
+
+
+@pytest.mark.parametrize(
+    ("domain", "recipe"),
+    [
+        (Domain.of(labels("a", 1500), labels("b", 200_000), labels("c", 3)), ks.auto((1,), order="hierarchy")),
+        (Domain.of(*(labels(name, 1000) for name in "abc")), ks.bayes_tree(order="hierarchy")),
+        (Domain.of(Mesh("g", shape=(1 << 15, 1 << 15))), ks.refined_tree({0: "0.5", 14: "0.5"})),
+    ],
+    ids=["auto", "bayes_tree", "refined_tree"],
+)
+def test_what_cannot_be_drawn_is_refused_before_anything_is_charged(domain, recipe, tmp_path):
+    ledger = ks.Ledger.open(str(tmp_path / "l"), epsilon="1", unit=PERSON, data="test-2020")
+    counts = ks.Counts.from_coo([0], [1000], domain, PERSON, data="test-2020")
+    with pytest.raises(ks.DomainError, match="single node"):
+        ks.release(counts, recipe, epsilon="0.5", ledger=ledger)
+    assert ledger.balance().left == 1
+
+
+def test_a_pilot_is_never_too_wide():
+    """Its height is odd only where an odd one can be drawn: the lower one, the upper one, or neither."""
+    for sizes, plain, odd in (((10, 100, 60_000, 3, 3, 3), 4, 5), ((1500, 200_000, 3), 2, 2), ((10, 10, 10), 2, 1)):
+        tree = order.hierarchy(Domain.of(*(labels(f"a{i}", size) for i, size in enumerate(sizes))))
+        assert pilot_height(tree) == plain and pilot_height(tree, odd=True) == odd
 
 
 def test_one_choice_of_shares():

@@ -202,11 +202,20 @@ def test_mass_without_children_is_spread_evenly_over_possible_cells():
     tree = order.morton(DOMAINS[1])
     nodes, _ = tree.children(np.zeros(1, dtype=np.int64), 0, 6)
     mass = np.arange(nodes.size) % 11
-    keys, values = bayes.spread_evenly(tree, 6, nodes, mass)
+    keys, values = bayes.spread_evenly(tree, 6, nodes, mass, 10_000)
     assert tree.possible_leaves()[keys].all()
     back = np.bincount(np.searchsorted(nodes, keys // tree.stride(6)), values, nodes.size)
     assert np.array_equal(back, mass)
     assert values.max() <= 2  # at most 11 people among up to 128 cells, evenly down to single ones
+
+
+def test_spreading_costs_what_there_is_room_for():
+    """Billions of people inside dropped blocks of a map of 2^36 cells: no row for each of them."""
+    tree = order.morton(Domain.of(Mesh("g", shape=(1 << 18, 1 << 18))))
+    nodes, mass = np.array([1, 2, 9, 15]), np.array([10**12, 3, 5 * 10**9, 10**15])
+    keys, values = bayes.spread_evenly(tree, 4, nodes, mass, 1000)
+    assert keys.size <= 1000 and (values > 0).all() and (np.diff(keys) > 0).all()
+    assert np.array_equal(np.bincount(np.searchsorted(nodes, keys // tree.stride(4)), values), mass)
 
 
 RECIPES = {
