@@ -54,6 +54,11 @@ def release(
     run = resolve(mechanism, counts.domain, counts.unit, epsilon)
     if run.declared_total is not None and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
+    for table in (mechanism.prior, mechanism.tuning):
+        if table is not None and table.name == counts.data:
+            raise PrivacyError(
+                f"the public table {table.name!r} has the name of the confidential data: it is not public"
+            )
     guarantee = run.guarantee.assuming(*counts.assumes)
     plan = mechanism.plan(counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source

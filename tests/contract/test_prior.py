@@ -51,6 +51,33 @@ def test_every_fault_is_named():
         ks.PublicTable.from_coo([0], [1], masked, name="x")
 
 
+def test_a_table_made_by_hand_is_checked_and_copied():
+    for cells, values in (([5, 1], [1.0, 2.0]), ([1], [np.nan]), ([1], [0.0]), ([1], [-3.0]), ([99999], [1.0])):
+        with pytest.raises(ks.DomainError):
+            ks.PublicTable(DOMAIN, np.array(cells), np.array(values), "x")
+    with pytest.raises(ks.PrivacyError, match="name"):
+        ks.PublicTable(DOMAIN, np.array([1]), np.array([1.0]), " ")
+    values = np.array([1.0])
+    table = ks.PublicTable(DOMAIN, np.array([1]), values, "x")
+    recipe = ks.bayes_tree(prior=table)
+    before = recipe.plan(DOMAIN, PERSON, "1")
+    values[0] = 7.0
+    assert recipe.plan(DOMAIN, PERSON, "1") == before
+    with pytest.raises(ValueError, match="read-only"):
+        table.values[0] = 7.0
+
+
+def test_the_confidential_data_are_no_public_table(tmp_path):
+    """By its name: a copy under another name cannot be told without looking at the data."""
+    ledger = ks.Ledger.open(str(tmp_path / "l"), epsilon="1", unit=PERSON, data="test-2020")
+    same = ks.PublicTable.from_coo(COUNTS.cells, COUNTS.values, DOMAIN, name="test-2020")
+    assert not np.shares_memory(same.cells, COUNTS.cells)
+    for recipe in (ks.bayes_tree(prior=same), ks.auto((1,), prior=same)):
+        with pytest.raises(ks.PrivacyError, match="confidential data"):
+            ks.release(COUNTS, recipe, epsilon="0.5", ledger=ledger)
+    assert ledger.balance().left == 1
+
+
 def test_another_domain_is_refused_before_anything_is_charged(tmp_path):
     ledger = ks.Ledger.open(str(tmp_path / "l"), epsilon="1", unit=PERSON, data="test-2020")
     other = ks.PublicTable.from_dense(np.ones((16, 16)), Domain.of(Mesh("h", shape=(16, 16))), name="x")
