@@ -124,13 +124,13 @@ class Mechanism:
         """The privacy-loss pair of one release: independent parts and the epsilon of each (docs/proofs/composition.md).
 
         Where one unit adds a single count (add-remove) and every coefficient has the same exact noise, it moves at
-        most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else, and every recipe that
-        does not stand here by name: the generic pair. A count tree of fixed shares moves one count per measured level,
-        each under noise of that level's own share; shares that a pilot chose have the generic pair.
+        most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. A count tree of fixed shares moves one
+        count per measured level, each under noise of that level's own share; shares that a pilot chose have the generic
+        pair. So has anything else, and every other recipe that does not stand here by name.
         """
         run = resolve(self, domain, unit, epsilon)
         single = unit.change == "add-remove" and unit.most == 1
-        if self.name in ("refined_tree", "bayes_tree") and not run.choices and single:
+        if self.transform == "counts" and not run.choices and single:
             return tuple((share * run.guarantee.epsilon, 1) for _, share in run.cuts)
         known = self.name in ("geometric", "privelet", "haar_topdown") and run.total_scale is None
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
@@ -313,9 +313,10 @@ def _measured(run: Run) -> Run:
     top = len(stages) - 1
 
     def cuts(by_height: Mapping[int, Fraction]) -> Cuts:
-        if sum(by_height.values()) != 1:  # the claim rests on it: checked where the claim is made
+        # the claim rests on it: checked where the claim is made
+        if sum(by_height.values()) != 1 or min(by_height.values()) <= 0:
             raise PrivacyError(
-                "shares must name each height once and sum to exactly 1: their sum is what epsilon pays for"
+                "shares name each height once, are positive and sum to exactly 1: their sum is what epsilon pays for"
             )
         if max(by_height) > top:
             raise DomainError(f"this tree has heights 0..{top}; shares name {max(by_height)}")
@@ -345,7 +346,7 @@ def _measured(run: Run) -> Run:
         return replace(run, choices={"middle": cuts(shares.BAYES["middle"](top))})  # too small, or too wide at once
     if named == "facts":
         density, size = (Fraction(part) for part in mechanism.facts)
-        named = shares.rule(float(density), float(min(size / max(run.scale, LEAST_SCALE), 1 << 62)))
+        named = shares.rule(float(density), float(min(size / max(run.scale, LEAST_SCALE), Fraction(1 << 62))))
     elif named == "prior" and mechanism.prior is not None:
         mean = float(mechanism.prior.values.sum()) / max(mechanism.prior.cells.size, 1)
         named = shares.rule(

@@ -1,10 +1,13 @@
 """A public table must be declared, on the same domain, and stands in the guarantee; areas and shares are checked."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri import order
+from kasuri import order, shares
 from kasuri.schema import Domain, Mesh, Nominal
 from kasuri.shares import pilot_height
 
@@ -131,6 +134,7 @@ def test_one_choice_of_shares():
     for wrong in ((), (0,), ("1",), "1"):
         with pytest.raises(ks.PrivacyError, match="areas"):
             ks.auto(wrong)
+    assert ks.auto(tuple(np.array([1, 4]))).plan(DOMAIN, PERSON, "1") == ks.auto((1, 4)).plan(DOMAIN, PERSON, "1")
     with pytest.raises(ks.PrivacyError, match="metric"):
         ks.auto((1,), "max")
 
@@ -152,3 +156,11 @@ def test_plans_and_losses_know_what_was_declared():
     assert len(fixed.losses(DOMAIN, PERSON, "1")) > 1  # one independent part per level
     assert chosen.losses(DOMAIN, PERSON, "1") == ((1, 1),)  # the generic pair
     assert fixed.losses(DOMAIN, ks.Unit("p", "replace", 1), "1") == ((1, 1),)
+    renamed = replace(ks.geometric(), name="bayes_tree")  # its name makes it no tree
+    assert renamed.losses(DOMAIN, PERSON, "1") == ((1, 1),)
+
+
+def test_a_preset_with_a_negative_share_makes_no_claim(monkeypatch):
+    monkeypatch.setitem(shares.REFINED, "u4", lambda top: {0: Fraction(2), 1: Fraction(-1)})
+    with pytest.raises(ks.PrivacyError, match="positive"):
+        ks.refined_tree("u4").guarantee(DOMAIN, PERSON, "1")

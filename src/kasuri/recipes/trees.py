@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from numbers import Integral
 from typing import Literal
 
 from kasuri.errors import PrivacyError, raise_faults
@@ -146,7 +147,7 @@ def auto(
     """
     faults: list[str] = []
     sizes = tuple(areas) if isinstance(areas, Sequence) and not isinstance(areas, str) else ()
-    if not sizes or any(not isinstance(area, int) or isinstance(area, bool) or area < 1 for area in sizes):
+    if not sizes or any(not isinstance(area, Integral) or isinstance(area, bool) or area < 1 for area in sizes):
         faults.append("auto: areas are sizes in cells, whole numbers from 1 up, e.g. areas=(1, 4, 16)")
     if metric not in ("rmse", "mae"):
         faults.append(f'auto: metric {metric!r} is not known; use "rmse" or "mae"')
@@ -165,7 +166,7 @@ def auto(
         descent="plain",
         shares="simulation",
         prior=prior,
-        areas=sizes,
+        areas=tuple(int(area) for area in sizes),
         metric=metric,
     )
 
