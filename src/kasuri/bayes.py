@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from kasuri.order import Order
 from kasuri.public import PublicTable
+from kasuri.refine import whole_total
 from kasuri.schema import Domain, Mesh
-from kasuri.visited import Float, Int, Level, Visited
+from kasuri.visited import LEAST_SCALE, Float, Int, Level, Visited
 
 MEANS = tuple(m / 16 for m in (4, 10, 25, 60, 150, 400))
 SHAPES = (1, 4)
@@ -44,16 +45,17 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
     from kasuri._kernels.bayes import project
 
     levels = visited.levels
-    scales = [float(scale) for scale in visited.scales]
+    scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
     groups = [np.array([0, levels[0].y.size], dtype=np.int64), *(level.first for level in levels[:-1])]
     dropped = [_dropped(level, part, scale) for level, part, scale in zip(levels[:-1], groups, scales, strict=False)]
     cells = levels[-1]
     index = tree.cells(cells.prefix)
     place = _Neighbours.of(index, domain)
     u = cells.y / scales[-1]
-    public = None if prior is None else _on_cells(prior, index, float(levels[0].y.sum())) / scales[-1]
+    public = None if prior is None else _on_cells(prior, index, levels[0].y.sum(dtype=np.float64)) / scales[-1]
     around = None if public is None or place is None else place.smooth(public)[0]
     values: Float = u
+    total = _total(levels, scales, visited.slacks)
     z: list[Float] = []
     v: list[Float] = []
     for turn in range(2):
@@ -62,23 +64,42 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
             mean, variance = _cells(u, *features)
         else:
             mean, variance = _cells_near(u, public, scales[-1], features[0] if around is None else around, features[0])
-        z, v = _upward(visited, groups, dropped, mean * scales[-1], variance * scales[-1] ** 2)
+        z, v = _upward(visited, groups, scales, dropped, mean * scales[-1], variance * scales[-1] ** 2)
         if turn == 0:
-            totals = np.array([max(float(z[0].sum()), 0.0)])
+            totals = total
             for at in range(len(levels)):
                 out = np.empty(z[at].size)
                 project(z[at], v[at], groups[at], totals, out)
                 totals = out
             values = totals / scales[-1]
-    return _integers(z, v, levels, groups, visited.cuts, tree)
+    return _integers(whole_total(total), z, v, levels, groups, visited.cuts, tree)
+
+
+def _total(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> Float:
+    """The total by least squares over the levels that were drawn whole, cut at 0. Their y were not selected by noise,
+    so it has no bias; sums of posterior means have one, where most cells are empty."""
+    top, weight = 0.0, 0.0
+    for level, scale, slack in zip(levels, scales, slacks, strict=True):
+        own = 1 / (max(level.y.size, 1) * scale**2)  # 2 / variance of the level's sum
+        top += own * level.y.sum(dtype=np.float64)
+        weight += own
+        if slack != math.inf:  # the next level was drawn below kept nodes only
+            break
+    return np.array([max(top / weight, 0.0)])
 
 
 def _integers(
-    z: list[Float], v: list[Float], levels: tuple[Level, ...], groups: list[Int], cuts: tuple[int, ...], tree: Order
+    totals: Int,
+    z: list[Float],
+    v: list[Float],
+    levels: tuple[Level, ...],
+    groups: list[Int],
+    cuts: tuple[int, ...],
+    tree: Order,
 ) -> tuple[Int, Int]:
     from kasuri._kernels.visit import share_out
 
-    totals = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
+    room = max(1 << 20, sum(level.y.size for level in levels))
     keys, values = [], []
     for at, level in enumerate(levels):
         shares = np.zeros(z[at].size, dtype=np.int64)
@@ -89,7 +110,7 @@ def _integers(
             values.append(shares[keep])
         else:
             alone = (shares > 0) & (np.diff(level.first) == 0)
-            down, mass = spread_evenly(tree, cuts[at], level.prefix[alone], shares[alone])
+            down, mass = spread_evenly(tree, cuts[at], level.prefix[alone], shares[alone], room)
             keys.append(down)
             values.append(mass)
         totals = shares
@@ -98,8 +119,12 @@ def _integers(
     return key[ranked], value[ranked]
 
 
-def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int) -> tuple[Int, Int]:
-    """Whole numbers `mass` on nodes of `depth`, split level by level as evenly as they go among possible children."""
+def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int, room: int) -> tuple[Int, Int]:
+    """Whole numbers `mass` on nodes of `depth`, split level by level as evenly as they go among possible children.
+
+    At most `room` of them (or as many as `nodes`): from the level on where it would be more, each node hands what it
+    has to one child. Cost: O((room + nodes) fan-out) per level, however many people there are.
+    """
     for at in range(depth, tree.depth):
         below, first = tree.children(nodes, at, at + 1)
         fan = np.diff(first)
@@ -107,6 +132,8 @@ def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int) -> tuple[Int, 
         rank = np.arange(below.size) - first[owner]
         turn = (nodes * np.int64(-7046029254386353131) >> np.int64(40)) % fan  # where the remainder starts
         share = mass[owner] // fan[owner] + ((rank - turn[owner]) % fan[owner] < mass[owner] % fan[owner])
+        if np.count_nonzero(share) > max(room, nodes.size):
+            share = np.where(rank == turn[owner], mass[owner], 0)
         keep = share > 0
         nodes, mass = below[keep], share[keep]
     return nodes, mass
@@ -259,14 +286,19 @@ def _dropped(level: Level, groups: Int, scale: float) -> tuple[Float, Float]:
 
 
 def _upward(
-    visited: Visited, groups: list[Int], dropped: list[tuple[Float, Float]], mean: Float, variance: Float
+    visited: Visited,
+    groups: list[Int],
+    scales: list[float],
+    dropped: list[tuple[Float, Float]],
+    mean: Float,
+    variance: Float,
 ) -> tuple[list[Float], list[Float]]:
     """Estimates and variances of every level, from the cells to the top."""
     from kasuri._kernels.bayes import child_sums, normal_laplace, thresholds
 
     z, v = [mean], [variance]
     for at in range(len(visited.levels) - 2, -1, -1):
-        level, scale = visited.levels[at], float(visited.scales[at])
+        level, scale = visited.levels[at], scales[at]
         s, w = np.empty(level.y.size), np.empty(level.y.size)
         child_sums(level.first, z[0], v[0], s, w)
         t = np.empty(level.y.size)

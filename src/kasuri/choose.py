@@ -6,20 +6,20 @@ Nothing here sees counts. A simulation draws its own made-up people and its own 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
 from kasuri import bayes, shares
+from kasuri.errors import PrivacyError
 from kasuri.mechanism import Run
 from kasuri.noise import laplace_variance
 from kasuri.order import Order
 from kasuri.privacy import decimal
-from kasuri.refine import least_squares
+from kasuri.refine import LARGEST, least_squares
 from kasuri.rng import Streams
 from kasuri.visit import Whole, measure_whole
-from kasuri.visited import Float, Int, Visited
+from kasuri.visited import LEAST_SCALE, Float, Int, Visited
 
 Refine = Literal["bayes", "least squares"]
 
@@ -51,15 +51,21 @@ def refined(run: Run, visited: Visited, refine: str) -> tuple[Int, Int]:
     """Keys and positive integers of the leaves, from noisy counts."""
     if refine == "bayes":
         return bayes.estimate(visited, run.trees[0], run.domain, run.mechanism.prior)
-    # below 1/64 there is no noise to speak of, and the variance would leave the range of floats
-    variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visited.scales]
+    if refine != "least squares":
+        raise PrivacyError(f"a count tree is refined by bayes or least squares, not {refine!r}")
+    variances = [laplace_variance(max(scale, LEAST_SCALE)) for scale in visited.scales]
     leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
     keep = leaves > 0
     return visited.levels[-1].prefix[keep], leaves[keep]
 
 
 def choose(run: Run, pilot: Whole | None, streams: Streams) -> Choice:
-    """The preset for a run: by the rule, or by simulation for the areas it was asked for."""
+    """The preset for a run: by the rule, or by simulation for the areas it was asked for, with streams that serve
+    nothing else."""
+    if len(run.choices) == 1:
+        (preset,) = run.choices
+        why = "none: the tree has no level between its root and its cells that is small enough for a pilot"
+        return Choice(preset, refine_of(preset), why, "nothing: no pilot was measured")
     charged = "nothing: the public table was declared"
     if pilot is not None:
         share = decimal(shares.PILOT_SHARE)
@@ -83,27 +89,29 @@ def _projected(pilot: Whole) -> Float:
     from kasuri._kernels.visit import water
 
     x, t = np.zeros(pilot.y.size), np.empty(1)
-    water(pilot.y, np.array([0, pilot.y.size]), np.array([max(float(pilot.y.sum()), 0.0)]), x, t)
+    water(
+        pilot.y, np.array([0, pilot.y.size]), np.clip(pilot.y.sum(dtype=np.float64, keepdims=True), 0.0, LARGEST), x, t
+    )
     return x
 
 
 def _facts(run: Run, pilot: Whole) -> tuple[float, float]:
     x = _projected(pilot)
-    return shares.facts(x, np.full(x.size, float(run.trees[0].stride(pilot.depth))), float(run.scale))
+    return shares.facts(x, np.full(x.size, float(run.trees[0].stride(pilot.depth))), float(max(run.scale, LEAST_SCALE)))
 
 
 def _simulated(run: Run, pilot: Whole | None, streams: Streams) -> tuple[str, str]:
     """The candidate of least error over the asked areas, on people made up from the pilot or on the public table."""
     tree, mechanism = run.trees[0], run.mechanism
     seed = np.empty(4, dtype=np.uint64)
-    streams.open("simulation", 0, 0).fill(seed)
+    streams.open("people").fill(seed)
     rng = np.random.default_rng(seed)
     depths = [_depth(tree, area) for area in mechanism.areas]
     scores = dict.fromkeys(run.choices, 0.0)
     for turn in range(RUNS if tree.leaves <= LARGE else 1):
         keys, values = _people(run, pilot, rng)
         for name, cuts in run.choices.items():
-            own = Streams(streams.block_key("simulation", 1 + turn, 0), name)
+            own = Streams(streams.block_key("candidate", turn, 0), name)
             known = None
             if run.pilot is not None:
                 depth, share = run.pilot
@@ -156,7 +164,7 @@ def _splits(tree: Order, pilot: Whole, x: Float) -> Float:
     for depth in range(pilot.depth - 1, max(pilot.depth - 1 - POOL_LEVELS, -1), -1):
         parents, at = np.unique(nodes // tree.digits[depth].radix, return_inverse=True)
         above, fan = np.bincount(at, sums).astype(np.float64), np.bincount(at)
-        clear = (above > 8 * float(pilot.scale)) & (fan > 1)
+        clear = (above > 8 * max(float(pilot.scale), 1e-9)) & (fan > 1)
         found.append((sums * fan[at] / np.maximum(above[at], 1e-9))[clear[at]])
         nodes, sums = parents, above
     pool = np.concatenate(found)

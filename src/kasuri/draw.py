@@ -54,6 +54,11 @@ def release(
     run = resolve(mechanism, counts.domain, counts.unit, epsilon)
     if run.declared_total is not None and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
+    for table in (mechanism.prior, mechanism.tuning):
+        if table is not None and table.name == counts.data:
+            raise PrivacyError(
+                f"the public table {table.name!r} has the name of the confidential data: it is not public"
+            )
     guarantee = run.guarantee.assuming(*counts.assumes)
     plan = mechanism.plan(counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source
@@ -200,7 +205,8 @@ def _count_tree(
         depth, share = run.pilot
         known = measure_whole(tree, depth, run.scale / share, keys, values, streams)
     if run.choices:
-        chosen = choose(run, known, streams)
+        # a key of its own: what chooses can open no stream of the release
+        chosen = choose(run, known, Streams(streams.block_key("simulation", 0, 0), "simulation"))
         cuts, refine, words = run.choices[chosen.preset], chosen.refine, chosen.words()
     visited = run.visit(cuts, refine).run(keys, values, streams, threads, known)
     del keys, values

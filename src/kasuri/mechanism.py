@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal
 
 from kasuri import order, shares, strategy, transform
@@ -24,6 +25,7 @@ from kasuri.public import PublicTable
 from kasuri.schema import Domain, Ordered, Unit
 from kasuri.strategy import Strategy
 from kasuri.visit import Visit
+from kasuri.visited import LEAST_SCALE
 
 DENSE_CELLS = 1 << 26
 """Most cells (padding included) a dense recipe takes."""
@@ -32,6 +34,9 @@ MEASURED_CELLS = 1 << 24
 
 LARGE = 1 << 26
 """Count trees of more leaves keep fewer of the blocks above the cells."""
+
+MAX_FAN = 1 << 16
+"""Most nodes of a measured level below one node of the level above: all of them are drawn where it is kept."""
 
 MAX_SCALE = 1 << 55
 """Largest noise scale: a value beyond 2^61 then has probability below 2 e^-64."""
@@ -119,13 +124,13 @@ class Mechanism:
         """The privacy-loss pair of one release: independent parts and the epsilon of each (docs/proofs/composition.md).
 
         Where one unit adds a single count (add-remove) and every coefficient has the same exact noise, it moves at
-        most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else, and every recipe that
-        does not stand here by name: the generic pair. A count tree of fixed shares moves one count per measured level,
-        each under noise of that level's own share; shares that a pilot chose have the generic pair.
+        most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. A count tree of fixed shares moves one
+        count per measured level, each under noise of that level's own share; shares that a pilot chose have the generic
+        pair. So has anything else, and every other recipe that does not stand here by name.
         """
         run = resolve(self, domain, unit, epsilon)
         single = unit.change == "add-remove" and unit.most == 1
-        if self.name in ("refined_tree", "bayes_tree") and not run.choices and single:
+        if self.transform == "counts" and not run.choices and single:
             return tuple((share * run.guarantee.epsilon, 1) for _, share in run.cuts)
         known = self.name in ("geometric", "privelet", "haar_topdown") and run.total_scale is None
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
@@ -162,7 +167,8 @@ class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
     count tree with their shares of epsilon. A run with `choices` has none yet: they will be one of these, each of
-    which sums to 1, and the `pilot` (depth, share), where there is one, is in all of them. `strategy` is a measured
+    which sums to 1 (a single one where a tree has no level for a pilot), and the `pilot` (depth, share), where there is
+    one, is in all of them. `strategy` is a measured
     matrix; `total_scale` the noise of a bought total, or `declared_total` a public one; `threshold` what a cell must
     reach to be released."""
 
@@ -244,6 +250,8 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
     if mechanism.transform == "counts":
         run = _measured(run)
         for cuts in (run.cuts, *run.choices.values()):
+            if run.descent == "plain":
+                _drawable(run.trees[0], cuts)
             if cuts and max(run.visit(cuts).scales) > MAX_SCALE:  # visit() also refuses a first level too wide to draw
                 raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
     return run
@@ -305,15 +313,20 @@ def _measured(run: Run) -> Run:
     top = len(stages) - 1
 
     def cuts(by_height: Mapping[int, Fraction]) -> Cuts:
-        if sum(by_height.values()) != 1:  # the claim rests on it: checked where the claim is made
+        # the claim rests on it: checked where the claim is made
+        if sum(by_height.values()) != 1 or min(by_height.values()) <= 0:
             raise PrivacyError(
-                "shares must name each height once and sum to exactly 1: their sum is what epsilon pays for"
+                "shares name each height once, are positive and sum to exactly 1: their sum is what epsilon pays for"
             )
         if max(by_height) > top:
             raise DomainError(f"this tree has heights 0..{top}; shares name {max(by_height)}")
         return tuple(sorted((stages[top - height], share) for height, share in by_height.items()))
 
     named = mechanism.shares
+    if (named == "simulation") != (mechanism.refine == "chosen") or (named == "pilot" and mechanism.refine != "bayes"):
+        raise PrivacyError(
+            "who chooses the shares and how they are refined belong together; use auto() or bayes_tree()"
+        )
     if mechanism.refine == "consistency" and mechanism.order == "1d":  # every binary level
         return replace(run, cuts=tuple((at, Fraction(1, tree.depth + 1)) for at in range(tree.depth + 1)))
     if not isinstance(named, str):
@@ -330,17 +343,30 @@ def _measured(run: Run) -> Run:
         if height is not None:
             choices = {name: cuts(shares.with_pilot(preset(top), height)) for name, preset in offered.items()}
             return replace(run, pilot=(stages[top - height], shares.PILOT_SHARE), choices=choices)
-        named = "middle"  # nothing to choose for: the tree is too small, or too wide at once
-    elif named == "facts":
+        return replace(run, choices={"middle": cuts(shares.BAYES["middle"](top))})  # too small, or too wide at once
+    if named == "facts":
         density, size = (Fraction(part) for part in mechanism.facts)
-        named = shares.rule(float(density), float(size / run.scale))
+        named = shares.rule(float(density), float(min(size / max(run.scale, LEAST_SCALE), Fraction(1 << 62))))
     elif named == "prior" and mechanism.prior is not None:
         mean = float(mechanism.prior.values.sum()) / max(mechanism.prior.cells.size, 1)
-        named = shares.rule(1.0, mean / float(run.scale))  # where people are, the prior knows: their number decides
-    presets = shares.BAYES if mechanism.refine in ("bayes", "chosen") else shares.REFINED
+        named = shares.rule(
+            1.0, mean / float(max(run.scale, LEAST_SCALE))
+        )  # where people are, the prior knows: their number decides
+    presets = shares.BAYES if mechanism.refine == "bayes" else shares.REFINED
     if named not in presets:
         raise PrivacyError(f"shares {named!r} are not known; use {', '.join(presets)} or a mapping")
     return replace(run, cuts=cuts(presets[named](top)))
+
+
+def _drawable(tree: Order, cuts: Cuts) -> None:
+    """Refuse levels that leave too much to draw below one kept node, before anything is charged."""
+    for (above, _), (below, _) in pairwise(cuts):
+        if tree.width(above, below) > MAX_FAN:
+            raise DomainError(
+                f"{tree.width(above, below)} nodes of one measured level would be drawn below a single node of the "
+                f"level above, at most {MAX_FAN} can be: measure a level between them (shares), group the labels of "
+                'wide axes in a tree, or use order="morton"'
+            )
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:

@@ -32,6 +32,33 @@ class PublicTable:
     values: NDArray[np.float64]
     name: str
 
+    def __post_init__(self) -> None:
+        """What always holds, whoever builds it: checked, on copies that nobody can change afterwards."""
+        if not isinstance(self.domain, Domain):
+            raise DomainError("a public table stands on a Domain")
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise PrivacyError('a public table is declared by a name, such as "census-2015"')
+        cells, values = _numbers(self.cells, "cells"), _numbers(self.values, "values")
+        if cells.ndim != 1 or values.shape != cells.shape or cells.dtype != np.int64 or values.dtype != np.float64:
+            raise DomainError("a public table needs cells (int64) and values (float64) of one length; use from_coo")
+        faults = []
+        if cells.size and (cells.min() < 0 or cells.max() >= self.domain.size):
+            faults.append(f"public table: a cell lies outside the domain of {self.domain.size} cells")
+        elif not self.domain.possible(cells).all():
+            faults.append("public table: a cell is impossible by the mask")
+        if (cells[1:] == cells[:-1]).any():
+            faults.append("public table: a cell appears more than once")
+        elif (cells[1:] < cells[:-1]).any():
+            faults.append("public table: cells must rise")
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            faults.append("public table: values must be finite and not negative, and 0 is left out")
+        elif values.sum() > 1 << 62:
+            faults.append("public table: the values sum to more than 2^62")
+        raise_faults(DomainError, faults)
+        for part, array in (("cells", cells.copy()), ("values", values.copy())):
+            array.flags.writeable = False
+            object.__setattr__(self, part, array)
+
     def __repr__(self) -> str:
         return f"PublicTable({self.name!r}, shape={self.domain.shape})"
 
@@ -47,35 +74,15 @@ class PublicTable:
 
     @classmethod
     def from_coo(cls, cells: ArrayLike, values: ArrayLike, domain: Domain, *, name: str) -> PublicTable:
-        """From (cell, value) pairs, at most one per cell; every fault is named at once."""
-        if not isinstance(domain, Domain):
-            raise DomainError("a public table stands on a Domain")
-        if not isinstance(name, str) or not name.strip():
-            raise PrivacyError('a public table is declared by a name, such as "census-2015"')
+        """From (cell, value) pairs in any order, at most one per cell; every fault is named at once."""
         index, number = _numbers(cells, "cells"), _numbers(values, "values")
         if index.ndim != 1 or number.shape != index.shape:
             raise DomainError("cells and values must be two one-dimensional arrays of one length")
         if index.size and index.dtype.kind not in "iu":
             raise DomainError(f"cells must be whole numbers, not {index.dtype}")
-        ranked = np.argsort(index, kind="stable")
-        at: NDArray[np.int64] = index.astype(np.int64)[ranked]
-        found: NDArray[np.float64] = number.astype(np.float64)[ranked]
-        outside = bool(at.size and (at[0] < 0 or at[-1] >= domain.size))
-        faults = []
-        if outside:
-            faults.append(f"public table: a cell lies outside the domain of {domain.size} cells")
-        elif not domain.possible(at).all():
-            faults.append("public table: a cell is impossible by the mask")
-        if (at[1:] == at[:-1]).any():
-            faults.append("public table: a cell appears more than once")
-        if not (np.isfinite(found).all() and (found >= 0).all()):
-            faults.append("public table: values must be finite and not negative")
-        raise_faults(DomainError, faults)
-        keep = found > 0
-        at, found = at[keep], found[keep]
-        for array in (at, found):
-            array.flags.writeable = False
-        return cls(domain, at, found, name)
+        keep = np.flatnonzero(number)  # NaN counts as non-zero and is found below
+        ranked = keep[np.argsort(index[keep], kind="stable")]
+        return cls(domain, index.astype(np.int64)[ranked], number.astype(np.float64)[ranked], name)
 
     def on(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
         """The values of any cells, 0 where the table has none."""

@@ -31,7 +31,7 @@ class Measurements:
 
     Node `prefix` at `level` levels below the root was measured as `value`, with discrete Laplace noise of scale
     `scale[level]`. haar_topdown: level -1 is the root sum, every other number a difference left minus right.
-    refined_tree: every number is a count.
+    refined_tree, bayes_tree, auto: every number is a count, a pilot's among them.
     """
 
     level: NDArray[np.int64]

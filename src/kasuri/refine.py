@@ -98,24 +98,33 @@ def _simplex_group(e: list[int], S: int) -> list[int]:
     return out
 
 
+def whole_total(estimates: Array) -> Array:
+    """The sum of estimates as one whole number from 0 to LARGEST."""
+    return np.array([np.rint(np.clip(estimates.sum(dtype=np.float64), 0.0, float(LARGEST)))]).astype(np.int64)
+
+
 def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> tuple[Array, list[Array]]:
     """From noisy counts of nested levels to non-negative integer leaves: `refined_tree`.
 
     `levels` holds per level (y, first): node i's children are first[i]:first[i+1] of the next level, none where it was
     not descended; `variances` the noise variance of each level. Bottom-up weighted least squares combines every node's
     y with its children's sum; top-down the total max(round(sum), 0) is shared out by the projection weighted with the
-    estimates' variances, running sums rounded inside each node. Returns the integers of every level.
+    estimates' variances, running sums rounded inside each node. A node that reaches no leaf gets nothing, so every
+    level has the same sum. Returns the integers of every level.
     """
     from kasuri._kernels.visit import share_out
 
     z, v = _upward(levels, variances)
-    totals = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
+    closed = [np.zeros(z[-1].size, dtype=bool)]
+    for _, below in reversed(levels[:-1]):
+        leaves = np.append(0, np.cumsum(~closed[0]))  # open nodes of the next level before each of its nodes
+        closed.insert(0, leaves[below[1:]] == leaves[below[:-1]])
+    totals = whole_total(z[0])
     first = np.array([0, z[0].size], dtype=np.int64)
     out = []
     for at, (_, below) in enumerate(levels):
         shares = np.zeros(z[at].size, dtype=np.int64)
-        closed = np.diff(below) == 0 if at + 1 < len(levels) else np.zeros(z[at].size, dtype=bool)
-        share_out(z[at], v[at], closed, first, totals, shares)
+        share_out(z[at], v[at], closed[at], first, totals, shares)
         out.append(shares)
         totals, first = shares, below
     return totals, out

@@ -74,14 +74,19 @@ def with_pilot(shares: Shares, height: int) -> Shares:
 def pilot_height(tree: Order, *, odd: bool = False) -> int | None:
     """The finest height above the cells with at most PILOT_NODES nodes; None in a tree too small or too wide.
 
-    odd: an odd height next to it, which the presets of even heights do not measure: theirs keep their shares.
+    odd: an odd height next to it, which the presets of even heights do not measure: theirs keep their shares. The
+    lower one, or where that is too wide the upper one, if there is one.
     """
     stages = tree.stages
     top = len(stages) - 1
     for height in range(1, top):
         if tree.width(0, stages[top - height]) <= PILOT_NODES:
             found = max(height, min(3, top - 1))
-            return found if not odd or found % 2 else found - 1
+            if not odd or found % 2:
+                return found
+            if tree.width(0, stages[top - found + 1]) <= 16 * PILOT_NODES:
+                return found - 1
+            return min(found + 1, top - 1)
     return None
 
 

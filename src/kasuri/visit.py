@@ -98,7 +98,7 @@ class Visit:
             else:
                 y = noisy_counts(self.order, cut, scale, nodes, keys, sums, streams.open("noise", cut, block))
             if totals is None:
-                totals = np.array([max(float(y.sum()), 0.0)])
+                totals = np.maximum(y.sum(dtype=np.float64, keepdims=True), 0.0)
             x, t = np.zeros(nodes.size), np.empty(parents.size)
             water(y, first, totals, x, t)
             if levels:

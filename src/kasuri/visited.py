@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
+LEAST_SCALE = Fraction(1, 64)
+"""Refinement takes smaller scales of noise as this one: below it there is no noise to speak of, and the variance would
+leave the range of floats."""
+
 
 @dataclass(frozen=True, eq=False)
 class Level:

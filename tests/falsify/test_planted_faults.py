@@ -95,6 +95,11 @@ FAULTS = [
     Fault("the pilot has less noise than it says", "draw.py", "run.scale / share, keys, values, streams)",
           "run.scale / share / 2, keys, values, streams)",
           f"{TREE_LAW}::test_a_pilot_and_the_levels_it_chose_have_their_own_noise"),
+    Fault("candidates share their noise", "choose.py", 'own = Streams(streams.block_key("candidate", turn, 0), name)',
+          "own = streams", f"{BAYES_LAWS}::test_no_stream_is_opened_twice"),
+    Fault("what chooses holds the release's key", "draw.py",
+          'choose(run, known, Streams(streams.block_key("simulation", 0, 0), "simulation"))',
+          "choose(run, known, streams)", f"{BAYES_LAWS}::test_no_stream_is_opened_twice"),
     Fault("a preset spends more than epsilon", "shares.py", "rest = (1 - Fraction(cells)) / sum(weights.values())",
           "rest = Fraction(1) / sum(weights.values())", f"{BAYES_LAWS}::test_the_published_scales_spend_epsilon_once"),
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Empirical Bayes on the visited tree: every part against a slow twin, and what the whole must always do."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,9 +12,11 @@ from reference import bayes as slow
 from reference import visit as slow_visit
 
 import kasuri as ks
-from kasuri import bayes, order, shares
+from kasuri import bayes, draw, order, shares
 from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace, project
+from kasuri.choose import refined
 from kasuri.mechanism import resolve
+from kasuri.refine import least_squares
 from kasuri.rng import Streams, seeded
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 from kasuri.visit import Visit
@@ -96,6 +99,24 @@ def test_projection_is_the_weighted_one(z, total, seed):
     assert np.allclose(out, slow_visit.weighted_simplex(z, v, total), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("z", "v", "total"),
+    [
+        ([336599674696274.25, 0.07702506829365746, 0.05615897248444669], [1e-6, 0.005, 1e-4], 336599674696274.25),
+        ([1e4], [3.0], 1e-13),
+        ([12.3] * 4, [7.1] * 4, 1e-16),
+        ([-1e18] * 3, [1e-4] * 3, 1.0),
+        ([0.0, 1e18], [1e-4, 1e36], 5e-324),
+    ],
+)
+def test_projection_ends_whatever_the_numbers_are(z, v, total):
+    """Beyond the precision of floats a loop over active sets would turn for ever, or run out of active ones."""
+    out = np.full(len(z), np.nan)
+    project(np.array(z), np.array(v), np.array([0, len(z)]), np.array([total]), out)
+    assert np.isfinite(out).all() and (out >= 0).all()
+    assert abs(out.sum() - total) <= 1e-15 * len(z) * max(map(abs, z))
+
+
 @pytest.mark.parametrize("which", range(len(DOMAINS)))
 @pytest.mark.parametrize("mean", [0.0, 0.3, 30.0])
 def test_estimates_are_whole_numbers_on_possible_cells(which, mean):
@@ -116,15 +137,85 @@ def test_estimates_are_whole_numbers_on_possible_cells(which, mean):
     assert tree.possible_leaves()[found].all()
 
 
+ODD = {
+    "zero": lambda rng, n: np.zeros(n),
+    "huge": lambda rng, n: np.full(n, 1e18),
+    "negative": lambda rng, n: np.full(n, -1e18),
+    "both": lambda rng, n: rng.choice([-1e18, 1e18], n),
+    "all sizes": lambda rng, n: rng.choice([-1, 1], n) * 10 ** rng.uniform(0, 18, n),
+    "small": lambda rng, n: rng.integers(-3, 9, n),
+}
+
+
+def odd_visited(tree, cuts, scales, draw, keep, rng):
+    """Levels no noise would give: `draw` says the numbers, `keep` the part of the nodes with children."""
+    levels, parents, above, kept = [], np.zeros(1, dtype=np.int64), 0, np.zeros(0, dtype=np.int64)
+    for cut in cuts:
+        nodes, first = tree.children(parents, above, cut)
+        y = draw(rng, nodes.size).astype(np.int64)
+        if levels:
+            counts = np.zeros(levels[-1].y.size, dtype=np.int64)
+            counts[kept] = np.diff(first)
+            last = levels[-1]
+            levels[-1] = Level(last.prefix, last.y, last.x, np.append(0, np.cumsum(counts)))
+        levels.append(Level(nodes, y, np.maximum(y, 0).astype(float), np.zeros(nodes.size + 1, dtype=np.int64)))
+        kept = np.flatnonzero(rng.random(nodes.size) < keep)
+        parents, above = nodes[kept], cut
+    return Visited(cuts, scales, (0.0,) * len(cuts), tuple(levels))
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("with_prior", [False, True])
+def test_no_noisy_number_makes_an_estimate_fail(kind, with_prior):
+    """Whatever the noisy numbers are, an estimate comes: an error after the charge would tell about the counts."""
+    rng = np.random.default_rng(3)
+    for domain in (DOMAINS[0], DOMAINS[1], DOMAINS[4], Domain.of(Mesh("g", shape=(1, 5)))):
+        tree = order.morton(domain)
+        prior = None
+        if with_prior:
+            public = rng.choice([0, 5e-324, 1e-200, 1e-20, 1.0, 1e14], domain.shape)
+            public[~domain.possible_dense()] = 0
+            prior = ks.PublicTable.from_dense(public, domain, name="x")
+        for keep in (0.0, 0.3, 1.0):
+            for scale in (Fraction(1, 10**200), Fraction(1), Fraction(1 << 55)):
+                cuts = tree.stages[1:] or (0,)
+                visited = odd_visited(tree, cuts, (scale,) * len(cuts), ODD[kind], keep, rng)
+                keys, values = bayes.estimate(visited, tree, domain, prior)
+                assert (values > 0).all() and tree.possible_leaves()[keys].all()
+                variances = [1e-20] * len(cuts)
+                least_squares([(level.y, level.first) for level in visited.levels], variances)
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1e199"])
+@pytest.mark.parametrize("recipe", ["bayes_tree", "auto"])
+def test_a_public_table_may_fade_to_nothing(recipe, epsilon):
+    """Gaussian tails that leave the range of floats, under few people."""
+    r, c = np.mgrid[0:64, 0:64]
+    public = 2000 * np.exp(-((r - 5.0) ** 2 + (c - 5.0) ** 2) / (2 * 1.2**2))
+    prior = ks.PublicTable.from_dense(public, DOMAINS[0], name="surface")
+    counts = ks.Counts.from_coo([5 * 64 + 5], [20], DOMAINS[0], PERSON)
+    out = ks.release(counts, getattr(ks, recipe)(prior=prior), epsilon=epsilon, ledger=None, source=ks.seeded(0))
+    assert (out.values > 0).all()
+
+
 def test_mass_without_children_is_spread_evenly_over_possible_cells():
     tree = order.morton(DOMAINS[1])
     nodes, _ = tree.children(np.zeros(1, dtype=np.int64), 0, 6)
     mass = np.arange(nodes.size) % 11
-    keys, values = bayes.spread_evenly(tree, 6, nodes, mass)
+    keys, values = bayes.spread_evenly(tree, 6, nodes, mass, 10_000)
     assert tree.possible_leaves()[keys].all()
     back = np.bincount(np.searchsorted(nodes, keys // tree.stride(6)), values, nodes.size)
     assert np.array_equal(back, mass)
     assert values.max() <= 2  # at most 11 people among up to 128 cells, evenly down to single ones
+
+
+def test_spreading_costs_what_there_is_room_for():
+    """Billions of people inside dropped blocks of a map of 2^36 cells: no row for each of them."""
+    tree = order.morton(Domain.of(Mesh("g", shape=(1 << 18, 1 << 18))))
+    nodes, mass = np.array([1, 2, 9, 15]), np.array([10**12, 3, 5 * 10**9, 10**15])
+    keys, values = bayes.spread_evenly(tree, 4, nodes, mass, 1000)
+    assert keys.size <= 1000 and (values > 0).all() and (np.diff(keys) > 0).all()
+    assert np.array_equal(np.bincount(np.searchsorted(nodes, keys // tree.stride(4)), values), mass)
 
 
 RECIPES = {
@@ -156,12 +247,48 @@ def test_a_release_follows_from_its_measurements(name, which):
     visit = run.visit(cuts, refine)
     levels = slow_visit.replay(out.measurements, run.trees[0], visit.slacks)
     visited = Visited(visit.cuts, visit.scales, visit.slacks, tuple(Level(*level) for level in levels))
-    from kasuri.choose import refined
-
     keys, values = refined(run, visited, refine)
     cells = run.trees[0].cells(keys)
     ranked = np.argsort(cells)
     assert np.array_equal(cells[ranked], out.cells) and np.array_equal(values[ranked], out.values)
+
+
+@pytest.mark.parametrize(
+    ("domain", "tree"),
+    [
+        *((Domain.of(Ordered("x", size)), "morton") for size in (1, 2, 3, 4)),
+        (Domain.of(Nominal("a", tuple(map(str, range(3000)))), Nominal("b", ("f", "m"))), "hierarchy"),
+    ],
+    ids=["1", "2", "3", "4", "3000 x 2"],
+)
+@pytest.mark.parametrize("recipe", [ks.auto, lambda **given: ks.bayes_tree(pilot=True, **given)], ids=["auto", "pilot"])
+def test_without_a_level_for_a_pilot_it_is_bayes_tree_and_says_so(recipe, domain, tree):
+    chosen = recipe(order=tree)
+    counts = ks.Counts.from_dense(np.full(domain.shape, 5), domain, PERSON)
+    out, plain = (
+        ks.release(counts, each, epsilon="0.5", ledger=None, source=seeded(1))
+        for each in (chosen, ks.bayes_tree("middle", order=tree))
+    )
+    run = resolve(chosen, domain, PERSON, "0.5")
+    assert run.pilot is None and set(run.choices) == {"middle"}
+    assert out.recipe["preset"] == "middle" and out.recipe["refined"] == "bayes"
+    assert "no level" in out.recipe["tuning"]["source"] and "no pilot" in out.recipe["tuning"]["charged"]
+    assert out.measurements.scale == plain.measurements.scale
+    visit = run.visit(run.choices["middle"], "bayes")
+    levels = slow_visit.replay(out.measurements, run.trees[0], visit.slacks)
+    visited = Visited(visit.cuts, visit.scales, visit.slacks, tuple(Level(*level) for level in levels))
+    keys, values = bayes.estimate(visited, run.trees[0], domain)
+    ranked = np.argsort(run.trees[0].cells(keys))
+    assert np.array_equal(values[ranked], out.values)
+
+
+def test_unknown_words_refine_nothing():
+    run = resolve(ks.auto(), DOMAINS[0], PERSON, "1")
+    with pytest.raises(ks.PrivacyError, match="chosen"):
+        refined(run, Visited((), (), (), ()), "chosen")
+    for wrong in (replace(ks.auto(), shares="u4"), replace(ks.bayes_tree(), shares="simulation")):
+        with pytest.raises(ks.PrivacyError, match="belong together"):
+            resolve(wrong, DOMAINS[0], PERSON, "1")
 
 
 @pytest.mark.parametrize("name", ["pilot", "auto"])
@@ -173,6 +300,29 @@ def test_threads_change_nothing(name):
     )
     assert one.recipe == two.recipe
     assert np.array_equal(one.cells, two.cells) and np.array_equal(one.values, two.values)
+
+
+@pytest.mark.parametrize("name", ["pilot", "auto", "auto, prior"])
+def test_no_stream_is_opened_twice(name, monkeypatch):
+    """Nor does what chooses hold the key of the release: with it a pilot's noise could be taken off again."""
+    opened, held, open_, choose = [], [], Streams.open, draw.choose
+
+    def opening(self, purpose, level=0, block=0):
+        opened.append((self.key, self.recipe, purpose, level, block))
+        return open_(self, purpose, level, block)
+
+    def choosing(run, pilot, streams):
+        held.append(streams.key)
+        return choose(run, pilot, streams)
+
+    monkeypatch.setattr(Streams, "open", opening)
+    monkeypatch.setattr(draw, "choose", choosing)
+    recipe = RECIPES[name](DOMAINS[0])
+    ks.release(counts_on(DOMAINS[0]), recipe, epsilon="0.5", ledger=None, source=seeded(1), threads=2)
+    assert len(opened) == len(set(opened))
+    own = {at[2] for at in opened if at[0] == seeded(1).release_key()}
+    assert own == ({"noise"} if "prior" in name else {"noise", "pilot"})
+    assert held and seeded(1).release_key() not in held
 
 
 @given(top=st.integers(0, 40), height=st.integers(1, 12))

@@ -11,12 +11,15 @@ from reference import visit as slow
 
 from kasuri import order
 from kasuri._kernels.visit import combine_up, share_out
+from kasuri.choose import refined
 from kasuri.errors import PrivacyError
-from kasuri.recipes import refined_tree
+from kasuri.mechanism import resolve
+from kasuri.noise import laplace_variance
+from kasuri.recipes import auto, refined_tree
 from kasuri.refine import least_squares
 from kasuri.rng import Streams, seeded
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
-from kasuri.visit import Visit
+from kasuri.visit import Visit, measure_whole
 
 MASK = np.zeros((5, 7), dtype=bool)
 MASK[:3, :2] = True
@@ -115,6 +118,34 @@ def test_sharing_out_rounds_the_weighted_projection(z, total, seed):
     share_out(np.array(z), v, np.zeros(len(z), dtype=bool), np.array([0, len(z)]), np.array([total]), out)
     assert out.sum() == total and out.min() >= 0
     assert np.abs(out - slow.weighted_simplex(z, v, total)).max() < 1 + 1e-6
+
+
+@pytest.mark.parametrize("preset", ["u4", "even16", "tilt16"])
+@pytest.mark.parametrize("people", [200, 2000])
+def test_nobody_is_lost_below_a_pilot(preset, people):
+    """Above a pilot every node is kept, also one whose descendants were all closed: it must get no people."""
+    domain = Domain.of(Mesh("g", shape=(64, 64)))
+    plan = resolve(auto((1,)), domain, Unit("p", "add-remove", 1), "0.1")
+    tree, (depth, share) = plan.trees[0], plan.pilot
+    rng = np.random.default_rng(people)
+    keys, values = np.unique(rng.integers(0, tree.leaves, people), return_counts=True)
+    for seed in range(12):
+        streams = Streams(seeded(seed).release_key(), preset)
+        known = measure_whole(tree, depth, plan.scale / share, keys, values, streams)
+        found = plan.visit(plan.choices[preset], "least squares").run(keys, values, streams, 1, known)
+        variances = [laplace_variance(scale) for scale in found.scales]
+        _, shares = least_squares([(level.y, level.first) for level in found.levels], variances)
+        assert len({int(part.sum()) for part in shares}) == 1
+        assert refined(plan, found, "least squares")[1].sum() == shares[0].sum()
+
+
+def test_closed_nodes_take_nothing_and_cost_nothing():
+    out = np.zeros(3, dtype=np.int64)
+    first, total = np.array([0, 3]), np.array([10**18])
+    share_out(np.full(3, 5.0), np.ones(3), np.ones(3, dtype=bool), first, total, out)
+    assert not out.any()
+    share_out(np.full(3, 5.0), np.ones(3), np.array([True, False, True]), first, total, out)
+    assert out.tolist() == [0, 10**18, 0]
 
 
 def test_threads_and_blocks_change_nothing():

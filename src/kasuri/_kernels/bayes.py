@@ -1,12 +1,15 @@
 """Empirical Bayes on the visited tree: neighbours, mixture weights, posteriors (docs/proofs/bayes_tree.md).
 
-Numbers called u are in units of the noise scale. One thread, sums in a fixed order: bit-identical everywhere.
+Numbers called u are in units of the noise scale. One thread, sums in a fixed order: bit-identical everywhere. Every
+kernel is total: nothing here may fail on noisy numbers, which come after the budget was charged.
 """
 
 import math
 
 import numpy as np
 from numba import njit
+
+from kasuri._kernels.visit import lowering
 
 TILE = 8
 RADIUS = 4
@@ -16,7 +19,7 @@ TOP = 8
 """The mixture is used up to u = TOP; class TOP * GRID + 1 of a histogram is everything above."""
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def tiles_of(tile_ids, local, values, slots, keys, out_slot):
     """Scatter values into dense tiles: slot of a value's tile by open addressing in (keys, slots), all -1 at first.
     Returns (tiles, their ids); out_slot[i] is the slot of value i."""
@@ -42,7 +45,7 @@ def tiles_of(tile_ids, local, values, slots, keys, out_slot):
     return tiles, ids
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _slot(tile, slots, keys):
     mask = keys.size - 1
     at = (tile * np.int64(-7046029254386353131) >> np.int64(20)) & mask
@@ -53,7 +56,7 @@ def _slot(tile, slots, keys):
     return np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def smooth(tiles, ids, tile_rows, tile_cols, slots, keys, weights, out):
     """out[k] = every tile smoothed by the separable window weights[k] (2 RADIUS + 1 numbers that sum to 1), its own
     centre left out and the rest scaled to 1. Whatever was not drawn counts as 0."""
@@ -95,7 +98,7 @@ def smooth(tiles, ids, tile_rows, tile_cols, slots, keys, weights, out):
                     out[k, i, r * TILE + c] = (total - centre * own) / (1.0 - centre)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def bins_of(f, g, edges, inner, out):
     """Bin of each (f, g): b by `edges`, then within it by inner[b]; each edge belongs to the bin above it."""
     n = inner.shape[1] + 1
@@ -104,7 +107,7 @@ def bins_of(f, g, edges, inner, out):
         out[i] = b * n + np.searchsorted(inner[b], g[i], "right")
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def histograms(u, bins, hist):
     """Classes of u per bin: 0 for u <= 0, then the nearest grid point, the last one above TOP."""
     last = TOP * GRID + 1
@@ -115,7 +118,7 @@ def histograms(u, bins, hist):
         hist[bins[i], at] += 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def mixture_weights(hist, likelihood, start, ridge, steps):
     """EM for mixture weights per row of `hist`, drawn to `start` as by `ridge` further observations."""
     bins, classes = hist.shape
@@ -141,7 +144,7 @@ def mixture_weights(hist, likelihood, start, ridge, steps):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def posteriors(u, bins, means, variances, flat, mean, variance):
     """Mean and variance per value from tables over the grid (linear between its points); above `flat` blended into the
     flat prior's (u, 2), which holds alone from TOP on."""
@@ -162,7 +165,7 @@ def posteriors(u, bins, means, variances, flat, mean, variance):
             variance[i] = v + share * (2.0 - v) + share * (1 - share) * (u[i] - m) ** 2
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def child_sums(first, z, v, s, w):
     for i in range(s.size):
         total, spread = 0.0, 0.0
@@ -172,7 +175,7 @@ def child_sums(first, z, v, s, w):
         s[i], w[i] = total, spread
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def thresholds(y, x, groups, t):
     """t of each node's group: y - x of a node with x > 0; infinite where there is none."""
     for g in range(groups.size - 1):
@@ -185,7 +188,7 @@ def thresholds(y, x, groups, t):
             t[i] = level
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def sibling_means(y, groups, out):
     """The mean of the other nodes of each node's group; 0 for an only child."""
     for g in range(groups.size - 1):
@@ -197,7 +200,7 @@ def sibling_means(y, groups, out):
             out[i] = (total - y[i]) / (n - 1) if n > 1 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _mills(a):
     """(1 - Phi(a)) / phi(a)."""
     if a < 6.0:
@@ -208,7 +211,7 @@ def _mills(a):
     return 1.0 / (a + f)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _half(a):
     """(h - a, 1 + a h - h^2) with h = 1 / mills(a): mean above a, and variance, of a standard normal above a."""
     if a > 30.0:
@@ -217,12 +220,13 @@ def _half(a):
     return h - a, max(1.0 + a * h - h * h, 1e-12)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _normal_laplace(s, w, y, scale):
     """Mean and variance of x with density N(x; s, w) exp(-|y - x| / scale), and the integral of it over x.
 
     With d = (y - s)/sqrt(w) and k = sqrt(w)/scale it is N(k, 1) below d and N(-k, 1) above (in units of sqrt(w) from
     s), of weights phi(d) mills(k - d) and phi(d) mills(k + d)."""
+    w = max(w, 1e-12 * scale * scale)
     root = math.sqrt(w)
     d, k = (y - s) / root, root / scale
     if k - abs(d) < -25.0:  # the kink is too far out to matter
@@ -233,17 +237,17 @@ def _normal_laplace(s, w, y, scale):
     above, above_v = _half(k + d)
     z = s + root * (d - share * below + (1 - share) * above)
     v = w * (share * below_v + (1 - share) * above_v + share * (1 - share) * (below + above) ** 2)
-    return z, v, math.exp(-d * d / 2) / math.sqrt(2 * math.pi) * (low + high)
+    return z, max(v, 1e-12 * w), math.exp(-d * d / 2) / math.sqrt(2 * math.pi) * (low + high)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def normal_laplace(s, w, y, scale, z, v):
     """Posterior mean and variance of each node: prior N(s, w), Laplace noise of one scale, seen as y."""
     for i in range(s.size):
         z[i], v[i], _ = _normal_laplace(s[i], w[i], y[i], scale)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def public_likelihoods(u, public, spreads, broad, out):
     """Likelihood of each u (in scales of noise) under 0, N(p, (spread p)^2 + p / 2 ...) per spread, and N(p, broad^2);
     public[i] = (p, variance of p people counted by chance)."""
@@ -255,7 +259,7 @@ def public_likelihoods(u, public, spreads, broad, out):
             out[i, k + 1] = _normal_laplace(public[i, 0], w, u[i], 1.0)[2]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def public_posteriors(u, public, bins, weights, spreads, broad, mean, variance):
     """Posterior mean and variance of each u under its bin's weights of the same parts; far from all of them (u, 2)."""
     parts = spreads.size
@@ -277,7 +281,7 @@ def public_posteriors(u, public, bins, weights, spreads, broad, mean, variance):
         mean[i] = max(mean[i], 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def row_weights(likelihood, bins, count, steps):
     """EM for mixture weights per bin from likelihoods of single rows, one pseudo-observation per part."""
     n, parts = likelihood.shape
@@ -296,29 +300,18 @@ def row_weights(likelihood, bins, count, steps):
     return w
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def project(z, v, groups, totals, out):
     """Per group argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g]}: x = max(z - theta v, 0)."""
+    closed = np.zeros(z.size, np.bool_)
     for g in range(totals.size):
         start, end = groups[g], groups[g + 1]
-        n = end - start
-        if n == 0:
+        if start == end:
             continue
         if totals[g] <= 0.0:
             out[start:end] = 0.0
             continue
-        theta = np.inf
-        left = n + 1
-        active = 0
-        while active != left:  # Michelot: theta over the positive ones, until none turns negative
-            left = active
-            s, w, active = 0.0, 0.0, 0
-            for i in range(start, end):
-                if theta == np.inf or z[i] > theta * v[i]:
-                    s += z[i]
-                    w += v[i]
-                    active += 1
-            theta = (s - totals[g]) / w
+        theta = lowering(z, v, closed, start, end, totals[g])
         for i in range(start, end):
             out[i] = max(z[i] - theta * v[i], 0.0)
 

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def add_range_sums(keys, sums, nodes, stride, out):
     """out[i] += true sum below node i, keys in [node * stride, (node + 1) * stride); the nodes rise, so it gallops."""
     at = np.int64(0)
@@ -28,7 +28,7 @@ def add_range_sums(keys, sums, nodes, stride, out):
         out[i] += before
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def water(y, first, totals, out, t):
     """Per group g = first[g]:first[g+1] of numbers y: out = max(y - t, 0) with t such that it sums to totals[g]; t[g]
     is infinite where totals[g] is 0 or the group is empty."""
@@ -50,7 +50,7 @@ def water(y, first, totals, out, t):
             out[i] = max(y[i] - level, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def keep(y, first, t, slack):
     """The i whose y exceeds its group's t less `slack` (infinite: all)."""
     out = np.empty(y.size, np.int64)
@@ -63,7 +63,7 @@ def keep(y, first, t, slack):
     return out[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def combine_up(y, variance, first, below_z, below_v, z, v):
     """Bottom-up least squares: node i's own y (of one variance) with the sum of its children, where it has any."""
     for i in range(y.size):
@@ -77,38 +77,43 @@ def combine_up(y, variance, first, below_z, below_v, z, v):
             v[i] = w * variance / (w + variance)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
+def lowering(z, v, closed, start, end, total):
+    """theta of x = max(z - theta v, 0), the argmin of sum (x - z)^2 / v over {x >= 0, sum x = total, x = 0 where
+    closed} on start:end: the largest of (sum of z - total) / (sum of v) over the open ones of largest z / v. One sort,
+    whatever the numbers are; minus infinity where all are closed."""
+    ratio = np.empty(end - start)
+    for i in range(start, end):
+        ratio[i - start] = -z[i] / v[i]
+    s, w, theta = 0.0, 0.0, -np.inf
+    for r in np.argsort(ratio, kind="mergesort"):
+        if not closed[start + r]:
+            s += z[start + r]
+            w += v[start + r]
+            theta = max(theta, (s - total) / w)
+    return theta
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def share_out(z, v, closed, first, totals, out):
     """Per group integers near argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}, which is
     x = max(z - theta v, 0). Running sums are rounded, not single numbers: every run of children, so every block of them
     in key order, is within 1 of its share. (By largest remainder all would tie, and the first ones would gain.)"""
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
-        n = end - start
-        if n == 0:
+        if start == end:
             continue
-        ratio = np.empty(n)
-        for i in range(n):
-            ratio[i] = -z[start + i] / v[start + i]
-        ranked = np.argsort(ratio, kind="mergesort")
-        s, w, theta = 0.0, 0.0, -np.inf
-        for r in range(n):
-            i = start + ranked[r]
-            if closed[i]:
-                continue
-            s += z[i]
-            w += v[i]
-            theta = max(theta, (s - totals[g]) / w)
+        theta = lowering(z, v, closed, start, end, totals[g])
         running, given, last = 0.0, np.int64(0), -1
         for i in range(start, end):
             x = 0.0 if closed[i] else max(z[i] - theta * v[i], 0.0)
             running += x
-            goal = min(np.int64(np.floor(running + 0.5)), totals[g])
+            goal = totals[g] if running >= totals[g] else np.int64(np.floor(running + 0.5))
             out[i] = goal - given
             given = goal
-            if x > 0:
+            if x > 0 or (last < 0 and not closed[i]):
                 last = i
-        if last >= 0:  # what floating point left over, where totals are beyond 2^53
+        if last >= 0:  # what floating point left over, where numbers are beyond 2^53
             out[last] += totals[g] - given
 
 

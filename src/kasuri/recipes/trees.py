@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from numbers import Integral
 from typing import Literal
 
 from kasuri.errors import PrivacyError, raise_faults
@@ -80,7 +81,8 @@ def bayes_tree(
     them, also where it chooses the others. Proof: docs/proofs/bayes_tree.md. Public: domain, mask, order, shares,
     declared facts, the prior. Assumes: a good keystream; run time depends on the data (SECURITY.md).
 
-    Cost: O(m + drawn nodes) for m records. References: [Hay2010], [Robbins1956], [Efron2014].
+    Cost: O(m + drawn nodes) for m records; people inside blocks that were not descended are spread over at most as many
+    cells per level as nodes were drawn in all (or 2^20). References: [Hay2010], [Robbins1956], [Efron2014].
     """
     faults: list[str] = []
     if sum((shares is not None, facts is not None, bool(pilot))) > 1:
@@ -145,7 +147,7 @@ def auto(
     """
     faults: list[str] = []
     sizes = tuple(areas) if isinstance(areas, Sequence) and not isinstance(areas, str) else ()
-    if not sizes or any(not isinstance(area, int) or isinstance(area, bool) or area < 1 for area in sizes):
+    if not sizes or any(not isinstance(area, Integral) or isinstance(area, bool) or area < 1 for area in sizes):
         faults.append("auto: areas are sizes in cells, whole numbers from 1 up, e.g. areas=(1, 4, 16)")
     if metric not in ("rmse", "mae"):
         faults.append(f'auto: metric {metric!r} is not known; use "rmse" or "mae"')
@@ -164,7 +166,7 @@ def auto(
         descent="plain",
         shares="simulation",
         prior=prior,
-        areas=sizes,
+        areas=tuple(int(area) for area in sizes),
         metric=metric,
     )
 
