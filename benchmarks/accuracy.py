@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="pilot", help=", ".join(RECIPES))
     parser.add_argument("--baseline-runs", type=int, default=400)
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--seed", type=int, default=10_000, help="first seed: another one, other noise")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results: dict[str, dict] = {}
@@ -163,7 +164,7 @@ def main() -> None:
         for recipe in options.recipe.split(","):
             start = time.process_time()
             runs = max(options.runs // 10, 2) if national else options.runs
-            found = summary(measure(counts, errors, RECIPES[recipe](), runs, 10_000))
+            found = summary(measure(counts, errors, RECIPES[recipe](), runs, options.seed))
             result = judge(found, base)
             seconds = (time.process_time() - start) / runs
             sizes = slice(0, errors.levels)
