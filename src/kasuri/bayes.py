@@ -42,7 +42,7 @@ without which areas rebuilt since would be drawn to their old value; weights in 
 
 def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None = None) -> tuple[Int, Int]:
     """Keys and integer values of the leaves: non-negative, every drawn node the sum of its drawn children."""
-    from kasuri._kernels.bayes import project
+    from kasuri._kernels.visit import project
 
     levels = visited.levels
     scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]

@@ -13,7 +13,8 @@ from reference import visit as slow_visit
 
 import kasuri as ks
 from kasuri import bayes, draw, order, shares
-from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace, project
+from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace
+from kasuri._kernels.visit import project
 from kasuri.choose import refined
 from kasuri.mechanism import resolve
 from kasuri.refine import least_squares

@@ -9,8 +9,6 @@ import math
 import numpy as np
 from numba import njit
 
-from kasuri._kernels.visit import lowering
-
 TILE = 8
 RADIUS = 4
 GRID = 8
@@ -300,22 +298,6 @@ def row_weights(likelihood, bins, count, steps):
     return w
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def project(z, v, groups, totals, out):
-    """Per group argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g]}: x = max(z - theta v, 0)."""
-    closed = np.zeros(z.size, np.bool_)
-    for g in range(totals.size):
-        start, end = groups[g], groups[g + 1]
-        if start == end:
-            continue
-        if totals[g] <= 0.0:
-            out[start:end] = 0.0
-            continue
-        theta = lowering(z, v, closed, start, end, totals[g])
-        for i in range(start, end):
-            out[i] = max(z[i] - theta * v[i], 0.0)
-
-
 def warm_up():
     one, f = np.zeros(1, np.int64), np.ones(1)
     groups = np.array([0, 1], np.int64)
@@ -332,7 +314,6 @@ def warm_up():
     thresholds(f, f, groups, f.copy())
     sibling_means(f, groups, f.copy())
     normal_laplace(f, f, f, 1.0, f.copy(), f.copy())
-    project(f, f, groups, f, f.copy())
     public = np.ones((1, 2))
     public_likelihoods(f, public, f, 9.0, np.ones((1, 3)))
     public_posteriors(f, public, one, np.ones((1, 3)), f, 9.0, f.copy(), f.copy())

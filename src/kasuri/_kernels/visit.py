@@ -95,6 +95,22 @@ def lowering(z, v, closed, start, end, total):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def project(z, v, first, totals, out):
+    """Per group argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g]}: x = max(z - theta v, 0)."""
+    closed = np.zeros(z.size, np.bool_)
+    for g in range(totals.size):
+        start, end = first[g], first[g + 1]
+        if start == end:
+            continue
+        if totals[g] <= 0.0:
+            out[start:end] = 0.0
+            continue
+        theta = lowering(z, v, closed, start, end, totals[g])
+        for i in range(start, end):
+            out[i] = max(z[i] - theta * v[i], 0.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def share_out(z, v, closed, first, totals, out):
     """Per group integers near argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}, which is
     x = max(z - theta v, 0). Running sums are rounded, not single numbers: every run of children, so every block of them
@@ -125,3 +141,4 @@ def warm_up():
     keep(one, first, f, 0.0)
     combine_up(f, 1.0, first, f, f, f.copy(), f.copy())
     share_out(f, f, np.zeros(1, np.bool_), first, np.ones(1, np.int64), one.copy())
+    project(f, f, first, f, f.copy())
