@@ -240,6 +240,8 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         guarantee = guarantee.assuming(SAME_TOTAL)
     scale = unit.most * cost / (loss * (1 - share))
     bought = unit.most / (loss * share) if share else None  # the total changes by c at most, moved records or not
+    if scale <= 0 or (bought is not None and bought <= 0):
+        raise PrivacyError("the noise scale must be positive; make a Mechanism by its recipe")
     if max(scale, bought or 0) > MAX_SCALE:
         raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
     threshold = _threshold(mechanism, domain, scale)
