@@ -1,5 +1,6 @@
 """Totals, tuning and sizes: what would weaken a claim is refused before anything is charged."""
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -117,6 +118,29 @@ def test_saved_and_verified(recipe, tmp_path):
     assert "discrete Laplace" in text
     if recipe in FAMILY[:3]:
         assert "total: discrete Laplace noise of scale 40, sensitivity 1" in text
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [ks.refined_tree(), ks.bayes_tree(), ks.bayes_tree(pilot=True), ks.auto(), ks.recipes.hierarchy("morton")],
+    ids=["refined_tree", "bayes_tree", "pilot", "auto", "hierarchy"],
+)
+def test_every_measured_level_is_said_with_its_own_noise(recipe, tmp_path):
+    """What the manifest lists costs epsilon in all, and is the noise the measurements have."""
+    counts = ks.Counts.from_dense(np.arange(256).reshape(16, 16), Domain.of(Mesh("g", shape=(16, 16))), REPLACE)
+    out = ks.release(counts, recipe, epsilon="0.5", ledger=None)
+    out.save(str(tmp_path / "r"), unmetered=True)
+    assert ks.verify(str(tmp_path / "r"))["ok"]
+    said = json.loads((tmp_path / "r" / "datapackage.json").read_text(encoding="utf-8"))
+    parts = said["privacy"]["implementation"]["mechanisms"]
+    assert len(parts) > 1 and {part["sensitivity"] for part in parts} == {"2"}
+    assert sum(Fraction(part["sensitivity"]) / Fraction(part["scale"]) for part in parts) == Fraction(1, 2)
+    if out.measurements is not None:
+        scales = {f"counts of level {depth}": scale for depth, scale in out.measurements.scale.items()}
+        assert scales == {part["query"]: Fraction(part["scale"]) for part in parts}
+    for name in ("certificate.md", "certificate.ja.md"):
+        text = (tmp_path / "r" / name).read_text(encoding="utf-8")
+        assert all(part["query"] in text and part["scale"] in text for part in parts)
 
 
 def test_a_public_total_is_said_in_the_certificate(tmp_path):
