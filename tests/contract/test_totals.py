@@ -35,6 +35,16 @@ def test_a_public_total_needs_a_unit_that_only_moves(recipe):
     assert recipe().scale(GRID, ADD, "1") == 1 / Fraction(19, 20)
 
 
+@pytest.mark.parametrize("adjust", ["scale", "shift"])
+@pytest.mark.parametrize("recipe", FAMILY)
+def test_the_declared_total_is_what_comes_out_not_the_truth(recipe, adjust):
+    counts = ks.Counts.from_dense(TRUTH, GRID, REPLACE)
+    further = {} if recipe in FAMILY[:2] else {"adjust": adjust}
+    for declared in (0, 77, 1000):
+        made = recipe(total="public", declared_total=declared, **further)
+        assert ks.release(counts, made, epsilon="1", ledger=None, source=ks.seeded(2)).total() == declared
+
+
 def test_a_refused_total_charges_nothing(ledger):
     counts = ks.Counts.from_dense(TRUTH, GRID, ADD, data="d")
     before = ledger.balance()
