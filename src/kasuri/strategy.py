@@ -81,9 +81,11 @@ def write(matrix: object, what: str) -> str:
         )
     if len({len(row) for row in rows}) != 1 or not rows[0] or len(entries) > MAX_ENTRIES:
         raise DomainError(f"{what} must have rows of one length, and at most {MAX_ENTRIES} entries")
+    if not any(entries):
+        raise DomainError(f"{what} holds nothing but 0")
     factor = lcm(*(Fraction(entry).denominator for entry in entries))
     whole = [[int(entry * factor) for entry in row] for row in rows]
-    common = gcd(*(entry for row in whole for entry in row)) or 1
+    common = gcd(*(entry for row in whole for entry in row))
     if max(abs(entry) for row in whole for entry in row) // common > LARGEST:
         raise DomainError(f"{what}: entries differ by more than a factor 2^31")
     return ";".join(" ".join(str(entry // common) for entry in row) for row in whole)
@@ -147,6 +149,8 @@ def optimised(domain: Domain, workload: str) -> Strategy:
     cells = possible_cells(domain)
     wanted = gram(domain, workload)[np.ix_(cells, cells)]
     n, p = cells.size, max(1, cells.size // 16)
+    if not wanted.any():
+        raise DomainError("the workload asks nothing about the possible cells: all its entries there are 0")
     wanted = wanted / np.trace(wanted)
 
     def loss(flat: Float) -> tuple[float, Float]:

@@ -86,7 +86,13 @@ def test_matrices_that_are_refused():
     for bad in ([[0.5, 1.0]], [[1, 2], [3]], [], "greedy", [[True, False]], np.eye(2)):
         with pytest.raises(ks.DomainError):
             ks.recipes.matrix(bad)
+    for given in ({"strategy": [[1]], "workload": "cells"}, {"workload": [[0, 0]]}, {"strategy": [[0]]}):
+        with pytest.raises(ks.DomainError):
+            ks.recipes.matrix(**given)
     domain, unit = Domain.of(Ordered("x", 4)), Unit("p", "add-remove", 1)
+    aside = Domain.of(Ordered("x", 2), mask=mask(2, [0]))  # what the workload asks is impossible
+    with pytest.raises(ks.DomainError, match="workload"):
+        ks.recipes.matrix(workload=[[1, 0]]).guarantee(aside, unit, "1")
     for bad in (ks.recipes.matrix([[1, 1]]), ks.recipes.matrix([[1, 1, 1, 1]]), ks.recipes.matrix(workload=[[1, 2]])):
         with pytest.raises(ks.DomainError):
             bad.guarantee(domain, unit, "1")
