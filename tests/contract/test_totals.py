@@ -64,6 +64,51 @@ def test_a_refused_total_charges_nothing(ledger):
     assert ledger.balance() == before
 
 
+def built(refine, **options):
+    chosen = {"total": "noisy", "share": "0.05", "parameter": "1"} | options
+    return Mechanism("simplex", "identity", "discrete Laplace", refine, "x", options=tuple(chosen.items()))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "error"),
+    [
+        (built("simplex", rule="foo"), ks.PrivacyError),
+        (built("simplex", rule="lasso scale"), ks.PrivacyError),
+        (built("lasso", rule="neg l2"), ks.PrivacyError),
+        (built("simplex"), ks.PrivacyError),
+        (built("simplex", rule="neg l2", parameter="2"), ks.PrivacyError),
+        (built("simplex", rule="neg l2", parameter="0"), ks.PrivacyError),
+        (built("lasso", rule="lasso shift", parameter="much"), ks.PrivacyError),
+        (Mechanism("fourier", "fourier", "discrete Laplace", "linear program", "x", options=(("ways", "two"),)),
+         ks.PrivacyError),
+        (ks.recipes.sparse(1 << 62), ks.DomainError),
+        (ks.recipes.sparse(10**400), ks.DomainError),
+        (ks.neg_l2_simplex(tune_on=ks.PublicTable.from_dense(np.full((6, 6), 0.25), GRID, name="thin")),
+         ks.DomainError),
+        (ks.lasso(tune_on=ks.PublicTable.from_coo([0], [2.0**62], GRID, name="huge")), ks.DomainError),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_drawn_is_refused_before_it_is_charged(recipe, error, ledger):
+    counts = ks.Counts.from_dense(TRUTH, GRID, ADD, data="d")
+    before = ledger.balance()
+    with pytest.raises(error):
+        ks.release(counts, recipe, epsilon="0.1", ledger=ledger)
+    assert ledger.balance() == before
+    for total in ("-1", "many", str(1 << 80)):
+        with pytest.raises(ks.PrivacyError, match=r"total"):
+            built("simplex", rule="neg l2", total="public", declared_total=total).guarantee(GRID, REPLACE, "1")
+
+
+def test_runs_drawn_by_the_slow_rule_are_few():
+    """Chances below 2^-24 a cell: milliseconds for each that passes."""
+    domain = Domain.of(Ordered("x", 1 << 61))
+    assert ks.recipes.sparse(40).scale(Domain.of(Ordered("x", 1 << 40)), ADD, "0.5") == 2
+    for least in (40, 45):  # 2^61 / e^20 or / e^22.5: billions, and still more than 2^16
+        with pytest.raises(ks.DomainError, match="65536"):
+            ks.recipes.sparse(least).scale(domain, ADD, "0.5")
+    assert ks.recipes.sparse(64).scale(domain, ADD, "0.5") == 2
+
+
 def test_a_part_of_a_split_has_no_public_total():
     domain = Domain.of(Nominal("sex", ("f", "m")), Ordered("x", 3))
     counts = ks.Counts.from_dense([[1, 2, 3], [4, 5, 6]], domain, REPLACE)
@@ -161,6 +206,16 @@ def test_a_public_total_is_said_in_the_certificate(tmp_path):
     assert ks.verify(str(tmp_path / "r"))["ok"]
     assert "none enters or leaves" in (tmp_path / "r" / "certificate.md").read_text(encoding="utf-8")
     assert "総数は変わらない" in (tmp_path / "r" / "certificate.ja.md").read_text(encoding="utf-8")
+
+
+def test_a_public_total_is_said_by_the_ledger(tmp_path):
+    book = ks.Ledger.open(str(tmp_path / "l"), epsilon="1", unit=REPLACE, data="d")
+    counts = ks.Counts.from_dense(TRUTH, GRID, REPLACE, data="d")
+    ks.release(counts, ks.simplex(), epsilon="0.1", ledger=book)
+    assert SAME_TOTAL not in book.summary()["assumes"]
+    ks.release(counts, ks.simplex(**PUBLIC), epsilon="0.1", ledger=book)
+    assert book.summary()["assumes"].count(SAME_TOTAL) == 1
+    assert SAME_TOTAL in ks.Ledger.load(str(tmp_path / "l")).summary()["assumes"]
 
 
 def test_ten_to_the_eleven_cells_are_thresholded():
