@@ -15,10 +15,12 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+
 from kasuri import order, shares, strategy, transform
 from kasuri.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.noise import passes
+from kasuri.noise import TWO_DIGITS, passes
 from kasuri.order import Order
 from kasuri.privacy import Guarantee, decimal, exact
 from kasuri.public import PublicTable
@@ -47,6 +49,14 @@ SAME_TOTAL = "one record changes its cell, none enters or leaves: the declared t
 
 MAX_PASSING = 1 << 26
 """Most empty cells a thresholded release may expect to pass."""
+MAX_SLOW = 1 << 16
+"""The same where the runs between them are drawn by the slow rule, some milliseconds each: minutes, not hours."""
+
+_RULES = {
+    "simplex": ("neg l2",),
+    "nonneg lasso": ("nonneg lasso scale", "nonneg lasso shift"),
+    "lasso": ("lasso scale", "lasso shift"),
+}
 
 _COMBINATIONS = {
     ("identity", "float Laplace", "none"): ("none",),
@@ -240,6 +250,8 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         guarantee = guarantee.assuming(SAME_TOTAL)
     scale = unit.most * cost / (loss * (1 - share))
     bought = unit.most / (loss * share) if share else None  # the total changes by c at most, moved records or not
+    if scale <= 0 or (bought is not None and bought <= 0):
+        raise PrivacyError("the noise scale must be positive; make a Mechanism by its recipe")
     if max(scale, bought or 0) > MAX_SCALE:
         raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
     threshold = _threshold(mechanism, domain, scale)
@@ -259,8 +271,9 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
 
 def _total(mechanism: Mechanism, unit: Unit) -> tuple[Fraction, int | None]:
     """(share of epsilon that buys the total, declared public total): one of them, or neither where none is used."""
-    if mechanism.refine not in ("simplex", "nonneg lasso", "lasso"):
+    if mechanism.refine not in _RULES:
         return Fraction(0), None
+    _shape(mechanism)
     kind = mechanism.option("total")
     if kind == "noisy":
         share = exact(mechanism.option("share"), "the total's share")
@@ -274,7 +287,38 @@ def _total(mechanism: Mechanism, unit: Unit) -> tuple[Fraction, int | None]:
             'total="public" needs unit change "replace", max_cells=1 and no weights: whoever enters or leaves changes '
             'the total, so under add-remove it is not differentially private at all; use total="noisy"'
         )
-    return Fraction(0), int(mechanism.option("declared_total"))
+    declared = _whole(mechanism, "declared_total")
+    if not 0 <= declared <= 1 << 62:
+        raise PrivacyError("a declared total lies from 0 to 2^62")
+    return Fraction(0), declared
+
+
+def _shape(mechanism: Mechanism) -> None:
+    """What a projection will need is whole before anything is charged: its rule, its parameter, the table it is tuned
+    on."""
+    rule, parameter = mechanism.option("rule"), mechanism.option("parameter")
+    if rule not in _RULES[mechanism.refine]:
+        raise PrivacyError(f"the rule {rule!r} is not one of {mechanism.refine}: {', '.join(_RULES[mechanism.refine])}")
+    if parameter != "auto" and exact(parameter, "the parameter") > 1 and rule == "neg l2":
+        raise PrivacyError("gamma must lie above 0 and at most at 1")
+    table = mechanism.tuning
+    if table is None:
+        return
+    if parameter != "auto":
+        raise PrivacyError('a table to tune on goes with the parameter "auto"')
+    rounded = np.rint(table.values)
+    if not rounded.any() or rounded.sum() >= 1 << 62:
+        raise DomainError(
+            f"the public table {table.name!r} is 0 in every cell once rounded, or sums to 2^62 or more: tunes nothing"
+        )
+
+
+def _whole(mechanism: Mechanism, name: str) -> int:
+    """An option that is a whole number."""
+    try:
+        return int(mechanism.option(name))
+    except ValueError:
+        raise PrivacyError(f"{mechanism.name}: the option {name!r} must be a whole number") from None
 
 
 def _threshold(mechanism: Mechanism, domain: Domain, scale: Fraction) -> int | None:
@@ -283,22 +327,26 @@ def _threshold(mechanism: Mechanism, domain: Domain, scale: Fraction) -> int | N
     if domain.size >= 1 << 62:
         raise DomainError("a thresholded release takes fewer than 2^62 cells")
     given = mechanism.option("threshold")
-    least = 1 if given == "auto" else int(given)
+    least = 1 if given == "auto" else _whole(mechanism, "threshold")
     if given == "auto" and domain.size * passes(scale, 1) > 1:
         least = max(1, math.ceil(scale * Fraction(math.log(domain.size))))
     if least < 1:
         raise PrivacyError("a threshold is a whole number from 1 on: every empty cell would be released below it")
-    if domain.size * passes(scale, least) > MAX_PASSING:
+    if least >= 1 << 62:
+        raise DomainError("a threshold lies below 2^62: no count comes near it")
+    chance = passes(scale, least)
+    most = MAX_PASSING if chance * TWO_DIGITS >= 1 else MAX_SLOW
+    if domain.size * chance > most:
         raise DomainError(
-            f"at threshold {least} about {domain.size * passes(scale, least):.3g} empty cells would pass; "
-            f'at most {MAX_PASSING} can be drawn: raise the threshold, or use threshold="auto"'
+            f"at threshold {least} about {domain.size * chance:.3g} empty cells would pass; "
+            f'at most {most} can be drawn: raise the threshold, or use threshold="auto"'
         )
     return least
 
 
 def _strategy(mechanism: Mechanism, domain: Domain) -> Strategy | None:
     if mechanism.transform == "fourier":
-        return strategy.fourier(domain, int(mechanism.option("ways")))
+        return strategy.fourier(domain, _whole(mechanism, "ways"))
     if mechanism.transform != "matrix":
         return None
     if mechanism.option("strategy") == "optimised":

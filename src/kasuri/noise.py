@@ -30,7 +30,7 @@ Survival = Callable[[int, int], tuple[int, int]]
 
 _WORD = 31
 _ONE_DIGIT = 700  # largest Laplace scale sampled from one table
-_TWO_DIGITS = 1 << 24  # largest sampled from two; above, every sample is decided by the slow rule (exact, about 1 ms)
+TWO_DIGITS = 1 << 24  # largest sampled from two; above, every sample is decided by the slow rule (exact, about 1 ms)
 _MAX_SIGMA2 = 1 << 32
 
 
@@ -247,7 +247,7 @@ def discrete_laplace(scale: Fraction) -> Sampler:
     if scale <= 0:
         raise NumericsError("the scale of noise must be greater than 0")
     survival = laplace_survival(scale)
-    if scale > _TWO_DIGITS:
+    if scale > TWO_DIGITS:
         return Sampler(survival)
     if scale <= _ONE_DIGIT:
         # a^x < 2^-32 from here on, so every later threshold is 0
@@ -363,7 +363,7 @@ def runs_below(scale: Fraction, threshold: int, most: int) -> Sampler:
 
     passing = passes(scale, threshold)
     mean = Fraction(1) / Fraction(passing) if passing > 2.0**-60 else Fraction(1 << 60)
-    if mean > _TWO_DIGITS or most < 64 * mean:  # the tables know no cut
+    if mean > TWO_DIGITS or most < 64 * mean:  # the tables know no cut
         return Sampler(survival)
     if mean <= _ONE_DIGIT:
         count = math.floor(mean * 23) + 2

@@ -39,11 +39,19 @@ def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: obje
 
     Trees of k levels: Var = v (4^(l-k) + sum_{i=l+1..k} 4^(l-i)) for a block of 2^l cells, v the variance of one
     coefficient's noise; it is (2/3) lambda^2 (1 + 2/q^2) with q = 2^(k-l) [Terada2015, eq. 51]. Cells by themselves:
-    Var = 2^l v. Standard decomposition: the product of the axes' factors. Count trees: see `_count_tree`.
+    Var = 2^l v. Standard decomposition: the product of the axes' factors. Count trees: see `_count_tree`; where nothing
+    is made non-negative (hierarchy) and no node is missing, this is the error itself.
     """
     run = resolve(mechanism, domain, unit, epsilon)
-    if mechanism.refine not in ("none", "inverse", "topdown", "least squares") or run.strategy is not None:
+    if mechanism.transform == "matrix":
+        raise DomainError("no closed form for matrix: its error differs from cell to cell, as the strategy does")
+    if mechanism.refine not in ("none", "inverse", "topdown", "least squares", "consistency"):
         raise DomainError(f"no closed form for {mechanism.name}: its error depends on the table")
+    whole = all(tree.whole for tree in run.trees)
+    if mechanism.refine == "consistency" and not whole:
+        raise DomainError(
+            "no closed form for hierarchy where padding or a mask leaves nodes out: its error differs from node to node"
+        )
     v = laplace_variance(run.scale, mechanism.noise)
     if mechanism.transform == "identity":
         steps = (domain.size - 1).bit_length()
@@ -51,7 +59,8 @@ def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: obje
     if mechanism.transform == "nominal":
         raise DomainError("no closed form for the nominal transform: its noise differs from node to node")
     if mechanism.transform == "counts":
-        return [BlockError(cells, sqrt(variance), False) for cells, variance in _count_tree(run)]
+        linear = mechanism.refine == "consistency"
+        return [BlockError(cells, sqrt(variance), linear) for cells, variance in _count_tree(run)]
     if len(run.trees) > 1:
         depths = [tree.depth for tree in run.trees]
         if len(set(depths)) > 1:
@@ -62,7 +71,7 @@ def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: obje
     else:
         k = run.trees[0].depth
         factors = [(1 << at, node_variance(k - at)) for at in range(k + 1)]
-    exact = mechanism.refine == "inverse" and all(tree.whole for tree in run.trees)
+    exact = mechanism.refine == "inverse" and whole
     return [BlockError(cells, sqrt(v * factor), exact) for cells, factor in factors]
 
 
@@ -193,7 +202,7 @@ def plan(
 def _closed(recipe: Mechanism, domain: Domain, unit: Unit, loss: Any) -> dict[int, BlockError] | Run:
     """Errors by number of cells; for cells by themselves the run, which has one for every number."""
     run = resolve(recipe, domain, unit, loss)
-    if recipe.transform == "identity":
+    if recipe.transform == "identity" and recipe.refine == "none":
         return run
     try:
         errors = {error.cells: error for error in block_errors(recipe, domain, unit, loss)}

@@ -139,7 +139,8 @@ def shape(tally: Tally, total: int, rule: Rule, parameter: Fraction) -> Shaped:
 
     `parameter` is gamma (neg l2) or the threshold lambda / 2 (lasso). Largest remainders give the point of the integer
     simplex nearest to the projection [Matsumoto2025, sec. 2.4]. A lasso that leaves nothing (signed and scaled: nothing
-    positive) to carry a total > 0 falls back on the plain projection. Cost: O(distinct values).
+    positive, or so little that cells would leave 64 bits) to carry a total > 0 falls back on the plain
+    projection. Cost: O(distinct values).
     """
     if total <= 0 or not tally.counts.any():
         return _nothing(tally)
@@ -174,6 +175,8 @@ def _signed(tally: Tally, total: int, rule: Rule, t: Fraction) -> Shaped:
         tops, den = soft * total, mass
     else:
         tops, den = np.where(live, soft * number + (q * total - mass), 0), q * number
+    if max(abs(int(tops.min())), abs(int(tops.max()))) >= den << 62:  # a mass near 0 blows the table up
+        return _water(tally, total, Fraction(1))
     return _round(Tally(tally.values, counts, tally.dense), tops, den, total)
 
 
@@ -187,6 +190,8 @@ def _water(tally: Tally, total: int, gamma: Fraction) -> Shaped:
 
 def _round(tally: Tally, tops: Array, den: int, total: int) -> Shaped:
     """Floors of tops / den, and ones by largest remainder until the counted entries sum to `total`."""
+    if den >= 1 << 62:
+        tops = tops.astype(object)
     wholes = tops // den
     rests = tops - wholes * den
     left = total - _sum(tally.counts, wholes)
@@ -224,7 +229,7 @@ def _sum(counts: Array, values: Array) -> int:
 def _scaled(values: Int, factor: int, plus: int) -> Array:
     """factor * values + plus, in 64 bits where it fits."""
     largest = max(abs(int(values[0])), abs(int(values[-1]))) if values.size else 0
-    if abs(factor) * largest + abs(plus) < 1 << 61:
+    if abs(factor) * max(largest, 1) + abs(plus) < 1 << 61:  # the factor itself must fit, even where all values are 0
         return values * factor + plus
     return values.astype(object) * factor + plus
 

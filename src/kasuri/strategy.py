@@ -24,6 +24,8 @@ Float = NDArray[np.float64]
 MAX_CELLS = 1 << 10
 """Most cells (of Fourier: padded) a measured matrix may have."""
 MAX_ENTRIES = 1 << 20
+LARGEST = (1 << 31) - 1
+"""Largest entry of a measured matrix: sums of distances of its columns then stay far below 64 bits."""
 STEPS = 1 << 10
 """An optimised strategy has columns of L1 norm about this many: how finely it is rounded to whole numbers."""
 WORKLOADS = ("cells", "prefix", "ranges")
@@ -35,6 +37,11 @@ class Strategy:
 
     rows: Int
     cells: Int
+
+    def __post_init__(self) -> None:
+        # `cost` sums in 64 bits: a sum that wraps would claim too small a sensitivity
+        if self.rows.size and (self.rows.min() < -LARGEST or self.rows.max() > LARGEST or len(self.rows) >= 1 << 30):
+            raise DomainError(f"a measured matrix has entries of at most {LARGEST}, and fewer than 2^30 rows")
 
     def cost(self, change: Change) -> Fraction:
         """Largest L1 change of the measured numbers by one count: the largest column (add-remove), or the largest
@@ -48,8 +55,18 @@ class Strategy:
 
 
 def parse(text: str) -> Int:
-    """Rows separated by ";", whole numbers by blanks: the way a Mechanism writes a matrix."""
-    return np.array([[int(entry) for entry in row.split()] for row in text.split(";")], dtype=np.int64)
+    """Rows separated by ";", whole numbers by blanks: the way a Mechanism writes a matrix; within the bounds of
+    `write`, whoever wrote it."""
+    try:
+        rows = [[int(entry) for entry in row.split()] for row in text.split(";")]
+    except ValueError:
+        raise DomainError('a matrix is written as whole numbers separated by blanks, its rows by ";"') from None
+    entries = [entry for row in rows for entry in row]
+    if len({len(row) for row in rows}) != 1 or not entries or len(entries) > MAX_ENTRIES:
+        raise DomainError(f"a matrix must have rows of one length, and at most {MAX_ENTRIES} entries")
+    if max(abs(entry) for entry in entries) > LARGEST:
+        raise DomainError(f"a matrix must have entries of at most {LARGEST}")
+    return np.array(rows, dtype=np.int64)
 
 
 def write(matrix: object, what: str) -> str:
@@ -64,10 +81,12 @@ def write(matrix: object, what: str) -> str:
         )
     if len({len(row) for row in rows}) != 1 or not rows[0] or len(entries) > MAX_ENTRIES:
         raise DomainError(f"{what} must have rows of one length, and at most {MAX_ENTRIES} entries")
+    if not any(entries):
+        raise DomainError(f"{what} holds nothing but 0")
     factor = lcm(*(Fraction(entry).denominator for entry in entries))
     whole = [[int(entry * factor) for entry in row] for row in rows]
-    common = gcd(*(entry for row in whole for entry in row)) or 1
-    if max(abs(entry) for row in whole for entry in row) // common >= 1 << 31:
+    common = gcd(*(entry for row in whole for entry in row))
+    if max(abs(entry) for row in whole for entry in row) // common > LARGEST:
         raise DomainError(f"{what}: entries differ by more than a factor 2^31")
     return ";".join(" ".join(str(entry // common) for entry in row) for row in whole)
 
@@ -130,6 +149,8 @@ def optimised(domain: Domain, workload: str) -> Strategy:
     cells = possible_cells(domain)
     wanted = gram(domain, workload)[np.ix_(cells, cells)]
     n, p = cells.size, max(1, cells.size // 16)
+    if not wanted.any():
+        raise DomainError("the workload asks nothing about the possible cells: all its entries there are 0")
     wanted = wanted / np.trace(wanted)
 
     def loss(flat: Float) -> tuple[float, Float]:

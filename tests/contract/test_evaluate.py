@@ -112,7 +112,8 @@ def test_areas_of_other_axes():
 
 
 @pytest.mark.parametrize("recipe", [ks.geometric(), ks.privelet(), ks.privelet("2d"), ks.refined_tree(),
-                                    ks.refined_tree("u4"), ks.refined_tree({0: "0.5", 3: "0.5"})],
+                                    ks.refined_tree("u4"), ks.refined_tree({0: "0.5", 3: "0.5"}),
+                                    ks.recipes.hierarchy("morton")],
                          ids=lambda recipe: f"{recipe.name}-{recipe.shares}")  # fmt: skip
 def test_planned_errors_are_met(recipe):
     """On a table so full that refinement does nothing, closed forms are what is measured."""
@@ -123,6 +124,26 @@ def test_planned_errors_are_met(recipe):
         assert expected["rmse"] == pytest.approx(row["rmse"], rel=0.08), row["cells"]
         assert expected["mae"] == pytest.approx(row["mae"], rel=0.15), row["cells"]  # a normal law: 13 % off at most
     assert {error.cells for error in block_errors(recipe, DOMAIN, PERSON, "1")} >= {1, 4, 16, 64, 256}
+
+
+def test_recipes_that_shape_their_cells_have_no_closed_form():
+    """Their noise is not that of geometric: nothing is said, or what was simulated; never the cells' own noise."""
+    _, truth = table()
+    shaped = [ks.simplex(), ks.neg_l2_simplex("0.9"), ks.nonneg_lasso("2"), ks.lasso("2"), ks.recipes.sparse()]
+    others = [ks.recipes.matrix(workload="cells"), ks.recipes.fourier()]
+    asked = {"epsilons": ["1"], "areas": [1, 16]}
+    assert {row["basis"] for row in plan([*shaped, *others], DOMAIN, PERSON, **asked).rows} == {
+        "no closed form: declare a public map"}  # fmt: skip
+    told = plan(shaped, DOMAIN, PERSON, **asked, public_map=truth, public_name="older", trials=2)
+    counts = ks.Counts.from_dense(truth, DOMAIN, PERSON)
+    measured = ks.compare(counts, shaped, **asked, trials=2).rows
+    assert [row["rmse"] for row in told.rows] == [row["rmse"] for row in measured]
+    assert {row["basis"] for row in told.rows} == {"simulated on the public map older"}
+    for recipe, words in ((shaped[0], "depends on the table"), (others[0], "cell to cell")):
+        with pytest.raises(ks.DomainError, match=words):
+            block_errors(recipe, DOMAIN, PERSON, "1")
+    with pytest.raises(ks.DomainError, match="node to node"):
+        block_errors(ks.recipes.hierarchy(), Domain.of(Ordered("x", 5)), PERSON, "1")
 
 
 def test_a_plan_needs_no_data_and_simulates_on_public_maps_only():

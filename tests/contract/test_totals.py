@@ -1,5 +1,6 @@
 """Totals, tuning and sizes: what would weaken a claim is refused before anything is charged."""
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +35,16 @@ def test_a_public_total_needs_a_unit_that_only_moves(recipe):
     assert recipe().scale(GRID, ADD, "1") == 1 / Fraction(19, 20)
 
 
+@pytest.mark.parametrize("adjust", ["scale", "shift"])
+@pytest.mark.parametrize("recipe", FAMILY)
+def test_the_declared_total_is_what_comes_out_not_the_truth(recipe, adjust):
+    counts = ks.Counts.from_dense(TRUTH, GRID, REPLACE)
+    further = {} if recipe in FAMILY[:2] else {"adjust": adjust}
+    for declared in (0, 77, 1000):
+        made = recipe(total="public", declared_total=declared, **further)
+        assert ks.release(counts, made, epsilon="1", ledger=None, source=ks.seeded(2)).total() == declared
+
+
 def test_a_refused_total_charges_nothing(ledger):
     counts = ks.Counts.from_dense(TRUTH, GRID, ADD, data="d")
     before = ledger.balance()
@@ -51,6 +62,51 @@ def test_a_refused_total_charges_nothing(ledger):
         with pytest.raises(error):
             ks.release(table, recipe, epsilon="0.1", ledger=ledger)
     assert ledger.balance() == before
+
+
+def built(refine, **options):
+    chosen = {"total": "noisy", "share": "0.05", "parameter": "1"} | options
+    return Mechanism("simplex", "identity", "discrete Laplace", refine, "x", options=tuple(chosen.items()))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "error"),
+    [
+        (built("simplex", rule="foo"), ks.PrivacyError),
+        (built("simplex", rule="lasso scale"), ks.PrivacyError),
+        (built("lasso", rule="neg l2"), ks.PrivacyError),
+        (built("simplex"), ks.PrivacyError),
+        (built("simplex", rule="neg l2", parameter="2"), ks.PrivacyError),
+        (built("simplex", rule="neg l2", parameter="0"), ks.PrivacyError),
+        (built("lasso", rule="lasso shift", parameter="much"), ks.PrivacyError),
+        (Mechanism("fourier", "fourier", "discrete Laplace", "linear program", "x", options=(("ways", "two"),)),
+         ks.PrivacyError),
+        (ks.recipes.sparse(1 << 62), ks.DomainError),
+        (ks.recipes.sparse(10**400), ks.DomainError),
+        (ks.neg_l2_simplex(tune_on=ks.PublicTable.from_dense(np.full((6, 6), 0.25), GRID, name="thin")),
+         ks.DomainError),
+        (ks.lasso(tune_on=ks.PublicTable.from_coo([0], [2.0**62], GRID, name="huge")), ks.DomainError),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_drawn_is_refused_before_it_is_charged(recipe, error, ledger):
+    counts = ks.Counts.from_dense(TRUTH, GRID, ADD, data="d")
+    before = ledger.balance()
+    with pytest.raises(error):
+        ks.release(counts, recipe, epsilon="0.1", ledger=ledger)
+    assert ledger.balance() == before
+    for total in ("-1", "many", str(1 << 80)):
+        with pytest.raises(ks.PrivacyError, match=r"total"):
+            built("simplex", rule="neg l2", total="public", declared_total=total).guarantee(GRID, REPLACE, "1")
+
+
+def test_runs_drawn_by_the_slow_rule_are_few():
+    """Chances below 2^-24 a cell: milliseconds for each that passes."""
+    domain = Domain.of(Ordered("x", 1 << 61))
+    assert ks.recipes.sparse(40).scale(Domain.of(Ordered("x", 1 << 40)), ADD, "0.5") == 2
+    for least in (40, 45):  # 2^61 / e^20 or / e^22.5: billions, and still more than 2^16
+        with pytest.raises(ks.DomainError, match="65536"):
+            ks.recipes.sparse(least).scale(domain, ADD, "0.5")
+    assert ks.recipes.sparse(64).scale(domain, ADD, "0.5") == 2
 
 
 def test_a_part_of_a_split_has_no_public_total():
@@ -119,6 +175,29 @@ def test_saved_and_verified(recipe, tmp_path):
         assert "total: discrete Laplace noise of scale 40, sensitivity 1" in text
 
 
+@pytest.mark.parametrize(
+    "recipe",
+    [ks.refined_tree(), ks.bayes_tree(), ks.bayes_tree(pilot=True), ks.auto(), ks.recipes.hierarchy("morton")],
+    ids=["refined_tree", "bayes_tree", "pilot", "auto", "hierarchy"],
+)
+def test_every_measured_level_is_said_with_its_own_noise(recipe, tmp_path):
+    """What the manifest lists costs epsilon in all, and is the noise the measurements have."""
+    counts = ks.Counts.from_dense(np.arange(256).reshape(16, 16), Domain.of(Mesh("g", shape=(16, 16))), REPLACE)
+    out = ks.release(counts, recipe, epsilon="0.5", ledger=None)
+    out.save(str(tmp_path / "r"), unmetered=True)
+    assert ks.verify(str(tmp_path / "r"))["ok"]
+    said = json.loads((tmp_path / "r" / "datapackage.json").read_text(encoding="utf-8"))
+    parts = said["privacy"]["implementation"]["mechanisms"]
+    assert len(parts) > 1 and {part["sensitivity"] for part in parts} == {"2"}
+    assert sum(Fraction(part["sensitivity"]) / Fraction(part["scale"]) for part in parts) == Fraction(1, 2)
+    if out.measurements is not None:
+        scales = {f"counts of level {depth}": scale for depth, scale in out.measurements.scale.items()}
+        assert scales == {part["query"]: Fraction(part["scale"]) for part in parts}
+    for name in ("certificate.md", "certificate.ja.md"):
+        text = (tmp_path / "r" / name).read_text(encoding="utf-8")
+        assert all(part["query"] in text and part["scale"] in text for part in parts)
+
+
 def test_a_public_total_is_said_in_the_certificate(tmp_path):
     counts = ks.Counts.from_dense(TRUTH, GRID, REPLACE, data="d")
     out = ks.release(counts, ks.neg_l2_simplex(**PUBLIC), epsilon="0.5", ledger=None)
@@ -127,6 +206,16 @@ def test_a_public_total_is_said_in_the_certificate(tmp_path):
     assert ks.verify(str(tmp_path / "r"))["ok"]
     assert "none enters or leaves" in (tmp_path / "r" / "certificate.md").read_text(encoding="utf-8")
     assert "総数は変わらない" in (tmp_path / "r" / "certificate.ja.md").read_text(encoding="utf-8")
+
+
+def test_a_public_total_is_said_by_the_ledger(tmp_path):
+    book = ks.Ledger.open(str(tmp_path / "l"), epsilon="1", unit=REPLACE, data="d")
+    counts = ks.Counts.from_dense(TRUTH, GRID, REPLACE, data="d")
+    ks.release(counts, ks.simplex(), epsilon="0.1", ledger=book)
+    assert SAME_TOTAL not in book.summary()["assumes"]
+    ks.release(counts, ks.simplex(**PUBLIC), epsilon="0.1", ledger=book)
+    assert book.summary()["assumes"].count(SAME_TOTAL) == 1
+    assert SAME_TOTAL in ks.Ledger.load(str(tmp_path / "l")).summary()["assumes"]
 
 
 def test_ten_to_the_eleven_cells_are_thresholded():

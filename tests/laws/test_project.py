@@ -74,6 +74,28 @@ def test_beyond_64_bits_the_same(y, total, gamma):
     assert dense(y, total, "neg l2", gamma) == twin.whole(y, exact, total)
 
 
+@pytest.mark.parametrize(
+    ("y", "total", "rule", "parameter"),
+    [
+        ([0, 0, 0], 5, "neg l2", Fraction(1, 10**27)),
+        ([0, -3, 0], 5, "neg l2", Fraction(10**26 + 1, 10**27)),
+        ([9, 2, 0], 5, "neg l2", Fraction(1, 10**27)),
+        ([1 << 60, 3, -(1 << 60)], 1 << 40, "lasso scale", Fraction(1)),  # soft mass 2, scaled by 2^39
+        ([10**6, 1 - 10**6], 1 << 62, "lasso scale", Fraction(1, 10**30)),
+        ([10**6, 10**6], 1, "nonneg lasso scale", Fraction(1, 10**30)),
+        ([1 << 60] * 9, 1, "nonneg lasso scale", Fraction(1)),
+        ([5, 2], 9, "nonneg lasso scale", Fraction(10**30)),
+        ([5, -2], 9, "lasso shift", Fraction(10**30)),
+        ([5, -2], 9, "lasso shift", Fraction(1, 10**30)),
+    ],
+)
+def test_odd_parameters_do_not_leave_64_bits(y, total, rule, parameter):
+    out = dense(y, total, rule, parameter)
+    assert sum(out) == total
+    if rule == "neg l2":
+        assert out == twin.whole(y, twin.negative_l2([Fraction(v) for v in y], Fraction(total), parameter), total)
+
+
 def test_tuning_survives_counts_whose_squares_leave_64_bits():
     base = np.array([0, 3]), np.array([1 << 61, 1 << 60])
     noise = np.array([3, -8, 12, 5, -1])

@@ -8,7 +8,7 @@ from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
 from kasuri import strategy
-from kasuri.mechanism import resolve
+from kasuri.mechanism import Mechanism, resolve
 from kasuri.refine import consistency, nonnegative_fit
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 
@@ -86,7 +86,13 @@ def test_matrices_that_are_refused():
     for bad in ([[0.5, 1.0]], [[1, 2], [3]], [], "greedy", [[True, False]], np.eye(2)):
         with pytest.raises(ks.DomainError):
             ks.recipes.matrix(bad)
+    for given in ({"strategy": [[1]], "workload": "cells"}, {"workload": [[0, 0]]}, {"strategy": [[0]]}):
+        with pytest.raises(ks.DomainError):
+            ks.recipes.matrix(**given)
     domain, unit = Domain.of(Ordered("x", 4)), Unit("p", "add-remove", 1)
+    aside = Domain.of(Ordered("x", 2), mask=mask(2, [0]))  # what the workload asks is impossible
+    with pytest.raises(ks.DomainError, match="workload"):
+        ks.recipes.matrix(workload=[[1, 0]]).guarantee(aside, unit, "1")
     for bad in (ks.recipes.matrix([[1, 1]]), ks.recipes.matrix([[1, 1, 1, 1]]), ks.recipes.matrix(workload=[[1, 2]])):
         with pytest.raises(ks.DomainError):
             bad.guarantee(domain, unit, "1")
@@ -98,6 +104,30 @@ def test_matrices_that_are_refused():
         ks.recipes.fourier().guarantee(Domain.of(Mesh("g", shape=(33, 32))), unit, "1")
     with pytest.raises(ks.DomainError, match="ways"):
         ks.recipes.fourier(2).guarantee(domain, unit, "1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ";".join([f"{1 << 62} 0"] * 4 + ["1 0", "0 1"]),  # the first column's norm is 2^64 + 1, which wraps to 1
+        "-9223372036854775808 0;0 1",  # has no absolute value in 64 bits
+        f"{1 << 31} 0;0 1",
+        f"{1 << 80} 0;0 1",
+        "1 0;0",
+        "1 0;0 x",
+        "",
+    ],
+)
+def test_a_mechanism_built_by_hand_has_the_bounds_of_its_recipe(text):
+    made = Mechanism("matrix", "matrix", "discrete Laplace", "inverse", "x", options=(("strategy", text),))
+    for change in ("add-remove", "replace"):
+        with pytest.raises(ks.DomainError):
+            made.scale(Domain.of(Ordered("x", 2)), Unit("p", change, 1), "1")
+    largest = f"{strategy.LARGEST} 0;{-strategy.LARGEST} 0;0 1"
+    made = Mechanism("matrix", "matrix", "discrete Laplace", "inverse", "x", options=(("strategy", largest),))
+    assert made.scale(Domain.of(Ordered("x", 2)), Unit("p", "add-remove", 1), "1") == 2 * strategy.LARGEST
+    with pytest.raises(ks.DomainError):
+        strategy.Strategy(np.array([[np.iinfo(np.int64).min]]), np.array([0]))
 
 
 def test_consistency_is_least_squares():

@@ -212,6 +212,8 @@ def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
         return
     balance = summary["balance"]
     typer.echo(f"{summary['data']}: {summary['relation']}")
+    for caveat in summary["assumes"]:
+        typer.echo(f"  assumes    {caveat}")
     for name in ("allowance", "spent", "set_aside", "left"):
         if name != "set_aside" or balance[name] != "0":
             typer.echo(f"  {name.replace('_', ' '):<10} {balance['currency']} {balance[name]}")

@@ -271,7 +271,8 @@ class Ledger:
         return Receipt(self, number, digest, before, state.balance(), place)
 
     def summary(self) -> dict[str, Any]:
-        """The ledger in plain data: allowance, balance, and how its reservations ended."""
+        """The ledger in plain data: allowance, balance, how its reservations ended, and what any of them rests on
+        beside the relation (a public total: that no one enters or leaves)."""
         balance = self.balance()
         ends = list(self._state.settled.values())
         out = {
@@ -280,6 +281,7 @@ class Ledger:
             "owner": self.owner,
             "unit": self.unit.to_json(),
             "relation": self.unit.words(),
+            "assumes": list(self._state.assumes),
             "allowance": self.allowance.to_json(),
             "balance": balance.to_json(),
             "entries": self._state.entries,

@@ -143,6 +143,7 @@ class State:
         self.splits: dict[str, dict[str, Fraction]] = {}
         self.open: set[int] = set()
         self.settled: dict[int, str] = {}
+        self.assumes: dict[str, None] = {}  # what any release charged here rests on, each once
 
     @property
     def allowance(self) -> Allowance:
@@ -237,4 +238,5 @@ class State:
         if "split" in claim and not charge.of_series and not charge.delta:
             parts = self.splits.setdefault(claim["split"], {})
             parts[claim["part"]] = parts.get(claim["part"], Fraction(0)) + Fraction(claim["epsilon"])
+        self.assumes |= dict.fromkeys(entry["assumes"])
         self.open.add(entry["entry"])

@@ -250,18 +250,21 @@ def post_processing(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mechanisms(recipe: Mapping[str, Any], epsilon: Fraction) -> list[dict[str, Any]]:
-    """What was measured, and with which noise."""
+    """What was measured, and with which noise: one entry each. A level of a count tree has its own share of epsilon,
+    and so the scale of the whole over that share."""
     if "mechanisms" in recipe:
         return list(recipe["mechanisms"])
     scale = Fraction(recipe["scale"])
+    levels = {f"counts of level {depth}": Fraction(share) for depth, share in recipe.get("shares", {}).items()}
     return [
         {
-            "query": recipe["transform"],
+            "query": query,
             "recipe": recipe["name"],
             "sensitivity": decimal(scale * epsilon),
             "noise": recipe["noise"],
-            "scale": recipe["scale"],
+            "scale": decimal(scale / share),
         }
+        for query, share in (levels or {recipe["transform"]: Fraction(1)}).items()
     ]
 
 

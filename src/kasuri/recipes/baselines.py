@@ -56,12 +56,12 @@ def fourier(ways: int = 1) -> Mechanism:
     )  # fmt: skip
 
 
-def matrix(strategy: Any = "optimised", workload: Any = "ranges") -> Mechanism:
+def matrix(strategy: Any = "optimised", workload: Any = None) -> Mechanism:
     """Noisy answers of a strategy matrix, inverted by least squares; may be negative [Li2010].
 
-    strategy: "optimised" for `workload`, or a matrix of whole numbers or Fractions with one column per cell. workload:
-    "cells", "prefix", "ranges" (of every dimension, combined: all rectangles of a map), or such a matrix. Up to 1024
-    cells.
+    strategy: "optimised" for `workload`, or a matrix of whole numbers or Fractions with one column per cell. workload,
+    only of an optimised strategy: "cells", "prefix", "ranges" (the default; of every dimension, combined: all
+    rectangles of a map), or such a matrix. Up to 1024 cells.
 
     Privacy
     -------
@@ -71,19 +71,23 @@ def matrix(strategy: Any = "optimised", workload: Any = "ranges") -> Mechanism:
 
     Cost: O(n^3); optimising a few seconds at 256 cells. References: [Li2010], [McKenna2018].
     """
-    wanted = workload if isinstance(workload, str) else matrices.write(workload, "the workload")
-    if isinstance(workload, str) and workload not in matrices.WORKLOADS:
-        raise DomainError(
-            f"matrix: workload {workload!r} is not known; use {', '.join(matrices.WORKLOADS)} or a matrix"
-        )
     if isinstance(strategy, str) and strategy != "optimised":
         raise DomainError(f'matrix: strategy {strategy!r} is not known; use "optimised" or a matrix of whole numbers')
-    options = {"strategy": strategy if isinstance(strategy, str) else matrices.write(strategy, "the strategy")}
-    if options["strategy"] == "optimised":
-        options["workload"] = wanted
+    if not isinstance(strategy, str):
+        if workload is not None:
+            raise DomainError("matrix: a workload is what a strategy is optimised for; give one of them")
+        options = [("strategy", matrices.write(strategy, "the strategy"))]
+    else:
+        wanted = "ranges" if workload is None else workload
+        if isinstance(wanted, str) and wanted not in matrices.WORKLOADS:
+            raise DomainError(
+                f"matrix: workload {wanted!r} is not known; use {', '.join(matrices.WORKLOADS)} or a matrix"
+            )
+        written = wanted if isinstance(wanted, str) else matrices.write(wanted, "the workload")
+        options = [("strategy", strategy), ("workload", written)]
     return Mechanism(
         "matrix", "matrix", "discrete Laplace", "inverse", "docs/proofs/matrix.md",
-        options=tuple(sorted(options.items())),
+        options=tuple(options),
     )  # fmt: skip
 
 
@@ -91,7 +95,8 @@ def sparse(threshold: int | Literal["auto"] = "auto") -> Mechanism:
     """Noisy cells of at least `threshold`, all others 0: for tables with far more cells than people [Cormode2012].
 
     threshold "auto": so high that at most one empty cell passes on average, log(cells) times the noise scale. Empty
-    cells are not drawn one by one: the cost follows what passes, at any number of cells.
+    cells are not drawn one by one: the cost follows what passes, at any number of cells. At most 2^26 empty cells may
+    be expected to pass, 2^16 where fewer than one in 2^24 does (each of those takes some milliseconds).
 
     Privacy
     -------

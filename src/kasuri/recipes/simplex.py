@@ -96,7 +96,8 @@ def lasso(
 ) -> Mechanism:
     """Soft threshold lambda / 2 in both directions (Lasso), then scaled or shifted to the total; may be negative.
 
-    strength, adjust: as in `nonneg_lasso`.
+    strength, adjust: as in `nonneg_lasso`. Scaled, a strength so weak that positive and negative noise nearly cancel
+    blows every cell up: the sum of what is left is divided by. Use a strength of some noise scales, "auto" or "shift".
 
     Privacy
     -------
