@@ -104,23 +104,45 @@ def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> 
     y with its children's sum; top-down the total max(round(sum), 0) is shared out by the projection weighted with the
     estimates' variances, then floor and largest remainder inside each node. Returns the integers of every level.
     """
-    from kasuri._kernels.visit import combine_up, share_out
+    z, v = combine(levels, variances)
+    total = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
+    out = share(levels, z, v, total)
+    return out[-1], out
+
+
+def combine(
+    levels: list[tuple[Array, Array]], variances: list[float], below: tuple[Array, Array] | None = None
+) -> tuple[list[Array], list[Array]]:
+    """Estimates and their variances of every level, bottom-up; `below` those of the level under the last one."""
+    from kasuri._kernels.visit import combine_up
 
     z: list[Array] = [np.zeros(0)] * len(levels)
     v: list[Array] = [np.zeros(0)] * len(levels)
+    under = below or (np.zeros(0), np.zeros(0))
     for at in range(len(levels) - 1, -1, -1):
         y, first = levels[at]
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
-        last = at + 1 == len(levels)
-        below_z, below_v = (np.zeros(0), np.zeros(0)) if last else (z[at + 1], v[at + 1])
-        combine_up(y.astype(np.float64), variances[at], first, below_z, below_v, z[at], v[at])
-    totals = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
-    first = np.array([0, z[0].size], dtype=np.int64)
+        combine_up(y.astype(np.float64), variances[at], first, *under, z[at], v[at])
+        under = z[at], v[at]
+    return z, v
+
+
+def share(levels: list[tuple[Array, Array]], z: list[Array], v: list[Array], total: Array,
+          open_below: Array | None = None) -> list[Array]:  # fmt: skip
+    """Integers of every level, top-down: `total` is shared out over the first level, each node's share over its
+    children. A node that was not descended gets none; `open_below` tells which nodes of the last level were, where
+    that is not the level of the leaves."""
+    from kasuri._kernels.visit import share_out
+
+    totals, first = total, np.array([0, z[0].size], dtype=np.int64)
     out = []
-    for at, (_, below) in enumerate(levels):
+    for at, (_, children) in enumerate(levels):
         shares = np.zeros(z[at].size, dtype=np.int64)
-        closed = np.diff(below) == 0 if at + 1 < len(levels) else np.zeros(z[at].size, dtype=bool)
+        if at + 1 < len(levels):
+            closed = np.diff(children) == 0
+        else:
+            closed = np.zeros(z[at].size, dtype=bool) if open_below is None else ~open_below
         share_out(z[at], v[at], closed, first, totals, shares)
         out.append(shares)
-        totals, first = shares, below
-    return totals, out
+        totals, first = shares, children
+    return out

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.engine import spread
+from kasuri.engine import prefix_sums, spread
 from kasuri.errors import DomainError
 from kasuri.noise import discrete_laplace
 from kasuri.order import NONE, Order
@@ -67,34 +68,44 @@ class Visit:
     def _width(self, start: int, end: int) -> int:
         return math.prod(digit.radix for digit in self.order.digits[start:end])
 
-    def _stride(self, depth: int) -> int:
+    def stride(self, depth: int) -> int:
+        """Leaves below a node at `depth`."""
         return self.order.strides[depth] * self.order.digits[depth].radix if depth < self.order.depth else 1
 
     def run(self, keys: Int, values: Int, streams: Streams, threads: int) -> Visited:
         """Sorted keys and values of the true records -> the visited tree. Cost: O(m + drawn nodes log fan-out)."""
-        sums = np.zeros(values.size + 1, dtype=np.int64)
-        np.cumsum(values, out=sums[1:])
-        split = max((i for i, cut in enumerate(self.cuts) if self._width(0, cut) <= BLOCKS), default=0)
-        top = self._block(keys, sums, np.zeros(1, dtype=np.int64), None, 0, split, streams, 0)
-        roots, x = top[-1].prefix, top[-1].x
+        sums = prefix_sums(values)
+        split = self.split
+        top = self.top(keys, sums, streams)
         if split + 1 == len(self.cuts):
             return self._visited(top)
+        roots, x = top[-1].prefix, top[-1].x
         kept = np.flatnonzero(x > 0)
-        stride = self._stride(self.cuts[split])
+        stride = self.stride(self.cuts[split])
         low, high = np.searchsorted(keys, roots[kept] * stride), np.searchsorted(keys, (roots[kept] + 1) * stride)
 
         def one(i: int) -> list[Level]:
             at = kept[i]
-            part, part_sums = keys[low[i] : high[i]], sums[low[i] : high[i] + 1]
-            root = roots[at : at + 1]
-            return self._block(
-                part, part_sums, root, x[at : at + 1], split + 1, len(self.cuts) - 1, streams, int(root[0])
-            )
+            return self.below(int(roots[at]), float(x[at]), keys[low[i] : high[i]], sums[low[i] : high[i] + 1], streams)
 
         blocks = spread(one, range(kept.size), threads)
         top[-1] = _with_children(top[-1], kept, [block[0].prefix.size for block in blocks])
         below = [_join([block[i] for block in blocks]) for i in range(len(self.cuts) - split - 1)]
         return self._visited([*top, *below])
+
+    @cached_property
+    def split(self) -> int:
+        """The last cut of the top; its nodes are the roots of the blocks."""
+        return max((i for i, cut in enumerate(self.cuts) if self._width(0, cut) <= BLOCKS), default=0)
+
+    def top(self, keys: Int, sums: Int, streams: Streams) -> list[Level]:
+        """The cuts 0..split. Only the sums of the nodes at cut `split` count (see `Descent.top`)."""
+        return self._block(keys, sums, np.zeros(1, dtype=np.int64), None, 0, self.split, streams, 0)
+
+    def below(self, root: int, x: float, keys: Int, sums: Int, streams: Streams) -> list[Level]:
+        """One block: the cuts below node `root` of cut `split`, of visiting estimate x > 0 and with these records."""
+        last = len(self.cuts) - 1
+        return self._block(keys, sums, np.array([root]), np.array([x]), self.split + 1, last, streams, root)
 
     def _visited(self, levels: list[Level]) -> Visited:
         return Visited(self.cuts, self.scales, tuple(levels))
@@ -111,7 +122,7 @@ class Visit:
             before = self.cuts[at - 1] if at else 0
             nodes, owner = self._children(parents, before, self.cuts[at])
             true = np.zeros(nodes.size, dtype=np.int64)
-            range_sums(keys, sums, nodes, self._stride(self.cuts[at]), true)
+            range_sums(keys, sums, nodes, self.stride(self.cuts[at]), true)
             y = true + discrete_laplace(self.scales[at]).draw(streams.open("noise", self.cuts[at], block), nodes.size)
             first = np.zeros(parents.size + 1, dtype=np.int64)
             np.cumsum(np.bincount(owner, minlength=parents.size), out=first[1:])
