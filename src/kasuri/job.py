@@ -12,15 +12,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.ingest import Query, axes, count, read_estat
 from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import Progress
 from kasuri.ingest.sources import open_stream
 from kasuri.ledger import Ledger
-from kasuri.mechanism import RECIPES, Mechanism
-from kasuri.mechanism import release as make_release
+from kasuri.mechanism import Mechanism
 from kasuri.published import Release
+from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store.export import export_faults
 from kasuri.table import Counts

@@ -1,7 +1,7 @@
-"""The named recipes and `release()`: the one place where Counts meets noise.
+"""Mechanism: a recipe's parts, and what follows from them on a domain, before any data is touched.
 
 A release is refine(transform(counts) + noise): only counts is secret, only noise is random, and refine sees neither.
-The meaning of a recipe name never changes; a changed algorithm gets a new name.
+This module sees none of the three; `recipes` names the mechanisms that were proved, `draw` runs them.
 """
 
 from __future__ import annotations
@@ -9,29 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import secrets
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kasuri import __version__, engine, order, transform
+from kasuri import order, transform
 from kasuri.accounting import Losses, Series, generic
-from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
-from kasuri.ledger import Ledger
-from kasuri.noise import discrete_laplace, laplace_variance
+from kasuri.errors import DomainError, PrivacyError
 from kasuri.order import Order
 from kasuri.privacy import Guarantee, decimal, exact
-from kasuri.published import NO_LEDGER, Measurements, Release
-from kasuri.refine import least_squares, topdown, topdown_float
-from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Domain, Ordered, Unit
-from kasuri.table import Counts
 from kasuri.visit import Visit
 
 DENSE_CELLS = 1 << 26
@@ -145,254 +133,6 @@ class Run:
         return Visit(self.trees[0], depths, scales)
 
 
-def laplace() -> Mechanism:
-    """Every cell plus floating-point Laplace noise of scale c/epsilon: the papers' baseline [Dwork2006].
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: c (add-remove), 2c (replace), c = counts a unit adds.
-    Guarantee: epsilon-DP in exact arithmetic. Proof: docs/proofs/laplace.md. Public: domain, mask.
-    Assumes: idealised numerics (floating-point noise can leak; use `geometric` for real data).
-
-    Cost: O(n). References: [Dwork2006], [Terada2015, eq. 7].
-    """
-    return Mechanism("laplace", "identity", "float Laplace", "none", "docs/proofs/laplace.md")
-
-
-def geometric() -> Mechanism:
-    """Every cell plus exact discrete Laplace noise of scale c/epsilon (the geometric mechanism); may be negative.
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: c (add-remove), 2c (replace), c = counts a unit adds.
-    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/geometric.md. Public: domain, mask. Assumes: a good keystream.
-
-    Cost: O(n). References: [Ghosh2012].
-    """
-    return Mechanism("geometric", "identity", "discrete Laplace", "none", "docs/proofs/geometric.md")
-
-
-def privelet(order: Literal["1d", "2d", "morton"] = "morton") -> Mechanism:
-    """Sum-difference (Haar) coefficients plus exact noise, inverted; no refinement, cells may be negative [Xiao2011].
-
-    order "1d": the cells row by row; "morton": along the Morton curve; "2d": standard decomposition, axis by axis.
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: c times the cost of the tree (1 + k add-remove, 2k
-    replace for 2^k cells); "2d": c times the product over axes (add-remove).
-    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/privelet.md. Public: domain, mask. Assumes: a good keystream.
-
-    Cost: O(n). References: [Xiao2011], [Terada2015, sec. 5.3].
-    """
-    if order not in ("1d", "2d", "morton"):
-        raise DomainError(f'privelet: order {order!r} is not known; use "1d", "2d" or "morton"')
-    kind: Literal["haar_nd", "sum_difference"] = "haar_nd" if order == "2d" else "sum_difference"
-    return Mechanism("privelet", kind, "discrete Laplace", "inverse", "docs/proofs/privelet.md", order=order)
-
-
-def haar_topdown(
-    order: Literal["morton", "1d", "jis"] = "morton",
-    transform: Literal["sum_difference", "haar", "nominal"] = "sum_difference",
-    *,
-    interleave: tuple[str, ...] = (),
-    descent: Literal["auto", "dense", "plain", "jump"] = "auto",
-) -> Mechanism:
-    """Terada et al.: noisy sums and differences along a tree, refined from the top to non-negative numbers that add up.
-
-    transform "sum_difference": exact integers. "haar": the paper's floating-point form, dense, for reproduction.
-    "nominal": a nominal axis is split along its public tree, any fan-outs. order "jis" splits a mesh along the standard
-    grid (80 km, 10 km, 1 km, 500 m, ...) with the nominal transform, for users whose areas are the 10 km mesh.
-    `interleave` mixes the bits of the named
-    axes. descent "plain" draws every node of positive refined sum and publishes its measurements; "jump" passes whole
-    levels at once in empty parts (cost follows the output, not the tree's height) and publishes none; "dense" is T1,
-    every coefficient; "auto" is plain up to 2^24 leaves, jump above.
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: c times the most measured coefficients on a possible
-    cell's path, root included (1 + k for a full binary tree; replace: 2k for k >= 1, 1 for one cell).
-    Guarantee: epsilon-DP, exactly ("haar": with idealised numerics). Proof: docs/proofs/haar_topdown.md.
-    Public: domain, mask, order. Assumes: a good keystream; run time depends on the data (SECURITY.md).
-
-    Cost: O(m + outputs) with jumps, O(m + outputs * k) plain, O(n) dense; m records, n cells, k levels.
-    References: [Terada2015, sec. 4.2; eq. 25, not 38-39], [JP6310345B2, eq. 33-36].
-    """
-    faults = []
-    if order not in ("morton", "1d", "jis"):
-        faults.append(f'haar_topdown: order {order!r} is not known; use "morton", "1d" or "jis"')
-    if order == "jis":
-        if transform == "haar":
-            faults.append("haar_topdown: order='jis' has fan-outs above two; transform='haar' is binary")
-        transform = "nominal"
-    if transform not in ("sum_difference", "haar", "nominal"):
-        faults.append(f'haar_topdown: transform {transform!r} is not known; use "sum_difference", "haar" or "nominal"')
-    if descent not in ("auto", "dense", "plain", "jump"):
-        faults.append(f'haar_topdown: descent {descent!r} is not known; use "auto", "dense", "plain" or "jump"')
-    if transform != "sum_difference" and descent != "auto":
-        faults.append(f'haar_topdown: descent is a choice of "sum_difference" only, not of {transform!r}')
-    if (order == "1d" or transform == "nominal") and interleave:
-        faults.append("haar_topdown: interleave needs order='morton' and a binary transform")
-    if transform == "nominal" and order == "1d":
-        faults.append("haar_topdown: the nominal transform follows the axes, not order='1d'")
-    raise_faults(DomainError, faults)
-    return Mechanism(
-        "haar_topdown",
-        transform,
-        "float Laplace" if transform == "haar" else "discrete Laplace",
-        "topdown",
-        "docs/proofs/haar_topdown.md",
-        order=order,
-        interleave=tuple(interleave),
-        descent="dense" if transform == "haar" else "plain" if transform == "nominal" else descent,
-    )
-
-
-def refined_tree(
-    shares: str | Mapping[int, object] = "even16",
-    order: Literal["morton", "1d", "hierarchy"] = "morton",
-    *,
-    interleave: tuple[str, ...] = (),
-) -> Mechanism:
-    """Noisy counts of chosen levels of a tree, joined by least squares, refined to non-negative integers that add up.
-
-    shares: which heights of the tree are measured (0: cells, l: squares of 2^l x 2^l cells of a mesh), with what part
-    of epsilon. "u4": every height equally; "even16": every second height from the cells, equally; "tilt16": the same
-    heights, 0.40 on the cells and the rest equally; or {height: "exact decimal"}, height 0 among them, summing to 1.
-    order "hierarchy" splits nominal axes along their public tree. Only nodes that noise left positive are descended:
-    the cost follows them.
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
-    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: level l alone is (share_l epsilon)-DP, and they add up.
-    Proof: docs/proofs/refined_tree.md. Public: domain, mask, order, shares. Assumes: a good keystream; run time depends
-    on the data (SECURITY.md).
-
-    Cost: O(m + drawn nodes) for m records. References: [Hay2010], [Terada2015].
-    """
-    faults = []
-    given: str | tuple[tuple[int, str], ...]
-    if isinstance(shares, Mapping):
-        if any(not isinstance(height, int) or isinstance(height, bool) or height < 0 for height in shares):
-            faults.append("refined_tree: heights are whole numbers from 0 (cells) up")
-        exacts = {height: exact(share, "a share") for height, share in shares.items()}
-        if sum(exacts.values()) != 1 or 0 not in exacts:
-            faults.append("refined_tree: shares must include height 0 and sum to exactly 1")
-        given = tuple(sorted((height, decimal(share)) for height, share in exacts.items()))
-    else:
-        given = shares
-        if shares not in PRESETS:
-            faults.append(f"refined_tree: shares {shares!r} are not known; use {', '.join(PRESETS)} or a mapping")
-    if order not in ("morton", "1d", "hierarchy"):
-        faults.append(f'refined_tree: order {order!r} is not known; use "morton", "1d" or "hierarchy"')
-    if interleave and order != "morton":
-        faults.append("refined_tree: interleave needs order='morton'")
-    raise_faults(PrivacyError, faults)
-    return Mechanism(
-        "refined_tree",
-        "counts",
-        "discrete Laplace",
-        "least squares",
-        "docs/proofs/refined_tree.md",
-        order=order,
-        interleave=tuple(interleave),
-        descent="plain",
-        shares=given,
-    )
-
-
-PRESETS: dict[str, Callable[[int], dict[int, Fraction]]] = {
-    "u4": lambda top: {height: Fraction(1, top + 1) for height in range(top + 1)},
-    "even16": lambda top: {height: Fraction(1, top // 2 + 1) for height in range(0, top + 1, 2)},
-    "tilt16": lambda top: (
-        {0: Fraction(1)}
-        if top < 2
-        else {0: Fraction(2, 5)} | {height: Fraction(3, 5 * (top // 2)) for height in range(2, top + 1, 2)}
-    ),
-}
-"""Named shares: height of the tree -> {measured height: share of epsilon}."""
-
-
-RECIPES: dict[str, Callable[..., Mechanism]] = {
-    "geometric": geometric,
-    "haar_topdown": haar_topdown,
-    "laplace": laplace,
-    "privelet": privelet,
-    "refined_tree": refined_tree,
-}
-"""Every recipe by name; the contract tests run over all of them."""
-
-
-def release(
-    counts: Counts,
-    mechanism: Mechanism,
-    *,
-    epsilon: object,
-    ledger: Ledger | None,
-    source: Source | None = None,
-    threads: int | None = None,
-) -> Release:
-    """Publish `counts` with `mechanism` at `epsilon`: the one function that draws noise on counts.
-
-    epsilon: an exact decimal such as "0.1". ledger: must be written out; it is charged, durably, before the release
-    key is made, and nothing is refunded. None means unmetered, which the guarantee then says. source: `secure()`
-    unless a test wants `seeded(n)`. threads: any number gives the same result.
-    """
-    if not isinstance(counts, Counts):
-        raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
-    if not isinstance(mechanism, Mechanism):
-        raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
-    if ledger is not None and not isinstance(ledger, Ledger):
-        raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
-    run = resolve(mechanism, counts.domain, counts.unit, epsilon)
-    guarantee = run.guarantee.assuming(*counts.assumes)
-    plan = mechanism.plan(counts.domain, counts.unit, epsilon)
-    source = secure() if source is None else source
-    if type(source) is not Source:
-        raise PrivacyError("source must be secure() or, in a test, seeded(n)")
-    threads = engine.threads_or_all(threads)
-    provenance: dict[str, Any] = {
-        "release_id": secrets.token_hex(16),
-        "software": f"kasuri {__version__}",
-        "source": source.words(),
-        "secure": source.secure,
-        "data": counts.data,
-        "plan": plan,
-        "ledger": None,
-    }
-    receipt = None
-    if ledger is None:
-        guarantee = guarantee.assuming(NO_LEDGER)
-    else:
-        receipt = ledger.reserve(guarantee, data=counts.data, recipe=mechanism.name, plan=plan, part=counts.part)
-        provenance["ledger"] = receipt.reference()
-    try:
-        streams = Streams(source.release_key(), mechanism.name)
-        cells, values, measurements = _draw(run, counts, streams, threads)
-    except BaseException:
-        if receipt is not None:
-            with suppress(KasuriError):  # a note for the books; the first error is the one to tell
-                receipt.abandon()
-        raise
-    words = MappingProxyType(_recipe_words(run)), MappingProxyType(provenance)
-    return Release(counts.domain, cells, values, measurements, guarantee, *words, receipt)
-
-
-def _recipe_words(run: Run) -> dict[str, Any]:
-    mechanism = run.mechanism
-    return {
-        "name": mechanism.name,
-        "transform": mechanism.transform,
-        "noise": mechanism.noise,
-        "scale": decimal(run.scale),
-        "refine": mechanism.refine,
-        "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
-        "interleave": list(mechanism.interleave),
-        "descent": run.descent,
-    } | ({"shares": {str(depth): decimal(share) for depth, share in run.cuts}} if run.cuts else {})
-
-
 def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> Run:
     """Resolve a recipe on a domain: trees, scale, guarantee. Sees no data; refuses before anything is charged."""
     if not isinstance(unit, Unit):
@@ -453,110 +193,13 @@ def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
     return (order.row_major(domain) if mechanism.order == "1d" else order.morton(domain, mechanism.interleave),)
 
 
-Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None]
-
-
-def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
-    """transform, noise, refine: (cells, values, measurements), the cells rising and the values not 0."""
-    mechanism = run.mechanism
-    if run.descent in ("plain", "jump"):
-        cells, values, measurements = _draw_sparse(run, counts, streams, threads)
-    else:
-        measurements = None
-        if mechanism.transform == "identity":
-            cells, values = _draw_cells(run, counts, streams, threads)
-        elif mechanism.transform == "haar_nd":
-            cells, values = _draw_axes(run, counts, streams, threads)
-        else:
-            cells, values = _draw_tree(run, counts, streams, threads)
-    keep = values != 0
-    return (cells, values, measurements) if keep.all() else (cells[keep], values[keep], measurements)
-
-
-def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
-    from kasuri._kernels.sort import sort_pairs
-
-    tree = run.trees[0]
-    tail_cells, tail_leaves = tree.shared_tail
-    in_order = tail_cells == run.domain.size
-    keys, values = tree.keys(counts.cells), counts.values
-    if not in_order:
-        skip = tail_leaves.bit_length() - 1 if tree.binary else 0
-        keys, values = sort_pairs(keys, values.copy(), (tree.leaves - 1).bit_length(), skip)
-    if run.mechanism.transform == "nominal":
-        out_keys, out_values = engine.FanDescent(tree, run.scale).run(keys, values, streams)
-        measurements = None
-    elif run.mechanism.transform == "counts":
-        out_keys, out_values, measurements = _refined(run, keys, values, streams, threads)
-    else:
-        plain = run.descent == "plain"
-        descent = engine.Descent(tree, run.scale, jumps=not plain)
-        out_keys, out_values, measurements = descent.run(keys, values, streams, threads, record=plain)
-    del keys, values
-    cells = tree.cells(out_keys)
-    if not in_order:
-        skip = (tail_cells & -tail_cells).bit_length() - 1  # cells >> skip never mixes two tails
-        cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length(), skip)
-    return cells, out_values, measurements
-
-
-def _refined(
-    run: Run, keys: NDArray[np.int64], values: NDArray[np.int64], streams: Streams, threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements]:
-    visited = run.visit().run(keys, values, streams, threads)
-    # below 1/64 there is no noise to speak of, and the variance would leave the range of floats
-    variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visited.scales]
-    leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
-    keep = leaves > 0
-    levels = visited.levels
-    depth = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
-    prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
-    scales = dict(zip(visited.cuts, visited.scales, strict=True))
-    return levels[-1].prefix[keep], leaves[keep], Measurements(depth, prefix, y, scales)
-
-
-def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:
-    """One noise value of scale `run.scale` per coefficient of weight 1."""
-    if run.mechanism.noise == "float Laplace":
-        return engine.dense_float_noise(float(run.scale), streams, size)
-    return engine.dense_noise(discrete_laplace(run.scale), streams, size, threads)
-
-
-def _draw_cells(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    noisy = _noise(run, streams, run.domain.size, threads)  # the identity transform: cells are coefficients
-    noisy[counts.cells] += counts.values
-    cells = np.flatnonzero(run.domain.possible_dense().ravel())
-    return cells, noisy[cells]
-
-
-def _draw_axes(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    parts = transform.haar_nd(run.trees)
-    shape = run.domain.shape
-    padded = np.zeros(tuple(tree.leaves for tree in run.trees), dtype=np.int64)
-    padded[run.domain.unravel(counts.cells)] = counts.values
-    coefficients = parts.forward(padded.ravel())
-    coefficients += _noise(run, streams, coefficients.size, threads)
-    dense = parts.inverse(coefficients).reshape(padded.shape)[tuple(slice(0, size) for size in shape)].ravel()
-    cells = np.flatnonzero(run.domain.possible_dense().ravel())
-    return cells, dense[cells]
-
-
-def _draw_tree(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    """The dense composition refine(transform(counts) + noise), word for word: Privelet, T1, and the paper's floats."""
-    mechanism, tree = run.mechanism, run.trees[0]
-    parts = transform.haar(tree) if mechanism.transform == "haar" else transform.sum_difference(tree)
-    possible = tree.possible_leaves()
-    leaves = np.zeros(tree.leaves, dtype=np.int64)
-    leaves[tree.keys(counts.cells)] = counts.values
-    coefficients = parts.forward(leaves)
-    coefficients += parts.weights * _noise(run, streams, coefficients.size, threads)
-    if mechanism.refine == "inverse":
-        values: NDArray[Any] = parts.inverse(coefficients)
-    elif mechanism.transform == "haar":
-        values = topdown_float(coefficients, transform.levels(possible))
-    else:
-        values = topdown(coefficients, transform.levels(possible), engine.dense_coins(streams, coefficients.size))
-    keys = np.flatnonzero(possible)
-    cells = tree.cells(keys)
-    ranked = np.argsort(cells)
-    return cells[ranked], values[keys[ranked]]
+PRESETS: dict[str, Callable[[int], dict[int, Fraction]]] = {
+    "u4": lambda top: {height: Fraction(1, top + 1) for height in range(top + 1)},
+    "even16": lambda top: {height: Fraction(1, top // 2 + 1) for height in range(0, top + 1, 2)},
+    "tilt16": lambda top: (
+        {0: Fraction(1)}
+        if top < 2
+        else {0: Fraction(2, 5)} | {height: Fraction(3, 5 * (top // 2)) for height in range(2, top + 1, 2)}
+    ),
+}
+"""Named shares: height of the tree -> {measured height: share of epsilon}."""

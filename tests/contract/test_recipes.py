@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri.mechanism import IDEALISED, KEYSTREAM, RECIPES
+from kasuri.mechanism import IDEALISED, KEYSTREAM
 from kasuri.published import NO_LEDGER
+from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 from kasuri.table import PROVIDER_BOUNDED
 

@@ -38,7 +38,7 @@ def test_the_study_reached_what_it_should(study):
 
 FAULTS = {
     "a key is made before the charge": (
-        "mechanism.py",
+        "draw.py",
         ("    receipt = None\n", "    receipt, _ = None, source.release_key()\n"),
     ),
     "no lock between processes": (  # neither ours nor SQLite's: each of the two would do

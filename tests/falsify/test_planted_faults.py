@@ -30,7 +30,7 @@ FAULTS = [
     Fault("eq. 38 as printed", KERNEL, "- sums[_u(low)] - sums[_u(high)] + noise[_u(used)]",
           "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))",
           "test_split_law_level_by_level"),
-    Fault("eq. 38 as printed, float form", "mechanism.py", "+= parts.weights * _noise(",
+    Fault("eq. 38 as printed, float form", "draw.py", "+= parts.weights * _noise(",
           "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * _noise(",
           "test_float_haar_law_level_by_level"),
     Fault("parity coin dropped", KERNEL, "D += 2 * _bits(coins, coin, 1) - 1", "D += 1", "test_split_law"),

@@ -7,7 +7,7 @@ from reference.randomized_response import delta as exact_delta
 
 import kasuri as ks
 from kasuri.accounting import generic, pld_epsilon, repeated
-from kasuri.mechanism import RECIPES
+from kasuri.recipes import RECIPES
 
 HOURS = 720
 UNIT = ks.Unit("person", "add-remove", 1)

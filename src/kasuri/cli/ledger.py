@@ -195,7 +195,7 @@ def _domain(cells: str) -> Any:
 
 
 def _recipe(name: str) -> Any:
-    from kasuri.mechanism import RECIPES
+    from kasuri.recipes import RECIPES
 
     if name not in RECIPES:
         raise typer.BadParameter(f"recipe {name!r} is not known; use one of {', '.join(sorted(RECIPES))}")

@@ -204,7 +204,7 @@ def _mask(path: Path) -> Any:
 
 def _recipe(name: str, options: dict[str, str | None]) -> Any:
     from kasuri.errors import DomainError
-    from kasuri.mechanism import RECIPES
+    from kasuri.recipes import RECIPES
 
     if name not in RECIPES:
         raise typer.BadParameter(f"unknown recipe {name!r}; use {', '.join(sorted(RECIPES))}", param_hint="--recipe")
