@@ -1,9 +1,11 @@
-"""release(): the one place where Counts meets noise."""
+"""release(): the one place where Counts meets noise (and `spark`, which pays and draws alike)."""
 
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -13,14 +15,15 @@ from numpy.typing import NDArray
 
 from kasuri import __version__, engine, transform
 from kasuri.errors import KasuriError, PrivacyError
-from kasuri.ledger import Ledger
+from kasuri.ledger import Ledger, Receipt
 from kasuri.mechanism import Mechanism, Run, resolve
 from kasuri.noise import discrete_laplace, laplace_variance
-from kasuri.privacy import decimal
+from kasuri.privacy import Guarantee, decimal
 from kasuri.published import NO_LEDGER, Measurements, Release
 from kasuri.recipes import RECIPES
 from kasuri.refine import least_squares, topdown, topdown_float
 from kasuri.rng import Source, Streams, secure
+from kasuri.schema import Part
 from kasuri.table import Counts
 
 
@@ -41,23 +44,63 @@ def release(
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
+    source = checked(mechanism, ledger, source)
+    run = resolve(mechanism, counts.domain, counts.unit, epsilon)
+    threads = engine.threads_or_all(threads)
+    paid = charge(run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part)
+    with paid.streams() as streams:
+        cells, values, measurements = draw(run, counts, streams, threads)
+    return Release(
+        run.domain, cells, values, measurements, paid.guarantee, recipe_words(run), paid.provenance, paid.receipt
+    )
+
+
+def checked(mechanism: object, ledger: object, source: Source | None) -> Source:
+    """Refuse what is no recipe, no ledger or no source of randomness; the source, `secure()` where none was named."""
     if not isinstance(mechanism, Mechanism):
         raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
     if ledger is not None and not isinstance(ledger, Ledger):
         raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
-    run = resolve(mechanism, counts.domain, counts.unit, epsilon)
-    guarantee = run.guarantee.assuming(*counts.assumes)
-    plan = mechanism.plan(counts.domain, counts.unit, epsilon)
     source = secure() if source is None else source
     if type(source) is not Source:
         raise PrivacyError("source must be secure() or, in a test, seeded(n)")
-    threads = engine.threads_or_all(threads)
+    return source
+
+
+@dataclass(frozen=True, eq=False)
+class Paid:
+    """A release that is paid for and not yet drawn: what it will claim, and where its one release key comes from."""
+
+    guarantee: Guarantee
+    provenance: Mapping[str, Any]
+    receipt: Receipt | None
+    source: Source
+    recipe: str
+
+    @contextmanager
+    def streams(self) -> Iterator[Streams]:
+        """The keystreams under a fresh release key. If the block fails the ledger notes it; nothing is refunded."""
+        try:
+            yield Streams(self.source.release_key(), self.recipe)
+        except BaseException:
+            if self.receipt is not None:
+                with suppress(KasuriError):  # a note for the books; the first error is the one to tell
+                    self.receipt.abandon()
+            raise
+
+
+def charge(
+    run: Run, ledger: Ledger | None, source: Source, *, data: str | None, assumes: tuple[str, ...], part: Part | None
+) -> Paid:
+    """Charge `ledger` for `run`, durably, before any key is made."""
+    mechanism, guarantee = run.mechanism, run.guarantee.assuming(*assumes)
+    plan = mechanism.plan(run.domain, guarantee.unit, guarantee.epsilon)
     provenance: dict[str, Any] = {
         "release_id": secrets.token_hex(16),
         "software": f"kasuri {__version__}",
         "source": source.words(),
         "secure": source.secure,
-        "data": counts.data,
+        "data": data,
         "plan": plan,
         "ledger": None,
     }
@@ -65,23 +108,15 @@ def release(
     if ledger is None:
         guarantee = guarantee.assuming(NO_LEDGER)
     else:
-        receipt = ledger.reserve(guarantee, data=counts.data, recipe=mechanism.name, plan=plan, part=counts.part)
+        receipt = ledger.reserve(guarantee, data=data, recipe=mechanism.name, plan=plan, part=part)
         provenance["ledger"] = receipt.reference()
-    try:
-        streams = Streams(source.release_key(), mechanism.name)
-        cells, values, measurements = _draw(run, counts, streams, threads)
-    except BaseException:
-        if receipt is not None:
-            with suppress(KasuriError):  # a note for the books; the first error is the one to tell
-                receipt.abandon()
-        raise
-    words = MappingProxyType(_recipe_words(run)), MappingProxyType(provenance)
-    return Release(counts.domain, cells, values, measurements, guarantee, *words, receipt)
+    return Paid(guarantee, MappingProxyType(provenance), receipt, source, mechanism.name)
 
 
-def _recipe_words(run: Run) -> dict[str, Any]:
+def recipe_words(run: Run) -> Mapping[str, Any]:
+    """The mechanism in words and parameters, as a release carries it."""
     mechanism = run.mechanism
-    return {
+    words = {
         "name": mechanism.name,
         "transform": mechanism.transform,
         "noise": mechanism.noise,
@@ -91,12 +126,13 @@ def _recipe_words(run: Run) -> dict[str, Any]:
         "interleave": list(mechanism.interleave),
         "descent": run.descent,
     } | ({"shares": {str(depth): decimal(share) for depth, share in run.cuts}} if run.cuts else {})
+    return MappingProxyType(words)
 
 
 Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None]
 
 
-def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
+def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     """transform, noise, refine: (cells, values, measurements), the cells rising and the values not 0."""
     mechanism = run.mechanism
     if run.descent in ("plain", "jump"):
@@ -144,15 +180,19 @@ def _refined(
     run: Run, keys: NDArray[np.int64], values: NDArray[np.int64], streams: Streams, threads: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements]:
     visited = run.visit().run(keys, values, streams, threads)
-    # below 1/64 there is no noise to speak of, and the variance would leave the range of floats
-    variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visited.scales]
-    leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
+    leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances(visited.scales))
     keep = leaves > 0
     levels = visited.levels
     depth = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
     prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
     scales = dict(zip(visited.cuts, visited.scales, strict=True))
     return levels[-1].prefix[keep], leaves[keep], Measurements(depth, prefix, y, scales)
+
+
+def variances(scales: tuple[Fraction, ...]) -> list[float]:
+    """Noise variance per measured level of a count tree."""
+    # below 1/64 there is no noise to speak of, and the variance would leave the range of floats
+    return [laplace_variance(max(scale, Fraction(1, 64))) for scale in scales]
 
 
 def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.ingest import Query, axes, count, read_estat
 from kasuri.ingest.frames import numbers
-from kasuri.ingest.micro import Progress
+from kasuri.ingest.micro import Progress, needed
 from kasuri.ingest.sources import open_stream
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism
@@ -363,10 +363,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
             many[column, rule] = many.get((column, rule), 0) + int(at.size)
 
     done = 0
-    wanted = list(dict.fromkeys([who.id, *(n for place in columns.values() for n in axes.names(place))]))
-    if job.data.weight is not None and job.data.weight not in wanted:
-        wanted.append(job.data.weight)
-    for batch, _ in stream.start(wanted):
+    for batch, _ in stream.start(needed(columns, who, job.data.weight)):
         ids = batch.column(who.id)
         report(ids.is_null().to_numpy(zero_copy_only=False), who.id, "the id is missing", done)
         if not (pa.types.is_integer(ids.type) or pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,24 @@ class Measurements:
     scale: Mapping[int, Fraction]
 
 
+class Described(Protocol):
+    """What a manifest tells of a release, wherever its cells are: `Release`, and a release on a cluster."""
+
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def guarantee(self) -> Guarantee: ...
+    @property
+    def recipe(self) -> Mapping[str, Any]: ...
+    @property
+    def provenance(self) -> Mapping[str, Any]: ...
+    @property
+    def receipt(self) -> Receipt | None: ...
+    @property
+    def non_zero(self) -> int: ...
+    def total(self) -> int | float: ...
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Release:
     """A protected table in coordinate form: `cells` strictly increasing, `values` not 0; every other cell is 0.
@@ -58,6 +76,11 @@ class Release:
             f"Release({self.recipe['name']}, {self.cells.size} cells of {self.domain.size}, total {self.total()}, "
             f"{self.guarantee.words()}, source: {self.provenance['source']})"
         )
+
+    @property
+    def non_zero(self) -> int:
+        """How many cells are not 0."""
+        return self.cells.size
 
     def total(self) -> int | float:
         """Sum over all cells."""

@@ -105,9 +105,13 @@ def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> 
     estimates' variances, then floor and largest remainder inside each node. Returns the integers of every level.
     """
     z, v = combine(levels, variances)
-    total = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
-    out = share(levels, z, v, total)
+    out = share(levels, z, v, whole_total(z[0]))
     return out[-1], out
+
+
+def whole_total(z: Array) -> Array:
+    """max(round(sum z), 0): the total of a count tree, from the estimates of its first level."""
+    return np.array([max(int(np.rint(z.sum())), 0)], dtype=np.int64)
 
 
 def combine(
@@ -122,7 +126,7 @@ def combine(
     for at in range(len(levels) - 1, -1, -1):
         y, first = levels[at]
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
-        combine_up(y.astype(np.float64), variances[at], first, *under, z[at], v[at])
+        combine_up(y.astype(np.float64), variances[at], first, under[0], under[1], z[at], v[at])
         under = z[at], v[at]
     return z, v
 

@@ -18,10 +18,10 @@ _LOCK = "lock"
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """A new private folder, gone when the block is left."""
-    sweep()
-    path, lock = _new()
+def folder(inside: Path | None = None) -> Iterator[Path]:
+    """A new private folder, gone when the block is left; in the system's temporary folder unless told."""
+    sweep(inside)
+    path, lock = _new(inside)
     try:
         yield path
     finally:
@@ -29,9 +29,9 @@ def folder() -> Iterator[Path]:
         os.close(lock)
 
 
-def _new() -> tuple[Path, int]:
+def _new(inside: Path | None) -> tuple[Path, int]:
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=inside))  # mode 0700
         try:
             lock = _lock(path)
         except OSError:  # a sweep came between the folder and its lock, and removes it
@@ -41,9 +41,9 @@ def _new() -> tuple[Path, int]:
         os.close(lock)
 
 
-def sweep() -> None:
+def sweep(inside: Path | None = None) -> None:
     """Remove the working folders of this user that no living process holds."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for path in Path(inside or tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.getuid():
                 continue

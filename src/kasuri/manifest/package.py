@@ -19,7 +19,7 @@ from typing import Any
 from kasuri.errors import PrivacyError
 from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal
-from kasuri.published import NO_LEDGER, Release
+from kasuri.published import NO_LEDGER, Described, Release
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh
 
 MANIFEST = "datapackage.json"
@@ -64,7 +64,7 @@ def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def write(release: Release, folder: Path, sign: str | Path | None = None) -> None:
+def write(release: Described, folder: Path, sign: str | Path | None = None) -> None:
     """Describe `release` in `folder`, which holds its other files already: certificates, manifest, signature.
 
     Everything that is in the folder by now is listed with its hash, so this comes last.
@@ -110,7 +110,7 @@ def grid(domain: Domain) -> list[dict[str, Any]]:
     ]
 
 
-def resource(path: Path, release: Release) -> dict[str, Any]:
+def resource(path: Path, release: Described) -> dict[str, Any]:
     """One file of the release, with its hash; a Parquet file also with its columns."""
     out: dict[str, Any] = {
         "name": path.name.lower().replace(".", "-").replace("_", "-"),
@@ -129,7 +129,7 @@ def resource(path: Path, release: Release) -> dict[str, Any]:
     return out
 
 
-def _field(name: str, kind: str, release: Release) -> dict[str, Any]:
+def _field(name: str, kind: str, release: Described) -> dict[str, Any]:
     field = {"name": name, "type": _TYPES.get(kind.removeprefix("large_")[:3], "any")}
     for known, words in FIELDS.items():
         if name == known or name.endswith(f"_{known}"):
@@ -139,7 +139,7 @@ def _field(name: str, kind: str, release: Release) -> dict[str, Any]:
     return field
 
 
-def privacy_block(release: Release) -> dict[str, Any]:
+def privacy_block(release: Described) -> dict[str, Any]:
     """Everything a privacy officer asks, in plain data; nothing of it depends on the input but through the release."""
     guarantee, recipe, unit = release.guarantee, release.recipe, release.guarantee.unit
     ledger = release.provenance.get("ledger")
@@ -202,7 +202,7 @@ def privacy_block(release: Release) -> dict[str, Any]:
             "before_refinement": errors,
             "note": "closed form, aligned square blocks" if errors else "this recipe has no closed form",
             "bias": _bias(recipe["refine"]),
-            "advised_smallest_area": expected.advised(release, errors),
+            "advised_smallest_area": expected.advised(release, errors) if isinstance(release, Release) else None,
         },
     }
 

@@ -1,0 +1,366 @@
+"""The draw on a cluster: the driver runs the top of the tree on node sums, executors run the blocks below.
+
+Every block has the keystreams it has on one machine (`engine`, `visit`), so a task that runs twice, at two places or
+in another order writes the same numbers. Blocks with noisy mass and no record are drawn like the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri import engine, refine
+from kasuri.draw import draw, variances
+from kasuri.errors import DomainError, NumericsError
+from kasuri.mechanism import Run
+from kasuri.noise import discrete_laplace
+from kasuri.order import Order
+from kasuri.rng import Streams
+from kasuri.schema import MAX_CELLS
+from kasuri.spark.session import quiet, told
+from kasuri.table import Counts
+from kasuri.visit import Level, Visit
+
+Int = NDArray[np.int64]
+Task = Callable[[Any, Any], Any]
+"""(rows of a block, its root) -> rows, as Arrow tables."""
+
+COUNTS = "block bigint, key bigint, value bigint"
+ROWS = "part int, bucket int, level int, place bigint, value bigint"
+"""A drawn row: `place` is the cell of a released value, or the prefix of a measured node at `level`. Buckets rise with
+(level, place) within a part and are few, so that rows can be numbered in order though no machine sees them all."""
+RELEASED, MEASURED = 0, 1
+"""The parts: which table a drawn row belongs to."""
+BUCKETS = 1024
+"""Most buckets of a level, or of the cells."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Where the drawn rows are (Parquet folders with at least the columns ROWS); the scales of the measurements."""
+
+    folders: tuple[str, ...]
+    scales: Mapping[int, Fraction] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """The one copy of the counts that every task of the release reads, in a private folder."""
+
+    session: Any
+    folder: Path
+
+    def counts(self) -> Any:
+        return self.read(f"file://{self.folder / 'counts'}", COUNTS)
+
+    def read(self, path: str, columns: str) -> Any:
+        return self.session.read.schema(columns).parquet(path)
+
+    def write(self, frame: Any, name: str) -> str:
+        """Run `frame` once and keep its rows in the private folder."""
+        path = f"file://{self.folder / name}"
+        with told():
+            frame.write.parquet(path)
+        return path
+
+    def sums(self) -> tuple[Int, Int]:
+        """Blocks and the sum of each: all that the driver sees of the counts."""
+        from pyspark.sql import functions as fn
+
+        total = fn.sum(fn.col("value").cast("decimal(38,0)")).cast("string").alias("total")
+        with told():
+            found = self.counts().groupBy("block").agg(total).toArrow()
+        blocks = found.column("block").to_numpy()
+        sums = [int(text) for text in found.column("total").to_pylist()]
+        if sum(sums) > MAX_CELLS:
+            raise NumericsError("the total is larger than 2^62; use a smaller max_weight")
+        ranked = np.argsort(blocks)
+        return blocks[ranked], np.array(sums, dtype=np.int64)[ranked]
+
+    def spread(self, rows: Any, roots: Mapping[str, NDArray[Any]], task: Task, columns: str) -> Any:
+        """The frame of task(rows of a block, its root) over all blocks that have either; run on the executors."""
+        import pyarrow as pa
+
+        def block(key: Any, own: Any, root: Any) -> Any:
+            with quiet("a block"):
+                return task(own, root)
+
+        frame = self.session.createDataFrame(pa.table({name: pa.array(column) for name, column in roots.items()}))
+        return rows.groupBy("block").cogroup(frame.groupBy("block")).applyInArrow(block, columns)
+
+
+def plan(run: Run) -> Whole | Cells | Halves | CountTree:
+    """How `run` is cut into blocks; a recipe that is not drawn block by block is refused."""
+    recipe = run.mechanism
+    if recipe.name == "geometric":
+        return Cells(run)
+    if recipe.name == "haar_topdown" and recipe.transform == "sum_difference" and run.descent in ("plain", "jump"):
+        halves = Halves(run)
+        return halves if halves.descent.block_depth else Whole(run)
+    if recipe.name == "refined_tree":
+        tree = CountTree(run)
+        return tree if tree.visit.split + 1 < len(tree.visit.cuts) else Whole(run)
+    form = f"(transform={recipe.transform!r}, {run.descent}) " if recipe.name == "haar_topdown" else ""
+    raise DomainError(
+        f"{recipe.name} {form}does not run on Spark: its noise is not drawn block by block. "
+        "Use geometric, refined_tree, or haar_topdown with transform='sum_difference' that is not dense"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A tree too small to be cut: one task draws it as one machine would."""
+
+    run: Run
+
+    def address(self, cells: Int) -> tuple[Int, Int]:
+        return np.zeros(cells.size, dtype=np.int64), cells
+
+    def draw(self, copy: Copy, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+        run = self.run
+
+        def task(own: Any, root: Any) -> Any:
+            counts = Counts(run.domain, *_sorted(own, run.domain.size), run.guarantee.unit)
+            cells, values, measured = draw(run, counts, streams, 1)
+            levels = () if measured is None else (measured.level, measured.prefix, measured.value)
+            return _rows(run, (cells, values), levels)
+
+        drawn = copy.spread(copy.counts(), {"block": np.zeros(1, dtype=np.int64)}, task, ROWS)
+        return Drawn((copy.write(drawn, "drawn"),), _scales(run))
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Independent noise per cell: blocks of engine.DENSE_BLOCK cells, nothing on the driver."""
+
+    run: Run
+
+    def address(self, cells: Int) -> tuple[Int, Int]:
+        return cells // engine.DENSE_BLOCK, cells
+
+    def draw(self, copy: Copy, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+        run, size = self.run, self.run.domain.size
+
+        def task(own: Any, root: Any) -> Any:
+            block = root.column("block")[0].as_py()
+            cells = np.arange(block * engine.DENSE_BLOCK, min((block + 1) * engine.DENSE_BLOCK, size))
+            noisy = np.empty(cells.size, dtype=np.int64)
+            engine.dense_block(discrete_laplace(run.scale), streams, block, noisy)
+            at, values = _sorted(own, size)
+            noisy[at - cells[0]] += values
+            keep = run.domain.possible(cells) & (noisy != 0)
+            return _rows(run, (cells[keep], noisy[keep]))
+
+        every = np.arange(-(-size // engine.DENSE_BLOCK), dtype=np.int64)
+        drawn = copy.spread(copy.counts(), {"block": every}, task, ROWS)
+        return Drawn((copy.write(drawn, "drawn"),), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """haar_topdown: the driver descends from the noisy total to the cut, executors from there to the leaves."""
+
+    run: Run
+
+    @cached_property
+    def descent(self) -> engine.Descent:
+        return engine.Descent(self.run.trees[0], self.run.scale, jumps=self.run.descent == "jump")
+
+    def address(self, cells: Int) -> tuple[Int, Int]:
+        keys = self.run.trees[0].keys(cells)
+        return keys >> (self.run.trees[0].depth - self.descent.block_depth), keys
+
+    def draw(self, copy: Copy, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+        run, descent, tree = self.run, self.descent, self.run.trees[0]
+        record = run.descent == "plain"
+        first_leaves = blocks << (tree.depth - descent.block_depth)
+        top = descent.top(first_leaves, engine.prefix_sums(sums), streams, record)
+
+        def task(own: Any, root: Any) -> Any:
+            if root.num_rows == 0:  # records, but the noise left no mass above them
+                return _rows(run, None)
+            prefix, S = (root.column(name)[0].as_py() for name in ("block", "refined"))
+            keys, values = _sorted(own, tree.leaves)
+            made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)
+            cells = tree.cells(engine.join(made.keys))
+            return _rows(run, (cells, engine.join(made.values)), _joined(made.records) if record else ())
+
+        roots = {"block": engine.join(top.keys), "refined": engine.join(top.values)}
+        folders = [copy.write(copy.spread(copy.counts(), roots, task, ROWS), "drawn")]
+        if record:
+            above = _rows(run, None, _joined(top.records))
+            folders.append(copy.write(copy.session.createDataFrame(above), "above"))
+        return Drawn(tuple(folders), _scales(run))
+
+
+@dataclass(frozen=True, eq=False)
+class CountTree:
+    """refined_tree: the driver measures the cuts of the top and executors those below, once. The refinement then reads
+    noisy numbers alone: the blocks' estimates come up to the driver, shares of the total go down to the blocks."""
+
+    run: Run
+
+    @cached_property
+    def visit(self) -> Visit:
+        return self.run.visit()
+
+    def address(self, cells: Int) -> tuple[Int, Int]:
+        keys = self.run.trees[0].keys(cells)
+        return keys // self.visit.stride(self.visit.cuts[self.visit.split]), keys
+
+    def draw(self, copy: Copy, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+        run, visit = self.run, self.visit
+        noisy_rows = f"block bigint, {ROWS}"
+        top = visit.top(blocks * visit.stride(visit.cuts[visit.split]), engine.prefix_sums(sums), streams)
+        kept = top[-1].x > 0
+        roots = {"block": top[-1].prefix[kept], "x": top[-1].x[kept], "y": top[-1].y[kept]}
+        below = copy.write(copy.spread(copy.counts(), roots, _measure(run, visit, streams), noisy_rows), "noisy")
+        noisy = copy.read(below, noisy_rows)
+        estimates = copy.spread(noisy, roots, _estimate(visit), "block bigint, z double, v double")
+        with told():
+            found = estimates.toArrow()
+        shares = self._shares(top, kept, found)
+        roots = {"block": top[-1].prefix[kept], "share": shares[kept]}
+        drawn = copy.write(copy.spread(noisy, roots, _share(run, visit), ROWS), "drawn")
+        levels = [
+            (np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(visit.cuts, top, strict=False)
+        ]
+        above = copy.write(copy.session.createDataFrame(_rows(run, None, _joined(levels))), "above")
+        return Drawn((below, drawn, above), _scales(run))
+
+    def _shares(self, top: list[Level], kept: NDArray[np.bool_], found: Any) -> Int:
+        """The driver's half of `refine.least_squares`: from the estimates of the blocks' roots to their shares."""
+        variance = variances(self.visit.scales)
+        z, v = top[-1].y.astype(np.float64), np.full(kept.size, variance[self.visit.split])
+        at = np.searchsorted(top[-1].prefix, found.column("block").to_numpy())
+        z[at], v[at] = found.column("z").to_numpy(), found.column("v").to_numpy()
+        levels = [(level.y, level.first) for level in top]
+        above_z, above_v = refine.combine(levels[:-1], variance, below=(z, v))
+        every_z, every_v = [*above_z, z], [*above_v, v]
+        return refine.share(levels, every_z, every_v, refine.whole_total(every_z[0]), open_below=kept)[-1]
+
+
+def _measure(run: Run, visit: Visit, streams: Streams) -> Task:
+    """True records of a block -> its noisy counts, cut by cut."""
+    import pyarrow as pa
+
+    def task(own: Any, root: Any) -> Any:
+        if root.num_rows == 0:
+            return _rows(run, None).add_column(0, "block", pa.array([], pa.int64()))
+        block = root.column("block")[0].as_py()
+        keys, values = _sorted(own, visit.order.leaves)
+        levels = visit.below(block, root.column("x")[0].as_py(), keys, engine.prefix_sums(values), streams)
+        cuts = visit.cuts[visit.split + 1 :]
+        made = [(np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(cuts, levels, strict=True)]
+        rows = _rows(run, None, _joined(made))
+        return rows.add_column(0, "block", pa.array(np.full(rows.num_rows, block, dtype=np.int64)))
+
+    return task
+
+
+def _levels(visit: Visit, own: Any, root: int) -> list[tuple[Int, Int]]:
+    """The (y, first) of a block's cuts and of its root above them, from its noisy rows; the root's y is left out."""
+    level, prefix, y = (own.column(name).to_numpy() for name in ("level", "place", "value"))
+    at = visit.split
+    parents, out = np.array([root]), [np.zeros(1, dtype=np.int64)]
+    firsts = []
+    for cut in visit.cuts[at + 1 :]:
+        mine = np.flatnonzero(level == cut)
+        mine = mine[np.argsort(prefix[mine])]
+        nodes = prefix[mine]
+        of = nodes // (visit.stride(visit.cuts[at]) // visit.stride(cut))
+        firsts.append(np.append(np.searchsorted(of, parents), nodes.size))
+        parents, at = nodes, at + 1
+        out.append(y[mine])
+    firsts.append(np.zeros(parents.size + 1, dtype=np.int64))
+    return list(zip(out, firsts, strict=True))
+
+
+def _estimate(visit: Visit) -> Task:
+    """Noisy counts of a block -> the estimate of its root and its variance."""
+    import pyarrow as pa
+
+    variance = variances(visit.scales)[visit.split :]
+
+    def task(own: Any, root: Any) -> Any:
+        block = root.column("block")[0].as_py()
+        levels = _levels(visit, own, block)
+        levels[0] = (root.column("y").to_numpy(), levels[0][1])
+        z, v = refine.combine(levels, variance)
+        return pa.table({"block": pa.array([block], pa.int64()), "z": pa.array(z[0]), "v": pa.array(v[0])})
+
+    return task
+
+
+def _share(run: Run, visit: Visit) -> Task:
+    """Noisy counts of a block and its share of the total -> released cells."""
+    variance = variances(visit.scales)[visit.split + 1 :]
+
+    def task(own: Any, root: Any) -> Any:
+        levels = _levels(visit, own, root.column("block")[0].as_py())[1:]
+        z, v = refine.combine(levels, variance)
+        values = refine.share(levels, z, v, root.column("share").to_numpy())[-1]
+        leaves = np.sort(own.column("place").to_numpy()[own.column("level").to_numpy() == visit.cuts[-1]])
+        keep = values > 0
+        return _rows(run, (visit.order.cells(leaves[keep]), values[keep]))
+
+    return task
+
+
+def _scales(run: Run) -> Mapping[int, Fraction] | None:
+    """Noise scales of the measurements by level, as a release on one machine has them."""
+    if run.cuts:
+        visit = run.visit()
+        return dict(zip(visit.cuts, visit.scales, strict=True))
+    return dict.fromkeys(range(-1, run.trees[0].depth), run.scale) if run.trees and run.descent == "plain" else None
+
+
+def _sorted(own: Any, size: int) -> tuple[Int, Int]:
+    """Keys (below `size`) and values of a block, in key order."""
+    from kasuri._kernels.sort import sort_pairs
+
+    keys, values = (np.array(own.column(name).to_numpy(), dtype=np.int64) for name in ("key", "value"))
+    return sort_pairs(keys, values, (size - 1).bit_length(), 0)
+
+
+def _joined(parts: Sequence[tuple[Int, ...]]) -> tuple[Int, Int, Int]:
+    level, prefix, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return level, prefix, value
+
+
+def _rows(run: Run, released: tuple[Int, Int] | None, measured: tuple[Int, ...] = ()) -> Any:
+    """Drawn rows as an Arrow table: (cells, values) and (level, prefix, value)."""
+    import pyarrow as pa
+
+    parts: list[tuple[Int, ...]] = []
+    if released is not None:
+        cells, values = released
+        bucket = cells // -(-run.domain.size // BUCKETS)
+        parts.append((np.full(cells.size, RELEASED), bucket, np.zeros(cells.size, dtype=np.int64), cells, values))
+    if measured:
+        level, prefix, value = measured
+        span = np.array([-(-nodes // BUCKETS) for nodes in _nodes(run.trees[0])])
+        bucket = (level + 1) * BUCKETS + prefix // span[np.maximum(level, 0)]
+        parts.append((np.full(level.size, MEASURED), bucket, level, prefix, value))
+    kinds = {"part": pa.int32(), "bucket": pa.int32(), "level": pa.int32(), "place": pa.int64(), "value": pa.int64()}
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros(0)] * len(kinds)
+    numpy_of = {pa.int32(): np.int32, pa.int64(): np.int64}
+    return pa.table({
+        name: pa.array(column.astype(numpy_of[kind]), kind)
+        for (name, kind), column in zip(kinds.items(), columns, strict=True)
+    })  # fmt: skip
+
+
+def _nodes(tree: Order) -> list[int]:
+    """Nodes of the padded tree at every depth."""
+    out = [1]
+    for digit in tree.digits:
+        out.append(out[-1] * digit.radix)
+    return out
