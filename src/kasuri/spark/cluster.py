@@ -179,7 +179,8 @@ def release(
         with session.settings(spark, partitions), scratch.folder(place) as private:
             session.probe(spark, private)
             copy = subtrees.Copy(spark, private)
-            copy.write(bounding.counted(frame, domain, columns, unit, weight, key, cut.address), "counts")
+            counted = bounding.counted(frame, domain, columns, unit, weight, key, cut.address)
+            copy.kept(counted, "counts", subtrees.COUNTS)
             blocks, sums = copy.sums()
             paid = charge(run, ledger, source, data=data, assumes=(STEADY, LOGS), part=None)
             with paid.streams() as streams:

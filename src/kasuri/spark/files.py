@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,8 @@ def write(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> tuple[File,
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
-    rows = copy.read(drawn.folders[0], ROWS)
-    for path in drawn.folders[1:]:
-        rows = rows.unionByName(copy.read(path, ROWS))
+    names = [pair.split()[0] for pair in ROWS.split(", ")]
+    rows = reduce(lambda above, below: above.unionByName(below), [frame.select(names) for frame in drawn.frames])
     with told():
         sizes = rows.groupBy("part", "bucket").count().toArrow()
     sizes = sizes.sort_by([("part", "ascending"), ("bucket", "ascending")])

@@ -6,7 +6,7 @@ in another order writes the same numbers. Blocks with noisy mass and no record a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -38,15 +38,18 @@ ROWS = "part int, bucket int, level int, place bigint, value bigint"
 (level, place) within a part and are few, so that rows can be numbered in order though no machine sees them all."""
 RELEASED, MEASURED = 0, 1
 """The parts: which table a drawn row belongs to."""
+GROUPS = 256
+"""Most groups of blocks that are handed to tasks."""
 BUCKETS = 1024
 """Most buckets of a level, or of the cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Where the drawn rows are (Parquet folders with at least the columns ROWS); the scales of the measurements."""
+    """The drawn rows, as frames with at least the columns ROWS that no noise is drawn for again; the scales of the
+    measurements."""
 
-    folders: tuple[str, ...]
+    frames: tuple[Any, ...]
     scales: Mapping[int, Fraction] | None
 
 
@@ -58,17 +61,16 @@ class Copy:
     folder: Path
 
     def counts(self) -> Any:
-        return self.read(f"file://{self.folder / 'counts'}", COUNTS)
+        return self._read("counts", COUNTS)
 
-    def read(self, path: str, columns: str) -> Any:
-        return self.session.read.schema(columns).parquet(path)
-
-    def write(self, frame: Any, name: str) -> str:
-        """Run `frame` once and keep its rows in the private folder."""
-        path = f"file://{self.folder / name}"
+    def kept(self, frame: Any, name: str, columns: str) -> Any:
+        """Run `frame` once, keep its rows in the private folder, and read them from there."""
         with told():
-            frame.write.parquet(path)
-        return path
+            frame.write.parquet(f"file://{self.folder / name}")
+        return self._read(name, columns)
+
+    def _read(self, name: str, columns: str) -> Any:
+        return self.session.read.schema(columns).parquet(f"file://{self.folder / name}")
 
     def sums(self) -> tuple[Int, Int]:
         """Blocks and the sum of each: all that the driver sees of the counts."""
@@ -85,15 +87,21 @@ class Copy:
         return blocks[ranked], np.array(sums, dtype=np.int64)[ranked]
 
     def spread(self, rows: Any, roots: Mapping[str, NDArray[Any]], task: Task, columns: str) -> Any:
-        """The frame of task(rows of a block, its root) over all blocks that have either; run on the executors."""
+        """The frame of task(rows of a block, its root) over all `roots`, whether they have rows or not; run on the
+        executors, several blocks at a time where there are many. Rows of blocks without a root, above which the noise
+        left no mass, are passed over."""
         import pyarrow as pa
-
-        def block(key: Any, own: Any, root: Any) -> Any:
-            with quiet("a block"):
-                return task(own, root)
+        from pyspark.sql import functions as fn
 
         frame = self.session.createDataFrame(pa.table({name: pa.array(column) for name, column in roots.items()}))
-        return rows.groupBy("block").cogroup(frame.groupBy("block")).applyInArrow(block, columns)
+        span = 1 + int(roots["block"].max(initial=0)) // GROUPS
+        group = (fn.col("block") / span).cast("bigint") if span > 1 else fn.col("block")
+
+        def blocks(key: Any, own: Any, root: Any) -> Any:
+            with quiet("blocks"):
+                return pa.concat_tables([task(*pair) for pair in _pairs(own, root)] or [_none(columns)])
+
+        return rows.groupBy(group).cogroup(frame.groupBy(group)).applyInArrow(blocks, columns)
 
 
 def plan(run: Run) -> Whole | Cells | Halves | CountTree:
@@ -133,7 +141,7 @@ class Whole:
             return _rows(run, (cells, values), levels)
 
         drawn = copy.spread(copy.counts(), {"block": np.zeros(1, dtype=np.int64)}, task, ROWS)
-        return Drawn((copy.write(drawn, "drawn"),), _scales(run))
+        return Drawn((copy.kept(drawn, "drawn", ROWS),), _scales(run))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +168,7 @@ class Cells:
 
         every = np.arange(-(-size // engine.DENSE_BLOCK), dtype=np.int64)
         drawn = copy.spread(copy.counts(), {"block": every}, task, ROWS)
-        return Drawn((copy.write(drawn, "drawn"),), None)
+        return Drawn((copy.kept(drawn, "drawn", ROWS),), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +192,6 @@ class Halves:
         top = descent.top(first_leaves, engine.prefix_sums(sums), streams, record)
 
         def task(own: Any, root: Any) -> Any:
-            if root.num_rows == 0:  # records, but the noise left no mass above them
-                return _rows(run, None)
             prefix, S = (root.column(name)[0].as_py() for name in ("block", "refined"))
             keys, values = _sorted(own, tree.leaves)
             made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)
@@ -193,11 +199,10 @@ class Halves:
             return _rows(run, (cells, engine.join(made.values)), _joined(made.records) if record else ())
 
         roots = {"block": engine.join(top.keys), "refined": engine.join(top.values)}
-        folders = [copy.write(copy.spread(copy.counts(), roots, task, ROWS), "drawn")]
+        frames = [copy.kept(copy.spread(copy.counts(), roots, task, ROWS), "drawn", ROWS)]
         if record:
-            above = _rows(run, None, _joined(top.records))
-            folders.append(copy.write(copy.session.createDataFrame(above), "above"))
-        return Drawn(tuple(folders), _scales(run))
+            frames.append(copy.session.createDataFrame(_rows(run, None, _joined(top.records))))
+        return Drawn(tuple(frames), _scales(run))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,19 +226,18 @@ class CountTree:
         top = visit.top(blocks * visit.stride(visit.cuts[visit.split]), engine.prefix_sums(sums), streams)
         kept = top[-1].x > 0
         roots = {"block": top[-1].prefix[kept], "x": top[-1].x[kept], "y": top[-1].y[kept]}
-        below = copy.write(copy.spread(copy.counts(), roots, _measure(run, visit, streams), noisy_rows), "noisy")
-        noisy = copy.read(below, noisy_rows)
+        measured = copy.spread(copy.counts(), roots, _measure(run, visit, streams), noisy_rows)
+        noisy = copy.kept(measured, "noisy", noisy_rows)
         estimates = copy.spread(noisy, roots, _estimate(visit), "block bigint, z double, v double")
         with told():
             found = estimates.toArrow()
         shares = self._shares(top, kept, found)
         roots = {"block": top[-1].prefix[kept], "share": shares[kept]}
-        drawn = copy.write(copy.spread(noisy, roots, _share(run, visit), ROWS), "drawn")
+        drawn = copy.kept(copy.spread(noisy, roots, _share(run, visit), ROWS), "drawn", ROWS)
         levels = [
             (np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(visit.cuts, top, strict=False)
         ]
-        above = copy.write(copy.session.createDataFrame(_rows(run, None, _joined(levels))), "above")
-        return Drawn((below, drawn, above), _scales(run))
+        return Drawn((noisy, drawn, copy.session.createDataFrame(_rows(run, None, _joined(levels)))), _scales(run))
 
     def _shares(self, top: list[Level], kept: NDArray[np.bool_], found: Any) -> Int:
         """The driver's half of `refine.least_squares`: from the estimates of the blocks' roots to their shares."""
@@ -252,8 +256,6 @@ def _measure(run: Run, visit: Visit, streams: Streams) -> Task:
     import pyarrow as pa
 
     def task(own: Any, root: Any) -> Any:
-        if root.num_rows == 0:
-            return _rows(run, None).add_column(0, "block", pa.array([], pa.int64()))
         block = root.column("block")[0].as_py()
         keys, values = _sorted(own, visit.order.leaves)
         levels = visit.below(block, root.column("x")[0].as_py(), keys, engine.prefix_sums(values), streams)
@@ -312,6 +314,26 @@ def _share(run: Run, visit: Visit) -> Task:
         return _rows(run, (visit.order.cells(leaves[keep]), values[keep]))
 
     return task
+
+
+def _pairs(own: Any, root: Any) -> Iterator[tuple[Any, Any]]:
+    """The rows of each root, and that root alone."""
+    blocks = own.column("block").to_numpy()
+    if np.any(blocks[1:] < blocks[:-1]):
+        ranked = np.argsort(blocks, kind="stable")
+        own, blocks = own.take(ranked), blocks[ranked]
+    wanted = root.column("block").to_numpy()
+    edges = np.searchsorted(blocks, wanted), np.searchsorted(blocks, wanted, side="right")
+    for i, (low, high) in enumerate(zip(*edges, strict=True)):
+        yield own.slice(low, high - low), root.slice(i, 1)
+
+
+def _none(columns: str) -> Any:
+    """No rows, with these columns."""
+    import pyarrow as pa
+
+    kinds = {"int": pa.int32(), "bigint": pa.int64(), "double": pa.float64()}
+    return pa.table({name: pa.array([], kinds[kind]) for name, kind in (pair.split() for pair in columns.split(", "))})
 
 
 def _scales(run: Run) -> Mapping[int, Fraction] | None:
