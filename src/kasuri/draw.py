@@ -150,30 +150,30 @@ def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
 
 
 def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
-    from kasuri._kernels.sort import sort_pairs
+    from kasuri._kernels.sort import join_sorted
 
     tree = run.trees[0]
     tail_cells, tail_leaves = tree.shared_tail
-    in_order = tail_cells == run.domain.size
     keys, values = tree.keys(counts.cells), counts.values
-    if not in_order:
+    if tail_cells < run.domain.size:
         skip = tail_leaves.bit_length() - 1 if tree.binary else 0
-        keys, values = sort_pairs(keys, values.copy(), (tree.leaves - 1).bit_length(), skip)
+        keys, values = join_sorted([(keys, values)], (tree.leaves - 1).bit_length(), skip)
     if run.mechanism.transform == "nominal":
-        out_keys, out_values = engine.FanDescent(tree, run.scale).run(keys, values, streams)
+        parts = [engine.FanDescent(tree, run.scale).run(keys, values, streams)]
         measurements = None
     elif run.mechanism.transform == "counts":
         out_keys, out_values, measurements = _refined(run, keys, values, streams, threads)
+        parts = [(out_keys, out_values)]
     else:
         plain = run.descent == "plain"
         descent = engine.Descent(tree, run.scale, jumps=not plain)
-        out_keys, out_values, measurements = descent.run(keys, values, streams, threads, record=plain)
+        parts, measurements = descent.run(keys, values, streams, threads, record=plain)
     del keys, values
-    cells = tree.cells(out_keys)
-    if not in_order:
-        skip = (tail_cells & -tail_cells).bit_length() - 1  # cells >> skip never mixes two tails
-        cells, out_values = sort_pairs(cells, out_values, (run.domain.size - 1).bit_length(), skip)
-    return cells, out_values, measurements
+    for i, (out_keys, out_values) in enumerate(parts):
+        parts[i] = tree.cells(out_keys), out_values
+    bits, runs = (run.domain.size - 1).bit_length(), tree.rising_cells
+    skip = bits if runs == run.domain.size else (runs & -runs).bit_length() - 1  # cells >> skip never mixes two runs
+    return *join_sorted(parts, bits, skip), measurements
 
 
 def _refined(

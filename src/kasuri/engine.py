@@ -119,11 +119,16 @@ class _Tape:
 
 @dataclass(frozen=True)
 class Block:
-    """What one block gave, in pieces: leaves (or nodes at its floor), values, recorded (level, prefix, value)."""
+    """What one block gave, in parts: leaves (or nodes at its floor) and values; recorded (level, prefix, value)."""
 
-    keys: list[Int]
-    values: list[Int]
+    parts: list[tuple[Int, Int]]
     records: list[tuple[Int, ...]]
+
+    def joined(self) -> tuple[Int, Int]:
+        """Keys and values in one piece."""
+        keys, values = zip(*self.parts, strict=True) if self.parts else ((), ())
+        none = np.zeros(0, dtype=np.int64)
+        return np.concatenate((none, *keys)), np.concatenate((none, *values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +202,7 @@ class Descent:
         room = min(64 + 2 * keys.size, _ROOM)
         out_keys, out_values = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
         records = [np.empty(room if record else 0, dtype=np.int64) for _ in range(3)]
-        done = Block([], [], [])
+        done = Block([], [])
         code = -1
         while code != kernel.DONE:
             code = kernel.descend(  # type: ignore[call-arg]
@@ -211,8 +216,11 @@ class Descent:
                 state[kernel.COIN] = tape.more_coins(int(state[kernel.COIN]))
             if code in (kernel.DONE, kernel.NEED_ROOM):
                 used, state[kernel.OUT] = int(state[kernel.OUT]), 0
-                done.keys.append(out_keys[:used].copy())
-                done.values.append(out_values[:used].copy())
+                done.parts.append((out_keys[:used], out_values[:used]))
+                if code == kernel.NEED_ROOM:
+                    out_keys, out_values = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+                elif 2 * used < room:  # do not keep a large buffer for a few numbers
+                    done.parts[-1] = out_keys[:used].copy(), out_values[:used].copy()
             if record and code in (kernel.DONE, kernel.NEED_RECORDS):
                 used, state[kernel.RECORDED] = int(state[kernel.RECORDED]), 0
                 done.records.append(tuple(part[:used].copy() for part in records))
@@ -220,17 +228,17 @@ class Descent:
 
     def run(
         self, keys: Int, values: Int, streams: Streams, threads: int, record: bool
-    ) -> tuple[Int, Int, Measurements | None]:
-        """Sorted keys and positive values of the true records -> sorted keys and positive values of the release.
+    ) -> tuple[list[tuple[Int, Int]], Measurements | None]:
+        """Sorted keys and positive values of the true records -> those of the release, in parts one after the other.
 
         Cost: O(m + outputs) with jumps, O(m + outputs * k) without, for m records and k levels.
         """
         sums = prefix_sums(values)
         k, cut = self.order.depth, self.block_depth
         top = self.top(keys, sums, streams, record)
-        top_keys, top_values = join(top.keys), join(top.values)
-        if cut == 0:
-            return top_keys, top_values, self._measurements(top.records, record)
+        if cut == 0 or not top.parts:
+            return top.parts, self._measurements(top.records, record)
+        top_keys, top_values = top.joined()
         edges = np.searchsorted(keys, np.concatenate((top_keys, top_keys + 1)) << (k - cut)).reshape(2, -1)
 
         def one(i: int) -> Block:
@@ -241,14 +249,7 @@ class Descent:
 
         blocks = spread(one, range(top_keys.size), threads)
         recorded = [*top.records, *(part for block in blocks for part in block.records)]
-        out_keys = join([part for block in blocks for part in block.keys])
-        for block in blocks:
-            block.keys.clear()
-        return (
-            out_keys,
-            join([part for block in blocks for part in block.values]),
-            self._measurements(recorded, record),
-        )
+        return [part for block in blocks for part in block.parts], self._measurements(recorded, record)
 
     def top(self, keys: Int, sums: Int, streams: Streams, record: bool) -> Block:
         """From the root to the nodes at `block_depth`; to the leaves of a tree that is not cut.
@@ -262,9 +263,9 @@ class Descent:
         noisy_total = min(int(sums[-1]) + int(tape.noise[0]), LARGEST)
         root = (np.array([-1]), np.array([0]), np.array([noisy_total]))
         if noisy_total <= 0:
-            return Block([np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], [root])
+            return Block([], [root])
         top = self.run_block(keys, sums, (0, 0, noisy_total), cut or self.order.depth, tape, record, skip_noise=1)
-        return Block(top.keys, top.values, [root, *top.records])
+        return Block(top.parts, [root, *top.records])
 
     def below(self, prefix: int, S: int, keys: Int, sums: Int, streams: Streams, record: bool) -> Block:
         """One block: from node `prefix` at `block_depth`, of refined sum S > 0 and with these true records, to the
@@ -287,10 +288,6 @@ def prefix_sums(values: Int) -> Int:
     sums = np.zeros(values.size + 1, dtype=np.int64)
     np.cumsum(values, out=sums[1:])
     return sums
-
-
-def join(parts: list[Int]) -> Int:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -220,6 +220,18 @@ class Order:
             cells, leaves = cells * self.dims[d].size, leaves << len(own)
         return cells, leaves
 
+    @cached_property
+    def rising_cells(self) -> int:
+        """Size of the runs of cells inside which keys rise with cells, whatever stands between their digits: the last
+        dimensions whose digits follow one another in declared order (a mesh: its columns, and every axis below)."""
+        cells, last = 1, [digit.dim for digit in self.digits]
+        for d in range(len(self.dims) - 1, -1, -1):
+            own = [dim for dim in last if dim >= d]
+            if self.dims[d].places is not None or own != sorted(own):
+                break
+            cells *= self.dims[d].size
+        return cells
+
     def possible_leaves(self) -> NDArray[np.bool_]:
         """Per key: is the leaf possible? Dense."""
         good = np.ones(1, dtype=np.uint8)

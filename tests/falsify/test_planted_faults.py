@@ -33,7 +33,7 @@ FAULTS = [
     Fault("eq. 38 as printed, float form", "draw.py", "+= parts.weights * _noise(",
           "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * _noise(",
           "test_float_haar_law_level_by_level"),
-    Fault("parity coin dropped", KERNEL, "D += 2 * _bits(coins, coin, 1) - 1", "D += 1", "test_split_law"),
+    Fault("parity coin dropped", KERNEL, "D += odd * (2 * _bits(coins, coin, 1) - 1)", "D += odd", "test_split_law"),
     Fault("clamp skipped", KERNEL, "D = min(max(D, -S), S)", "D = D + 0", "test_split_law"),
     Fault("noise word used twice", KERNEL, "used += 1\n            if record",
           "used += depth & 1\n            if record", "test_no_noise_word_is_used_twice"),

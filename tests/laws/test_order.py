@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kasuri import meshcode, order
+from kasuri._kernels.sort import join_sorted, sort_pairs
 from kasuri.errors import DomainError
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 
@@ -53,6 +54,36 @@ def test_mask_and_padding_are_the_impossible_leaves(seed, rows, cols, ages):
         assert np.array_equal(good, np.flatnonzero(domain.possible_dense().ravel()))
         for tree in (order.morton(domain), order.row_major(domain)):
             assert np.array_equal(np.sort(tree.keys(good)), np.flatnonzero(tree.possible_leaves()))
+
+
+@given(first=axes, second=st.integers(1, 6), third=st.integers(1, 5), mixed=st.booleans())
+def test_keys_rise_inside_the_runs_that_are_not_sorted(first, second, third, mixed):
+    domain = Domain.of(first, Ordered("age", second), Ordered("home", third))
+    for tree in (order.morton(domain, ("age", "home") if mixed else ()), order.row_major(domain)):
+        keys = tree.keys(np.arange(domain.size))
+        assert (np.diff(keys.reshape(-1, tree.rising_cells), axis=1) > 0).all()
+        assert (np.diff(keys.reshape(-1, tree.shared_tail[0]), axis=1) > 0).all()
+    if isinstance(first, Mesh) and not mixed:
+        assert order.morton(domain).rising_cells % (first.shape[1] * second * third) == 0
+
+
+@given(
+    sizes=st.lists(st.integers(0, 40), max_size=5),
+    bits=st.integers(1, 30),
+    skip=st.integers(0, 30),
+    seed=st.integers(0, 2**32),
+)
+def test_parts_are_joined_in_order(sizes, bits, skip, seed):
+    """By the bits from `skip` up, stably: pairs that agree in those keep their order."""
+    rng = np.random.default_rng(seed)
+    parts = [(rng.integers(0, 1 << bits, size), rng.integers(0, 9, size)) for size in sizes]
+    keys, values = (np.concatenate([part[i] for part in parts] + [np.zeros(0, np.int64)]) for i in (0, 1))
+    ranked = np.argsort(keys >> skip, kind="stable")
+    out_keys, out_values = join_sorted(parts, bits, skip)
+    assert np.array_equal(out_keys, keys[ranked]) and np.array_equal(out_values, values[ranked])
+    if keys.size:
+        again = sort_pairs(keys.copy(), values.copy(), bits, min(skip, bits))
+        assert np.array_equal(again[0], out_keys) and np.array_equal(again[1], out_values)
 
 
 def test_morton_of_a_square_mesh_is_bit_interleaving():

@@ -31,8 +31,7 @@ def _bits(coins, at, count):
     word = at >> 6
     shift = np.uint64(at & 63)
     value = coins[_u(word)] >> shift
-    if shift != np.uint64(0):
-        value |= coins[_u(word + 1)] << (np.uint64(64) - shift)
+    value |= (coins[_u(word + 1)] << np.uint64(1)) << (np.uint64(63) - shift)
     return np.int64(value & ((np.uint64(1) << np.uint64(count)) - np.uint64(1)))
 
 
@@ -70,7 +69,7 @@ def _own_prefix(prefix, depth, levels, own):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def descend(
     keys, sums, k, floor, jumps,
     factor_of, own_depth, levels, sizes, bits, offset, status, all_whole,
@@ -124,8 +123,8 @@ def descend(
             if S > 1:
                 x = noise[_u(used)]
                 used += 1
-                g = x if x >= 0 else -x - 1
-                passes = g // (S - 1)
+                g = x ^ (x >> 63)  # x, or -x - 1 below 0
+                passes = np.int64(np.uint64(g) // np.uint64(S - 1))
                 rest = g - passes * (S - 1)
             at_node = True
             if passes >= run:
@@ -136,9 +135,10 @@ def descend(
             prefix = (prefix << passes) | _bits(coins, coin, passes)
             coin += passes
             depth += passes
-            size = 2 * (rest >> 1) + 1 if S & 1 else 2 * ((rest + 1) >> 1)
-            if _bits(coins, coin, 1) == 1:
-                size = -size
+            odd = S & 1
+            size = (((rest + 1 - odd) >> 1) << 1) + odd
+            sign = -_bits(coins, coin, 1)
+            size = (size ^ sign) - sign
             coin += 1
             left = (S >> 1) + (size >> 1) + (S & size & 1)  # (S + size) / 2 without overflow: equal parities
             right = S - left
@@ -174,23 +174,24 @@ def descend(
             if record:
                 rec_depth[recorded], rec_prefix[recorded], rec_value[recorded] = depth, prefix, D
                 recorded += 1
-            if (D ^ S) & 1:
-                D += 2 * _bits(coins, coin, 1) - 1
-                coin += 1
+            odd = (D ^ S) & 1
+            D += odd * (2 * _bits(coins, coin, 1) - 1)
+            coin += odd
             D = min(max(D, -S), S)
             left = (S >> 1) + (D >> 1) + (S & D & 1)
             right = S - left
+        # no branch on which children live: either way is as likely, and a wrong guess costs more than the stores
         depth += 1
         prefix <<= 1
-        if left > 0:
-            if right > 0:
-                stack[_u(top), 0], stack[_u(top), 1], stack[_u(top), 2] = depth, prefix | 1, right
-                stack[_u(top), 3], stack[_u(top), 4], stack[_u(top), 5] = middle, high, right_whole
-                top += 1
-            S, high, whole = left, middle, left_whole
-        else:
-            prefix |= 1
-            S, low, whole = right, middle, right_whole
+        go_left = left > 0
+        stack[_u(top), 0], stack[_u(top), 1], stack[_u(top), 2] = depth, prefix | 1, right
+        stack[_u(top), 3], stack[_u(top), 4], stack[_u(top), 5] = middle, high, right_whole
+        top += np.int64(go_left and right > 0)
+        prefix |= np.int64(not go_left)
+        S = left if go_left else right
+        high = middle if go_left else high
+        low = low if go_left else middle
+        whole = left_whole if go_left else right_whole
         at_node = True
     if code != DONE:  # the node in hand waits on the stack
         stack[_u(top), 0], stack[_u(top), 1], stack[_u(top), 2] = depth, prefix, S

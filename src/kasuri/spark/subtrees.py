@@ -195,10 +195,10 @@ class Halves:
             prefix, S = (root.column(name)[0].as_py() for name in ("block", "refined"))
             keys, values = _sorted(own, tree.leaves)
             made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)
-            cells = tree.cells(engine.join(made.keys))
-            return _rows(run, (cells, engine.join(made.values)), _joined(made.records) if record else ())
+            leaves, values = made.joined()
+            return _rows(run, (tree.cells(leaves), values), _joined(made.records) if record else ())
 
-        roots = {"block": engine.join(top.keys), "refined": engine.join(top.values)}
+        roots = dict(zip(("block", "refined"), top.joined(), strict=True))
         frames = [copy.kept(copy.spread(copy.counts(), roots, task, ROWS), "drawn", ROWS)]
         if record:
             frames.append(copy.session.createDataFrame(_rows(run, None, _joined(top.records))))
