@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
@@ -124,9 +125,14 @@ def resource(path: Path, release: Described) -> dict[str, Any]:
 
         fields = [_field(column.name, str(column.type), release) for column in parquet.read_schema(path)]
         out |= {"profile": "tabular-data-resource", "schema": {"fields": fields}}
-        if path.stem == "release":
+        if release_files([path.name]):
             out["schema"]["primaryKey"] = ["cell"]
     return out
+
+
+def release_files(names: Iterable[str]) -> list[str]:
+    """Those of `names` that hold the released table: release.parquet, or numbered files where a cluster wrote it."""
+    return sorted(name for name in names if re.fullmatch(r"release(-[0-9]{5,})?\.parquet", name))
 
 
 def _field(name: str, kind: str, release: Described) -> dict[str, Any]:

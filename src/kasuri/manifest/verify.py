@@ -11,7 +11,7 @@ from typing import Any
 from kasuri.errors import DomainError, KasuriError
 from kasuri.ledger import Ledger
 from kasuri.manifest import certificate, keys, tables
-from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
+from kasuri.manifest.package import MANIFEST, VERSION, digest, release_files, sha256, text
 from kasuri.privacy import decimal
 
 _SHAPE: dict[str, Any] = {
@@ -52,8 +52,8 @@ _SHAPE: dict[str, Any] = {
 }
 """The fields a manifest must have, and their types."""
 
-_ALWAYS = ("release.parquet", "release_meta.parquet", "release.duckdb", "certificate.md", "certificate.ja.md")
-"""Files every release has."""
+_ALWAYS = ("release_meta.parquet", "certificate.md", "certificate.ja.md")
+"""Files every release has, beside its table: release.parquet and release.duckdb, or numbered files."""
 
 
 def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> dict[str, Any]:
@@ -194,7 +194,11 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
         else:
             good.append(name)
     faults += [f"{path.name}: not part of the release" for path in sorted(folder.iterdir()) if path.name not in known]
-    faults += [f"{name}: not listed in the manifest" for name in _ALWAYS if name not in known]
+    numbered = [name for name in release_files(known) if name != "release.parquet"]
+    table = tuple(f"release-{i:05d}.parquet" for i in range(len(numbered))) or ("release.parquet", "release.duckdb")
+    faults += [f"{name}: not listed in the manifest" for name in (*table, *_ALWAYS) if name not in known]
+    if numbered and known & {"release.parquet", "release.duckdb"}:
+        faults.append(f"{MANIFEST}: lists the table twice, in one file and in numbered ones")
     return good
 
 
