@@ -39,7 +39,7 @@ _HOME = {
     "verify": "manifest",
 }
 
-_PACKAGES = ("kanon", "local")
+_PACKAGES = ("kanon", "local", "spark")
 """Sibling packages that `ks.<name>` imports at first use."""
 
 __all__ = sorted(_HOME)

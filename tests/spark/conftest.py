@@ -58,6 +58,10 @@ def cluster(tmp_path_factory):
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.quantile": "0.1",
         "spark.executor.memory": "1g",
+        # small jobs: compiling costs more than it saves
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",

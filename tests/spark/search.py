@@ -96,12 +96,12 @@ def case(session, folder: Path):
     source = ks.seeded(20261)
     rng = np.random.default_rng(5)
     n, weight = 3000, 0x5A17C0DE99
-    domain = ks.Domain.of(ks.Mesh("grid", shape=(1 << 16, 1 << 15)))
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(512, 256)))
     table = pa.table(
         {
             "person": pa.array([f"person-{i}" for i in rng.integers(0, 2000, n)] + ["zz-planted-person-7f3a"]),
-            "row": np.append(rng.integers(0, 1 << 16, n), 40_001),
-            "col": np.append(rng.integers(0, 1 << 15, n), 30_011),
+            "row": np.append(rng.integers(0, 512, n), 401),
+            "col": np.append(rng.integers(0, 256, n), 211),
             "weight": np.append(rng.integers(1, 9, n), weight),
         }
     )
@@ -109,7 +109,7 @@ def case(session, folder: Path):
     unit = ks.Unit("person", "add-remove", 2, 1 << 40)
     call = {
         "domain": domain,
-        "recipe": ks.haar_topdown(),
+        "recipe": ks.geometric(),
         "epsilon": "1",
         "unit": unit,
         "ledger": None,

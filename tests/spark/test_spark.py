@@ -13,10 +13,12 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reference.bounding import bounded
 
 import kasuri as ks
-from kasuri.spark import bounding, cluster as module, files, session as checks, subtrees
-from reference.bounding import bounded
+from kasuri.spark import bounding, files, subtrees
+from kasuri.spark import cluster as module
+from kasuri.spark import session as checks
 
 sys.path.insert(0, str(Path(__file__).parent))
 import search
@@ -38,7 +40,8 @@ AXES = ks.Domain.of(ks.Mesh("grid", shape=(4096, 3000)), ks.Ordered("age", 11))
 CASES = {
     # name: domain, columns, recipe, text ids, max_weight
     "jumps": (AXES, {"grid": ["c0", "c1"], "age": "c2"}, ks.haar_topdown(), True, 5),
-    "plain": (ks.Domain.of(ks.Mesh("grid", shape=(2048, 4000))), {"grid": ["c0", "c1"]}, ks.haar_topdown(), False, None),
+    "plain": (ks.Domain.of(ks.Mesh("grid", shape=(2048, 4000))), {"grid": ["c0", "c1"]}, ks.haar_topdown(), False,
+              None),
     "count tree": (AXES, {"grid": ["c0", "c1"], "age": "c2"}, ks.refined_tree(), False, None),
     "cells": (ks.Domain.of(ks.Mesh("grid", shape=(300, 500)), mask={"grid": SEA}), {"grid": ["c0", "c1"]},
               ks.geometric(), False, 5),
@@ -58,8 +61,10 @@ def setting(cluster, name, partitions):
     weight = None if max_weight is None else "weight"
     counts = ks.count(table, domain, columns=columns, unit=unit, weight=weight, key=KEY)
     local = ks.release(counts, recipe, epsilon="0.5", ledger=None, source=ks.seeded(7))
-    call = {"domain": domain, "recipe": recipe, "epsilon": "0.5", "unit": unit, "ledger": None, "columns": columns,
-            "weight": weight, "key": KEY, "source": ks.seeded(7), "work": cluster.work, "partitions": partitions}  # fmt: skip
+    call = {
+        "domain": domain, "recipe": recipe, "epsilon": "0.5", "unit": unit, "ledger": None, "columns": columns,
+        "weight": weight, "key": KEY, "source": ks.seeded(7), "work": cluster.work, "partitions": partitions,
+    }  # fmt: skip
     return cluster.session.read.parquet(str(path)).repartition(partitions), call, local
 
 
@@ -99,7 +104,7 @@ def events(cluster, kind):
 def test_an_executor_killed_while_subtrees_run(cluster, monkeypatch):
     frame, call, local = setting(cluster, "plain", 7)
     tracker, killed = cluster.session.sparkContext.statusTracker(), {}
-    spread = subtrees.Copy.kept
+    keep = subtrees.Copy.kept
 
     def executors():
         jvm = psutil.Process(cluster.session.sparkContext._gateway.proc.pid)
@@ -117,11 +122,11 @@ def test_an_executor_killed_while_subtrees_run(cluster, monkeypatch):
 
     def kept(self, rows, name, columns):
         if name != "drawn":
-            return spread(self, rows, name, columns)
+            return keep(self, rows, name, columns)
         thread = threading.Thread(target=kill, args=(set(tracker.getActiveStageIds()),))
         thread.start()
         try:
-            return spread(self, rows, name, columns)
+            return keep(self, rows, name, columns)
         finally:
             killed.setdefault("stage", None)
             thread.join()
@@ -130,5 +135,239 @@ def test_an_executor_killed_while_subtrees_run(cluster, monkeypatch):
     with ks.spark.release(frame, **call) as out:
         assert_same(out.collect(), local)
     assert killed["stage"] is not None, "no executor was killed"
-    lost = [e for e in events(cluster, "SparkListenerTaskEnd") if e["Task End Reason"]["Reason"] == "ExecutorLostFailure"]
+    lost = [
+        e for e in events(cluster, "SparkListenerTaskEnd") if e["Task End Reason"]["Reason"] == "ExecutorLostFailure"
+    ]
     assert killed["stage"] in {event["Stage ID"] for event in lost}
+
+
+def test_the_driver_receives_no_row_below_the_split_level(cluster):
+    """By what Spark says tasks sent to the driver: with a row per cell it would be several times the bound."""
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(8192, 8192)))
+    table = records(domain.shape, 150_000, 150_000, 3).select(["person", "c0", "c1"])
+    pq.write_table(table, cluster.work / "many.parquet")
+    frame = cluster.session.read.parquet(str(cluster.work / "many.parquet"))
+    done = max((event["Task Info"]["Task ID"] for event in events(cluster, "SparkListenerTaskEnd")), default=-1)
+    unit = ks.Unit("person", "add-remove", 2)
+    with ks.spark.release(frame, domain, ks.haar_topdown(), epsilon="4", unit=unit, ledger=None, work=cluster.work,
+                          columns={"grid": ["c0", "c1"]}, source=ks.seeded(1), partitions=3) as out:  # fmt: skip
+        assert out.non_zero > 50_000
+    sent = 0
+    for event in events(cluster, "SparkListenerTaskEnd"):
+        if event["Task Info"]["Task ID"] > done and event.get("Task Metrics"):
+            sent += event["Task Metrics"]["Result Size"]
+    assert 0 < sent < 150_000 * 8 / 4, f"{sent} bytes came to the driver"
+
+
+def test_nothing_secret_in_logs_plans_or_files(cluster):
+    """Over everything this Spark has written so far: of this release, and of the tests before it."""
+    frame, call, secrets = search.case(cluster.session, cluster.work)
+    with ks.spark.release(frame, work=cluster.work, **call) as out:
+        assert out.non_zero > 0
+    search.plant(cluster.session)  # encrypted, the planted key is not found either
+    names = {path.name for path in cluster.files.rglob("*") if path.is_file()}
+    assert any(name.startswith("shuffle_") and name.endswith(".data") for name in names) and "driver.log" in names
+    assert any(name == "stderr" for name in names) and any(name.startswith("app-") for name in names)
+    log = next((cluster.files / "events").iterdir()).read_text()
+    assert "physicalPlanDescription" in log and "FlatMapCoGroupsInArrow" in log
+    earlier = {f"key of seed {seed}": ks.seeded(seed).release_key() for seed in (1, 7)} | {"sampling": KEY}
+    assert search.found(cluster.files, secrets | earlier) == set()
+    assert not list(cluster.work.glob("kasuri-work-*"))
+
+
+def test_without_encryption_it_is_refused_and_the_search_finds_everything(cluster, tmp_path):
+    done = subprocess.run([sys.executable, search.__file__, str(tmp_path)], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    out = json.loads(done.stdout.splitlines()[-1])
+    assert "spark.io.encryption.enabled must be true" in out["refused"]
+    assert {"planted key", "cell value", "id"} <= set(out["found"])
+    assert "release key" not in out["found"]  # only ever in a task's closure
+
+
+def test_what_must_be_encrypted():
+    on = {"spark.io.encryption.enabled": "true"}
+    for master in ("local", "local[4]", "local-cluster[2,1,1024]"):
+        assert checks.encryption_faults(master, on) == []
+        assert len(checks.encryption_faults(master, {})) == 1
+    for master in ("yarn", "spark://127.0.0.1:7077", "k8s://https://local", "localhost"):
+        assert len(checks.encryption_faults(master, on)) == 1
+        assert len(checks.encryption_faults(master, {"spark.io.encryption.enabled": "false"})) == 2
+        assert checks.encryption_faults(master, on | {"spark.network.crypto.enabled": "true"}) == []
+
+
+def test_equal_values_from_different_records_give_the_same_files(cluster, monkeypatch):
+    """Two tables and two keys chosen so that the released values agree, though the second block of one holds no record
+    and that of the other does: every file is the same, byte for byte."""
+    possible = np.zeros(131_072, bool)
+    possible[::2000] = True  # 33 cells in the first block of noise, 33 in the second
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(512, 256)), mask={"grid": ~possible.reshape(512, 256)})
+    unit = ks.Unit("person", "add-remove", 1)
+    recipe, epsilon = ks.geometric(), "2"
+
+    def noise(seed):
+        none = ks.Counts.from_coo([], [], domain, unit)
+        return ks.release(none, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed)).to_dense().ravel()
+
+    cells = np.flatnonzero(possible)
+    first, second = cells[cells < 65_536], cells[cells >= 65_536]
+    one = noise(1)
+    few = second[:3]
+    # a seed whose noise is nowhere larger, and somewhere smaller, at the few cells that stay in the second block
+    seed = next(s for s in range(2, 400) if (one[few] >= (own := noise(s))[few]).all() and (one[few] > own[few]).any())
+    keep = np.zeros(131_072, bool)
+    keep[first] = keep[few] = True
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(512, 256)), mask={"grid": ~keep.reshape(512, 256)})
+    base = np.zeros(131_072, np.int64)
+    base[first] = 40
+    other = np.where(keep, base + one - noise(seed), 0)
+    assert base[second].sum() == 0 < other[second].sum() and other.min() >= 0
+    monkeypatch.setattr(files, "FILE_ROWS", 8)
+    monkeypatch.setattr(files, "GROUP_ROWS", 4)
+    monkeypatch.setattr("kasuri.draw.secrets.token_hex", lambda n: "0" * 2 * n)
+    trees = []
+    for table, own in ((base, 1), (other, seed)):
+        rows = np.repeat(np.arange(table.size), table)
+        path = cluster.work / f"{own}.parquet"
+        pq.write_table(pa.table({"person": np.arange(rows.size), "row": rows // 256, "col": rows % 256}), path)
+        frame = cluster.session.read.parquet(str(path))
+        call = {"epsilon": epsilon, "unit": unit, "ledger": None, "work": cluster.work, "source": ks.seeded(own)}
+        place = {"grid": ["row", "col"]}
+        with ks.spark.release(frame, domain, recipe, columns=place, partitions=3 + own % 2, **call) as out:
+            groups = [pq.ParquetFile(path).metadata for path in sorted(out.folder.glob("*.parquet"))]
+            trees.append({path.name: path.read_bytes() for path in sorted(out.folder.glob("*.parquet"))})
+            assert [meta.num_rows for meta in groups[:-1]] == [8] * (len(groups) - 1) and len(groups) > 3
+            assert {meta.row_group(0).num_rows for meta in groups[:-1]} == {4}
+            assert {path.name for path in out.folder.iterdir()} == {*trees[-1], "lock"}
+    assert trees[0] == trees[1]
+
+
+def test_bounding_is_the_rule_of_the_other_engines(cluster):
+    """Crowded units, weights, ids that look alike: the cells kept are those of DuckDB, of the radix count, and of the
+    slow twin."""
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(7, 9)))
+    rng = np.random.default_rng(4)
+    n = 900
+    texts = ["7", "07", " 7", "7 ", "é", "e\u0301", "É", "a|b", "a", "", "\u0000", "７", "-7"]
+    for ids in (rng.choice(texts, n).tolist(), rng.choice([0, 7, -7, 2**63 - 1, -(2**63)], n).tolist()):
+        cells, weights = rng.integers(0, 70, n), rng.integers(-1, 9, n)
+        table = pa.table({"person": ids, "row": cells // 9, "col": cells % 9, "weight": weights})
+        pq.write_table(table, cluster.work / "crowd.parquet")
+        frame = cluster.session.read.parquet(str(cluster.work / "crowd.parquet"))
+        for max_cells, max_weight in ((3, None), (5, 4)):
+            unit, weight = ks.Unit("person", "add-remove", max_cells, max_weight), max_weight and "weight"
+            place = {"grid": ["row", "col"]}
+            assert bounding.judge(frame, domain, place, unit, weight, KEY) == KEY
+            found = bounding.counted(frame, domain, place, unit, weight, KEY, lambda c: (c * 0, c)).toArrow()
+            got = dict(zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True))
+            rows = [
+                (i, c if c < 63 else None, w) for i, c, w in zip(ids, cells.tolist(), weights.tolist(), strict=True)
+            ]
+            assert got == bounded(rows, max_cells, KEY, max_weight)
+            for engine in ("duckdb",) if isinstance(ids[0], str) else ("duckdb", "radix"):
+                local = ks.count(table, domain, columns=place, unit=unit, weight=weight, key=KEY, engine=engine)
+                assert got == dict(zip(local.cells.tolist(), local.values.tolist(), strict=True))
+
+
+def test_saved_paid_and_verified(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FILE_ROWS", 1000)
+    frame, call, _ = setting(cluster, "jumps", 2)
+    book = ks.Ledger.open(tmp_path / "book.ledger", epsilon="1", unit=call["unit"], data="visits")
+    call |= {"ledger": book, "data": "visits", "source": None}
+    with ks.spark.release(frame, **call) as out:
+        assert module.LOGS in out.guarantee.assumes and module.STEADY in out.guarantee.assumes
+        out.save(str(tmp_path / "out"))
+        assert out.frame().count() == out.non_zero
+        total = out.total()
+    report = ks.verify(tmp_path / "out", ledger=tmp_path / "book.ledger")
+    assert report["ok"], report["faults"]
+    parts = sorted((tmp_path / "out").glob("release-*.parquet"))
+    assert len(parts) > 1 and sum(pq.read_table(path)["value"].to_numpy().sum() for path in parts) == total
+    table = pq.read_table(parts[1])
+    pq.write_table(table.slice(1), parts[1])
+    assert not ks.verify(tmp_path / "out")["ok"]
+    assert [entry["kind"] for entry in book.entries()] == ["opened", "reserved", "committed"]
+
+
+def test_a_lost_copy_of_the_counts_ends_the_release(cluster, tmp_path, monkeypatch):
+    """The session says that missing files may be passed over; the release does not."""
+    import shutil
+
+    frame, call, _ = setting(cluster, "plain", 2)
+    book = ks.Ledger.open(tmp_path / "book.ledger", epsilon="1", unit=call["unit"], data="visits")
+    charge = module.charge
+
+    def losing(*words, **more):
+        (found,) = cluster.work.glob("kasuri-work-*/counts")
+        assert found.parent.stat().st_mode & 0o777 == 0o700
+        shutil.rmtree(found)
+        return charge(*words, **more)
+
+    monkeypatch.setattr(module, "charge", losing)
+    cluster.session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        with pytest.raises(ks.KasuriError, match="Spark job failed"):
+            ks.spark.release(frame, **(call | {"ledger": book, "data": "visits"}))
+        assert cluster.session.conf.get("spark.sql.files.ignoreMissingFiles") == "true"
+    finally:
+        cluster.session.conf.unset("spark.sql.files.ignoreMissingFiles")
+    assert not list(cluster.work.glob("kasuri-work-*"))
+    assert book.entries()[-1]["kind"] == "abandoned"
+
+
+def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
+    import logging
+
+    from pyspark.sql import functions as fn
+
+    frame, call, _ = setting(cluster, "cells", 2)
+    odd = frame.withColumn("half", fn.col("person") / 2).withColumn("Person2", fn.lit(1))
+
+    def refused(kind, words, frame=frame, **more):
+        with pytest.raises(kind, match=words):
+            ks.spark.release(frame, **(call | more))
+
+    refused(ks.PrivacyError, "not deterministic", frame.withColumn("c0", fn.rand()))
+    refused(ks.PrivacyError, "no id column", unit=ks.Unit("nobody", "add-remove", 1, 5))
+    refused(ks.PrivacyError, "is column 'person'", unit=ks.Unit("PERSON", "add-remove", 1, 5))
+    refused(ks.DomainError, "ids are whole numbers or text", odd, unit=ks.Unit("half", "add-remove", 1, 5))
+    refused(ks.DomainError, "does not run on Spark", recipe=ks.privelet())
+    refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(descent="dense"))
+    refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(transform="nominal"))
+    refused(ks.DomainError, "not a URI", work="hdfs://name/tmp")
+    refused(ks.DomainError, "no such folder", work=tmp_path / "none")
+    refused(ks.DomainError, "no column 'height'", columns={"grid": ["height", "c1"]})
+    refused(ks.PrivacyError, "max_weight", unit=ks.Unit("person", "add-remove", 1))
+    refused(ks.DomainError, "classic Spark session", records((3, 3), 3, 3, 1))
+    refused(ks.DomainError, "partitions", partitions=0)
+    missing = frame.withColumn("person", fn.when(fn.col("person") != 1, fn.col("person")))
+    refused(ks.DomainError, "an id is missing", missing)
+    logging.getLogger("py4j").setLevel(logging.DEBUG)
+    try:
+        refused(ks.PrivacyError, "py4j")
+    finally:
+        logging.getLogger("py4j").setLevel(logging.NOTSET)
+    assert not list(cluster.work.glob("kasuri-work-*"))
+
+
+def test_a_task_that_fails_tells_no_value():
+    with pytest.raises(ks.KasuriError) as caught, checks.quiet("blocks"):
+        raise ValueError("person-77 in cell 12")
+    assert "person-77" not in str(caught.value) and caught.value.__cause__ is None
+    with pytest.raises(ks.DomainError, match="an id is missing"), checks.quiet("blocks"):
+        raise ks.DomainError("frame: an id is missing")
+
+
+def test_a_file_written_twice_is_the_same(tmp_path):
+    """A speculative copy of a task replaces a file by the same bytes, in whatever batches its rows come."""
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(64, 64)))
+    rng = np.random.default_rng(0)
+    rows = pa.table({"part": pa.array(np.zeros(100, np.int32)), "file": np.repeat([0, 1], [60, 40]),
+                     "level": pa.array(np.zeros(100, np.int32)), "place": np.sort(rng.permutation(4096)[:100]),
+                     "value": rng.integers(1, 9, 100)})  # fmt: skip
+    seen = []
+    for size in (100, 7, 1):
+        writer = files._writer(files.Tables(domain, "0" * 32, None), str(tmp_path), 16)
+        made = list(writer(iter(rows.to_batches(size))))
+        assert [batch.to_pylist()[0]["rows"] for batch in made] == [60, 40]
+        seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
+    assert seen[0] == seen[1] == seen[2] and len(seen[0]) == 2

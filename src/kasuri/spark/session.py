@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,7 @@ def of(frame: Any) -> Any:
             "under Spark Connect the release key would leave this process as part of a plan"
         )
     session: Any = frame.sparkSession
-    conf = session.sparkContext.getConf()
-    faults = []
-    if conf.get("spark.io.encryption.enabled", "false") != "true":
-        faults.append("spark.io.encryption.enabled must be true: shuffle and spill files hold true records")
-    one_host = re.match(r"local(\[|-cluster\[|$)", session.sparkContext.master)
-    if not one_host and conf.get("spark.network.crypto.enabled", "false") != "true":
-        faults.append("spark.network.crypto.enabled (with spark.authenticate) must be true off one host")
+    faults = encryption_faults(session.sparkContext.master, dict(session.sparkContext.getConf().getAll()))
     if any(logging.getLogger(f"py4j.{name}").isEnabledFor(logging.DEBUG) for name in ("clientserver", "java_gateway")):
         faults.append(
             "the Python logger 'py4j' is at DEBUG and would write the release key into a log; raise its level"
@@ -54,6 +48,17 @@ def of(frame: Any) -> Any:
     if int(pyspark.__version__.split(".")[0]) < 4:
         raise DomainError(f"PySpark 4 or later is needed, not {pyspark.__version__}")
     return session
+
+
+def encryption_faults(master: str, conf: Mapping[str, str]) -> list[str]:
+    """What is not encrypted though true records pass through it: files always, the network where there is one."""
+    faults = []
+    if conf.get("spark.io.encryption.enabled", "false").lower() != "true":
+        faults.append("spark.io.encryption.enabled must be true: shuffle and spill files hold true records")
+    one_host = re.match(r"local(\[|-cluster\[|$)", master)
+    if not one_host and conf.get("spark.network.crypto.enabled", "false").lower() != "true":
+        faults.append("spark.network.crypto.enabled (with spark.authenticate) must be true off one host")
+    return faults
 
 
 @contextmanager
