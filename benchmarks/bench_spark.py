@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,9 @@ class _Peak:
 
 
 def main(rows=ROWS, executors=EXECUTORS, folder: str | None = None) -> None:
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        print("  no Java on this machine: not measured")
+        return
     print(f"{'rows':>12} {'executors':>9} {'s':>8} {'us/row':>8} {'cpu us/row':>10} {'shuffled MB':>11} {'B/row':>6} "
           f"{'driver MB: python':>17} {'jvm':>6} {'cells':>10}")  # fmt: skip
     for many in rows:

@@ -8,7 +8,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-NAMES = ("noise", "topdown", "morton", "mesh", "records", "start", "local_peers", "local_collector", "local_map")
+NAMES = (
+    "noise",
+    "topdown",
+    "morton",
+    "mesh",
+    "records",
+    "start",
+    "local_peers",
+    "local_collector",
+    "local_map",
+    "spark",
+)
 
 
 def main() -> None:

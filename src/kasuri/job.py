@@ -20,7 +20,7 @@ from kasuri.ingest.micro import Progress, needed
 from kasuri.ingest.sources import open_stream
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism
-from kasuri.published import Release
+from kasuri.published import Described
 from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store.export import export_faults
@@ -129,15 +129,43 @@ class Output(_Part):
     levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
 
 
+class SparkPart(_Part):
+    """How a job with engine = "spark" runs; the session itself is configured as Spark's own are."""
+
+    work: str = Field(
+        description="A folder that driver and executors share; private folders are made and removed there."
+    )
+    partitions: int | None = Field(None, ge=1, description="Tasks per shuffle; the result does not depend on it.")
+
+
 class Job(_Part):
     """A job file, read and checked for form; `domain`, `unit` and `mechanism` check its facts."""
 
+    engine: Literal["local", "spark"] = Field("local", description="Where it runs: this machine, or a Spark cluster.")
     data: Data
     axes: list[AnyAxis] = Field(min_length=1)
     unit: UnitPart
     recipe: Recipe = Recipe()
     budget: Budget
     output: Output
+    spark: SparkPart | None = None
+
+    @model_validator(mode="after")
+    def _spark_can(self) -> Job:
+        if (self.engine == "spark") != (self.spark is not None):
+            raise ValueError('engine = "spark" and the table [spark] (work = FOLDER) go together')
+        if self.spark is None:
+            return self
+        faults = []
+        if self.data.kind != "table" or not all(file.lower().endswith((".parquet", "/")) for file in self.data.files):
+            faults.append("data.files are Parquet files or folders (ending in /)")
+        if not self.data.files:
+            faults.append("data comes from files, not from a query")
+        if self.output.exports:
+            faults.append("output.exports must be empty; other tools read the saved Parquet files")
+        if faults:
+            raise ValueError(f'with engine = "spark": {"; ".join(faults)}')
+        return self
 
 
 def load(path: str | Path) -> Job:
@@ -235,7 +263,6 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         meshes = [axis.name for axis in table.axes if isinstance(axis, Mesh)]
         picked = places[meshes[0]] if list(places) == meshes[:1] else places
         return read_estat(sources, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
-    key = None if job.data.sampling_key is None else bytes.fromhex(job.data.sampling_key)
     source = sources[0] if isinstance(sources[0], Query) or len(sources) == 1 else sources
     return count(
         source,
@@ -244,10 +271,14 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         unit=who,
         weight=job.data.weight,
         data=job.data.name,
-        key=key,
+        key=_sampling_key(job),
         memory=job.data.memory,
         progress=progress,
     )
+
+
+def _sampling_key(job: Job) -> bytes | None:
+    return None if job.data.sampling_key is None else bytes.fromhex(job.data.sampling_key)
 
 
 def _exports(job: Job, base: Path) -> list[str]:
@@ -259,8 +290,9 @@ def judge_exports(table: Domain, targets: list[str], levels: list[str]) -> None:
     raise_faults(DomainError, export_faults(table, targets, levels))
 
 
-def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Release:
-    """Count, release, save and export. Everything that can be refused without the data is refused before it is read."""
+def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Described:
+    """Count, release, save and export, here or on Spark. Everything that can be refused without the data is refused
+    before it is read."""
     table, who, recipe = domain(job), unit(job), mechanism(job)
     recipe.guarantee(table, who, job.budget.epsilon)
     target = base / job.output.folder
@@ -268,12 +300,43 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
         raise DomainError(f"{target} exists; a release is never written over another")
     judge_exports(table, _exports(job, base), job.output.levels)
     book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
+    if job.spark is not None:
+        return _run_on_spark(job, job.spark, base, book)
     released = make_release(
         counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads
     )
     released.save(str(target), unmetered=book is None)
     for where in _exports(job, base):
         released.export(where, levels=job.output.levels, unmetered=book is None)
+    return released
+
+
+def _run_on_spark(job: Job, part: SparkPart, base: Path, book: Ledger | None) -> Described:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise DomainError("engine = 'spark' needs the extra: pip install 'kasuri[spark]'") from None
+    from kasuri import spark
+
+    frame = SparkSession.builder.getOrCreate().read.parquet(
+        *(file if "://" in file else f"file://{(base / file).absolute()}" for file in job.data.files)
+    )
+    released = spark.release(
+        frame,
+        domain(job),
+        mechanism(job),
+        epsilon=job.budget.epsilon,
+        unit=unit(job),
+        ledger=book,
+        columns=_columns(job),
+        work=base / part.work,
+        weight=job.data.weight,
+        data=job.data.name,
+        key=_sampling_key(job),
+        partitions=part.partitions,
+    )
+    with released:
+        released.save(str(base / job.output.folder), unmetered=book is None)
     return released
 
 
@@ -304,7 +367,7 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
     if "domain" in parts:
         found = export_faults(parts["domain"], _exports(job, path.parent), job.output.levels)
         faults += [f"{path}: {fault}" for fault in found]
-    if "domain" in parts and "unit" in parts:
+    if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here
         faults += _data_faults(job, path.parent, parts["domain"], parts["unit"], outside)
     return faults
 
@@ -390,6 +453,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
 TEMPLATE = """\
 # A kasuri job: one table, one release. Run:  kasuri check job.toml  then  kasuri release job.toml
 # Nothing here is ever taken from the data; paths are relative to this file.
+# engine = "spark"                # on a cluster, with the table [spark] below; see the guide
 
 [data]
 name = "census-2020"              # a declared name, used in the ledger and the certificate
@@ -427,4 +491,8 @@ unmetered = true                  # charged to no ledger, and the release says s
 folder = "release"                # a new folder
 exports = []                      # "release.gpkg", "release.csv", "release.sqlite", "postgresql://..."
 levels = []                       # "1km", "10km": the sums at coarser levels, in the exports
+
+# [spark]
+# work = "/shared/tmp"            # a folder that driver and executors share
+# partitions = 400                # tasks per shuffle
 """

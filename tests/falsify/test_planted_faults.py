@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 KERNEL = "_kernels/topdown.py"
 TREE_LAW = "tests/distributions/test_tree_law.py"
+SPARK = "tests/laws/test_spark_blocks.py"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,16 @@ FAULTS = [
           "Fraction(1)", "test_measured_counts_have_the_law_of_their_level", TREE_LAW),
     Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", self.cuts[at], block)',
           'streams.open("noise", self.cuts[at], 0)', "test_levels_and_blocks_do_not_share_noise", TREE_LAW),
+    Fault("a block without records is not drawn on Spark", "spark/subtrees.py",
+          "yield own.slice(low, high - low), root.slice(i, 1)",
+          "yield from [(own.slice(low, high - low), root.slice(i, 1))] if low < high else []",
+          "test_blocks_without_a_record_have_their_mass", SPARK),
+    Fault("blocks share the stream of their level", "engine.py", "streams, cut, prefix, keys.size)",
+          "streams, cut, 0, keys.size)", "test_blocks_do_not_share_a_stream"),
+    Fault("a block on Spark forgets its records", "spark/subtrees.py",
+          "made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)",
+          "made = descent.below(prefix, S, keys[:0], engine.prefix_sums(values[:0]), streams, record)",
+          "test_blocks_anywhere_are_the_release_of_one_machine", SPARK),
 ]  # fmt: skip
 
 

@@ -371,3 +371,62 @@ def test_a_file_written_twice_is_the_same(tmp_path):
         assert [batch.to_pylist()[0]["rows"] for batch in made] == [60, 40]
         seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
     assert seen[0] == seen[1] == seen[2] and len(seen[0]) == 2
+
+
+JOB = """
+engine = "spark"
+
+[data]
+name = "visits"
+files = ["visits.parquet"]
+columns = { grid = ["c0", "c1"] }
+
+[[axes]]
+kind = "mesh"
+name = "grid"
+shape = [30, 50]
+
+[unit]
+id = "person"
+change = "add-remove"
+max_cells = 2
+
+[budget]
+epsilon = "1"
+unmetered = true
+
+[output]
+folder = "out"
+
+[spark]
+work = "."
+partitions = 2
+"""
+
+
+def test_a_job_file_runs_on_spark(cluster, tmp_path):
+    from kasuri import job
+
+    pq.write_table(records((30, 50), 500, 200, 2), tmp_path / "visits.parquet")
+    (tmp_path / "job.toml").write_text(JOB)
+    assert job.check(tmp_path / "job.toml") == []
+    released = job.run(job.load(tmp_path / "job.toml"), tmp_path)
+    report = ks.verify(tmp_path / "out")
+    assert report["ok"], report["faults"]
+    assert "release-00000.parquet" in report["files"] and "measurements-00000.parquet" in report["files"]
+    assert released.non_zero == pq.read_table(tmp_path / "out" / "release-00000.parquet").num_rows
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.toml", "out", "visits.parquet"]
+
+
+def test_a_job_file_that_spark_cannot_run(tmp_path):
+    from kasuri import job
+
+    for was, now, words in [
+        ('"visits.parquet"', '"visits.csv"', "Parquet"),
+        ('folder = "out"', 'folder = "out"\nexports = ["out.csv"]', "exports must be empty"),
+        ('engine = "spark"', "", "go together"),
+        ("partitions = 2", "partitions = 0", "partitions"),
+    ]:
+        (tmp_path / "job.toml").write_text(JOB.replace(was, now))
+        with pytest.raises(ks.FormatError, match=words):
+            job.load(tmp_path / "job.toml")

@@ -15,8 +15,7 @@ from kasuri.manifest.package import environment
 
 SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # the layout of the output must follow from the output alone
-    "spark.sql.files.ignoreMissingFiles": "false",  # a lost part of the counts must end the release,
-    "spark.sql.files.ignoreCorruptFiles": "false",  # never change what the same keystream meets
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",  # the types of what tasks give back
 }
 
 
