@@ -92,6 +92,15 @@ RECIPES = {
     records=st.sampled_from([0, 1, 40, 2000]), groups=st.sampled_from([1, 3, 50]),
 )  # fmt: skip
 def test_blocks_anywhere_are_the_release_of_one_machine(domain, recipe, seed, records, groups):
+    assert_release_of_one_machine(domain, recipe, seed, records, groups)
+
+
+@pytest.mark.parametrize("recipe", ["haar plain", "haar jump", "even16"])
+def test_a_cut_tree_is_the_release_of_one_machine(recipe):
+    assert_release_of_one_machine("axes", recipe, 5, 2000, 7)
+
+
+def assert_release_of_one_machine(domain, recipe, seed, records, groups):
     table, mechanism, rng = DOMAINS[domain], RECIPES[recipe], np.random.default_rng(seed)
     cells = np.unique(rng.integers(0, table.size, records))
     cells = cells[table.possible(cells)]

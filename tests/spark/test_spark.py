@@ -101,44 +101,45 @@ def events(cluster, kind):
             yield json.loads(line)
 
 
-def test_an_executor_killed_while_subtrees_run(cluster, monkeypatch):
+def test_an_executor_killed_while_subtrees_run(cluster, monkeypatch, tmp_path):
+    """The tasks of the blocks wait at a gate that is opened only when the executor of one of them has been killed."""
     frame, call, local = setting(cluster, "plain", 7)
-    tracker, killed = cluster.session.sparkContext.statusTracker(), {}
-    keep = subtrees.Copy.kept
+    spread, gate = subtrees.Copy.spread, str(tmp_path / "gate")
 
-    def executors():
-        jvm = psutil.Process(cluster.session.sparkContext._gateway.proc.pid)
-        return [p for p in jvm.children(recursive=True) if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline())]
+    def gated(self, rows, roots, task, columns):
+        def waiting(own, root):
+            import os
+            import time
+            from pathlib import Path
 
-    def kill(before):
-        while "stage" not in killed:
-            for stage in set(tracker.getActiveStageIds()) - before:
-                info = tracker.getStageInfo(stage)
-                if info is not None and info.name.startswith("parquet") and info.numActiveTasks and info.numTasks == 7:
-                    killed["stage"], killed["tasks"] = stage, info.numActiveTasks
-                    executors()[0].kill()
-                    return
-            time.sleep(0.002)
+            if not os.path.exists(gate):
+                Path(f"{gate}.{os.getpid()}").touch()
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+            return task(own, root)
 
-    def kept(self, rows, name, columns):
-        if name != "drawn":
-            return keep(self, rows, name, columns)
-        thread = threading.Thread(target=kill, args=(set(tracker.getActiveStageIds()),))
-        thread.start()
-        try:
-            return keep(self, rows, name, columns)
-        finally:
-            killed.setdefault("stage", None)
-            thread.join()
+        return spread(self, rows, roots, waiting, columns)
 
-    monkeypatch.setattr(subtrees.Copy, "kept", kept)
+    killed = []
+
+    def kill():
+        while not (running := list(tmp_path.glob("gate.*"))):
+            time.sleep(0.01)
+        worker = psutil.Process(int(running[0].suffix[1:]))
+        executor = next(p for p in worker.parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+        executor.kill()
+        executor.wait()
+        killed.append(executor.pid)
+        Path(gate).touch()
+
+    monkeypatch.setattr(subtrees.Copy, "spread", gated)
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
     with ks.spark.release(frame, **call) as out:
         assert_same(out.collect(), local)
-    assert killed["stage"] is not None, "no executor was killed"
-    lost = [
-        e for e in events(cluster, "SparkListenerTaskEnd") if e["Task End Reason"]["Reason"] == "ExecutorLostFailure"
-    ]
-    assert killed["stage"] in {event["Stage ID"] for event in lost}
+    assert len(killed) == 1
+    ends = [event["Task End Reason"]["Reason"] for event in events(cluster, "SparkListenerTaskEnd")]
+    assert "ExecutorLostFailure" in ends
 
 
 def test_the_driver_receives_no_row_below_the_split_level(cluster):
