@@ -32,8 +32,8 @@ RECORDS = """
 def one(rows: int, executors: int, folder: Path) -> dict:
     """One release in this process: what it took."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    os.environ["SPARK_WORKER_DIR"] = str(folder / "executors")
     import psutil
+    import pyspark
     from pyspark.sql import SparkSession
 
     import kasuri as ks
@@ -66,7 +66,9 @@ def one(rows: int, executors: int, folder: Path) -> dict:
     cells = run(rows, max(4, rows // 2_000_000))
     seconds, used = time.perf_counter() - start, _used(jvm) - before
     memory = peak.stop()
+    logs = Path(pyspark.__file__).parent / "work" / session.sparkContext.applicationId
     session.stop()
+    shutil.rmtree(logs, ignore_errors=True)
     log = next(path for path in folder.iterdir() if path.name.startswith("app-"))
     written = [
         event for event in map(json.loads, log.read_text().splitlines()) if event["Event"] == "SparkListenerTaskEnd"

@@ -19,7 +19,7 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
     assert blocks
     if "pyspark" in "".join(blocks):  # a process of its own: its Java would outlive the page
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-            pytest.skip("no Java on this machine (apt-get install openjdk-17-jre-headless)")
+            pytest.skip("no Java on this machine (apt-get install default-jre-headless)")
         done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         return

@@ -9,6 +9,16 @@ from typing import Any
 
 import pytest
 
+LOGGING = """
+rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d %p %c: %m%n%ex
+"""
+
 
 def java() -> str | None:
     home = os.environ.get("JAVA_HOME")
@@ -17,10 +27,11 @@ def java() -> str | None:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The session, the folder of all its files (logs, event log, shuffle and spill), and a folder to work in."""
+    """The session, the folders of all its files (logs, event log, shuffle and spill), and a folder to work in."""
 
     session: Any
     files: Path
+    executors: Path
     work: Path
 
 
@@ -29,19 +40,17 @@ def cluster(tmp_path_factory):
     if java() is None:
         if os.environ.get("KASURI_NEEDS_JAVA"):
             pytest.fail("no Java, though KASURI_NEEDS_JAVA is set")
-        pytest.skip("no Java on this machine (apt-get install openjdk-17-jre-headless)")
+        pytest.skip("no Java on this machine (apt-get install default-jre-headless)")
+    import pyspark
     from pyspark.sql import SparkSession
 
     files = tmp_path_factory.mktemp("spark")
-    for name in ("local", "events", "executors"):
+    for name in ("local", "events"):
         (files / name).mkdir()
+    (files / "log4j2.properties").write_text(LOGGING)
     before = dict(os.environ)
-    os.environ.update(
-        PYSPARK_PYTHON=sys.executable,
-        PYSPARK_DRIVER_PYTHON=sys.executable,
-        SPARK_LOCAL_IP="127.0.0.1",
-        SPARK_WORKER_DIR=str(files / "executors"),
-    )
+    os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    java_options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={files / 'log4j2.properties'}"
     settings = {
         "spark.io.encryption.enabled": "true",
         "spark.local.dir": str(files / "local"),
@@ -60,8 +69,8 @@ def cluster(tmp_path_factory):
         "spark.executor.memory": "1g",
         # small jobs: compiling costs more than it saves
         "spark.sql.codegen.wholeStage": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.executor.extraJavaOptions": java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
@@ -77,8 +86,9 @@ def cluster(tmp_path_factory):
         finally:
             os.dup2(kept, 2)
             os.close(kept)
-    session.sparkContext.setLogLevel("INFO")
-    yield Cluster(session, files, tmp_path_factory.mktemp("work"))
+    executors = Path(pyspark.__file__).parent / "work" / session.sparkContext.applicationId  # where local-cluster logs
+    yield Cluster(session, files, executors, tmp_path_factory.mktemp("work"))
     session.stop()
+    shutil.rmtree(executors, ignore_errors=True)
     os.environ.clear()
     os.environ.update(before)
