@@ -31,13 +31,9 @@ class Rows:
 class Here:
     """As `subtrees.Copy`, in this process: groups of blocks in a random order, rows shuffled."""
 
-    def __init__(self, table, groups, rng):
-        self._table, self._groups, self._rng = table, groups, rng
+    def __init__(self, groups, rng):
+        self._groups, self._rng = groups, rng
         self.session = SimpleNamespace(createDataFrame=Rows)
-        self.seen = 0
-
-    def counts(self):
-        return Rows(self._table)
 
     def kept(self, frame, name, columns):
         names = [pair.split()[0] for pair in columns.split(", ")]
@@ -58,10 +54,10 @@ def drawn(run, counts, source, groups, rng):
     """(cells, values, measurements as sorted rows) by the plan of `run`."""
     plan = subtrees.plan(run)
     block, key = plan.address(counts.cells)
-    copy = Here(pa.table({"block": block, "key": key, "value": counts.values}), groups, rng)
+    table = Rows(pa.table({"block": block, "key": key, "value": counts.values}))
     blocks, at = np.unique(block, return_inverse=True)
     sums = np.bincount(at, weights=counts.values, minlength=blocks.size).astype(np.int64)
-    made = plan.draw(copy, blocks, sums, Streams(source.release_key(), run.mechanism.name))
+    made = plan.draw(Here(groups, rng), table, blocks, sums, Streams(source.release_key(), run.mechanism.name))
     rows = pa.concat_tables([f.table.select(["part", "bucket", "level", "place", "value"]) for f in made.frames])
     rows = rows.sort_by([("part", "ascending"), ("bucket", "ascending"), ("place", "ascending")])
     cells, measured = (rows.filter(pa.array(rows["part"].to_numpy() == part)) for part in (0, 1))

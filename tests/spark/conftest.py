@@ -86,6 +86,7 @@ def cluster(tmp_path_factory):
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+    session.sparkContext.setLogLevel("INFO")
     executors = Path(pyspark.__file__).parent / "work" / session.sparkContext.applicationId  # where local-cluster logs
     yield Cluster(session, files, executors, tmp_path_factory.mktemp("work"))
     session.stop()

@@ -180,11 +180,11 @@ def release(
             session.probe(spark, private)
             copy = subtrees.Copy(spark, private)
             counted = bounding.counted(frame, domain, columns, unit, weight, key, cut.address)
-            copy.kept(counted, "counts", subtrees.COUNTS)
-            blocks, sums = copy.sums()
+            counts = copy.kept(counted, "counts", subtrees.COUNTS)
+            blocks, sums = copy.sums(counts)
             paid = charge(run, ledger, source, data=data, assumes=(STEADY, LOGS), part=None)
             with paid.streams() as streams:
-                drawn = cut.draw(copy, blocks, sums, streams)
+                drawn = cut.draw(copy, counts, blocks, sums, streams)
                 tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)
                 written = files.write(copy, drawn, tables, out)
         words = paid.guarantee, recipe_words(run), paid.provenance, paid.receipt

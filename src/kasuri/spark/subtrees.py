@@ -55,32 +55,27 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """The one copy of the counts that every task of the release reads, in a private folder."""
+    """The private folder, and what tasks read from there: the one copy of the counts first of all."""
 
     session: Any
     folder: Path
 
-    def counts(self) -> Any:
-        return self._read("counts", COUNTS)
-
     def kept(self, frame: Any, name: str, columns: str) -> Any:
-        """Run `frame` once, keep its rows in the private folder, and read them from there."""
-        with told():
-            frame.write.parquet(f"file://{self.folder / name}")
-        return self._read(name, columns)
-
-    def _read(self, name: str, columns: str) -> Any:
-        # a lost part must end the release: passed over, the same keystream would meet another table
+        """Run `frame` once and keep its rows in the folder; the frame that reads them from there. Its files are listed
+        here, once, and a lost one ends the release: passed over, the same keystream would meet another table."""
+        path = f"file://{self.folder / name}"
         strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-        return self.session.read.options(**strict).schema(columns).parquet(f"file://{self.folder / name}")
+        with told():
+            frame.write.parquet(path)
+            return self.session.read.options(**strict).schema(columns).parquet(path)
 
-    def sums(self) -> tuple[Int, Int]:
+    def sums(self, counts: Any) -> tuple[Int, Int]:
         """Blocks and the sum of each: all that the driver sees of the counts."""
         from pyspark.sql import functions as fn
 
         total = fn.sum(fn.col("value").cast("decimal(38,0)")).cast("string").alias("total")
         with told():
-            found = self.counts().groupBy("block").agg(total).toArrow()
+            found = counts.groupBy("block").agg(total).toArrow()
         blocks = found.column("block").to_numpy()
         sums = [int(text) for text in found.column("total").to_pylist()]
         if sum(sums) > MAX_CELLS:
@@ -133,16 +128,16 @@ class Whole:
     def address(self, cells: Int) -> tuple[Int, Int]:
         return np.zeros(cells.size, dtype=np.int64), cells
 
-    def draw(self, copy: Copy, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+    def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run = self.run
 
         def task(own: Any, root: Any) -> Any:
-            counts = Counts(run.domain, *_sorted(own, run.domain.size), run.guarantee.unit)
-            cells, values, measured = draw(run, counts, streams, 1)
+            table = Counts(run.domain, *_sorted(own, run.domain.size), run.guarantee.unit)
+            cells, values, measured = draw(run, table, streams, 1)
             levels = () if measured is None else (measured.level, measured.prefix, measured.value)
             return _rows(run, (cells, values), levels)
 
-        drawn = copy.spread(copy.counts(), {"block": np.zeros(1, dtype=np.int64)}, task, ROWS)
+        drawn = copy.spread(counts, {"block": np.zeros(1, dtype=np.int64)}, task, ROWS)
         return Drawn((copy.kept(drawn, "drawn", ROWS),), _scales(run))
 
 
@@ -155,7 +150,7 @@ class Cells:
     def address(self, cells: Int) -> tuple[Int, Int]:
         return cells // engine.DENSE_BLOCK, cells
 
-    def draw(self, copy: Copy, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+    def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run, size = self.run, self.run.domain.size
 
         def task(own: Any, root: Any) -> Any:
@@ -169,7 +164,7 @@ class Cells:
             return _rows(run, (cells[keep], noisy[keep]))
 
         every = np.arange(-(-size // engine.DENSE_BLOCK), dtype=np.int64)
-        drawn = copy.spread(copy.counts(), {"block": every}, task, ROWS)
+        drawn = copy.spread(counts, {"block": every}, task, ROWS)
         return Drawn((copy.kept(drawn, "drawn", ROWS),), None)
 
 
@@ -187,7 +182,7 @@ class Halves:
         keys = self.run.trees[0].keys(cells)
         return keys >> (self.run.trees[0].depth - self.descent.block_depth), keys
 
-    def draw(self, copy: Copy, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+    def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run, descent, tree = self.run, self.descent, self.run.trees[0]
         record = run.descent == "plain"
         first_leaves = blocks << (tree.depth - descent.block_depth)
@@ -201,7 +196,7 @@ class Halves:
             return _rows(run, (tree.cells(leaves), values), _joined(made.records) if record else ())
 
         roots = dict(zip(("block", "refined"), top.joined(), strict=True))
-        frames = [copy.kept(copy.spread(copy.counts(), roots, task, ROWS), "drawn", ROWS)]
+        frames = [copy.kept(copy.spread(counts, roots, task, ROWS), "drawn", ROWS)]
         if record:
             frames.append(copy.session.createDataFrame(_rows(run, None, _joined(top.records))))
         return Drawn(tuple(frames), _scales(run))
@@ -222,13 +217,13 @@ class CountTree:
         keys = self.run.trees[0].keys(cells)
         return keys // self.visit.stride(self.visit.cuts[self.visit.split]), keys
 
-    def draw(self, copy: Copy, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+    def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run, visit = self.run, self.visit
         noisy_rows = f"block bigint, {ROWS}"
         top = visit.top(blocks * visit.stride(visit.cuts[visit.split]), engine.prefix_sums(sums), streams)
         kept = top[-1].x > 0
         roots = {"block": top[-1].prefix[kept], "x": top[-1].x[kept], "y": top[-1].y[kept]}
-        measured = copy.spread(copy.counts(), roots, _measure(run, visit, streams), noisy_rows)
+        measured = copy.spread(counts, roots, _measure(run, visit, streams), noisy_rows)
         noisy = copy.kept(measured, "noisy", noisy_rows)
         estimates = copy.spread(noisy, roots, _estimate(visit), "block bigint, z double, v double")
         with told():
