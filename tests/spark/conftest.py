@@ -11,6 +11,8 @@ import pytest
 
 LOGGING = """
 rootLogger.level = info
+logger.spark.name = org.apache.spark
+logger.spark.level = info
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
