@@ -168,8 +168,8 @@ def test_nothing_secret_in_logs_plans_or_files(cluster):
     search.plant(cluster.session)  # encrypted, the planted key is not found either
     names = {path.name for path in cluster.files.rglob("*") if path.is_file()}
     assert any(name.startswith("shuffle_") and name.endswith(".data") for name in names) and "driver.log" in names
-    said = [path.read_text() for path in cluster.executors.rglob("stderr")]
-    assert len(said) >= 2 and all(" INFO " in text for text in said)
+    said = [path.read_text() for path in (cluster.files / "driver.log", *cluster.executors.rglob("stderr"))]
+    assert len(said) >= 3 and all(" INFO " in text for text in said)
     log = next((cluster.files / "events").iterdir()).read_text()
     assert "physicalPlanDescription" in log and "FlatMapCoGroupsInArrow" in log
     earlier = {f"key of seed {seed}": ks.seeded(seed).release_key() for seed in (1, 7)} | {"sampling": KEY}
