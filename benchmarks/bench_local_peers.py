@@ -21,7 +21,7 @@ import kasuri as ks
 n, d, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 values = np.random.default_rng(1).integers(0, d, n)
 rr = getattr(ks.local, kind)(ks.Ordered("place", d), epsilon="1", elsewhere=False)
-ks.local.estimate(rr.randomize(values[:1000]), rr, method="inversion")  # compiled kernels are loaded
+ks.local.estimate(rr.randomize(values[:1000]), rr, method="inversion")  # what is loaded late is there
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.perf_counter()
 reports = rr.randomize(values)

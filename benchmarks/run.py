@@ -11,13 +11,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 NAMES = (
     "noise",
     "topdown",
+    "simplex",
+    "trees",
     "morton",
     "mesh",
     "records",
+    "report",
     "start",
     "local_peers",
     "local_collector",
     "local_map",
+    "shuffle_join",
     "spark",
 )
 

@@ -23,23 +23,31 @@ _HOME = {
     "Ordered": "schema",
     "PrivacyError": "errors",
     "ProtocolError": "errors",
+    "PublicTable": "public",
     "Release": "published",
     "Time": "schema",
     "Tree": "schema",
     "Unit": "schema",
+    "auto": "recipes",
+    "bayes_tree": "recipes",
+    "compare": "evaluate",
     "count": "ingest",
     "geometric": "recipes",
     "haar_topdown": "recipes",
     "laplace": "recipes",
+    "lasso": "recipes",
+    "neg_l2_simplex": "recipes",
+    "nonneg_lasso": "recipes",
     "privelet": "recipes",
     "refined_tree": "recipes",
     "release": "draw",
     "secure": "rng",
     "seeded": "rng",
+    "simplex": "recipes",
     "verify": "manifest",
 }
 
-_PACKAGES = ("kanon", "local", "spark")
+_PACKAGES = ("kanon", "local", "recipes", "shuffle", "spark")
 """Sibling packages that `ks.<name>` imports at first use."""
 
 __all__ = sorted(_HOME)

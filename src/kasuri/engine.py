@@ -54,20 +54,25 @@ def spread(function: Callable[[A], B], items: Iterable[A], threads: int) -> list
         return list(pool.map(function, items))
 
 
-def dense_noise(sampler: Sampler, streams: Streams, size: int, threads: int) -> Int:
+def dense_noise(
+    sampler: Sampler, streams: Streams, size: int, threads: int, purpose: str = "noise", level: int = 0
+) -> Int:
     """`size` samples, block b of DENSE_BLOCK from its own stream."""
     out = np.empty(size, dtype=np.int64)
 
     def one(block: int) -> None:
-        dense_block(sampler, streams, block, out[block * DENSE_BLOCK : (block + 1) * DENSE_BLOCK])
+        part = out[block * DENSE_BLOCK : (block + 1) * DENSE_BLOCK]
+        dense_block(sampler, streams, block, part, purpose, level)
 
     spread(one, range(-(-size // DENSE_BLOCK)), threads)
     return out
 
 
-def dense_block(sampler: Sampler, streams: Streams, block: int, out: Int) -> None:
+def dense_block(
+    sampler: Sampler, streams: Streams, block: int, out: Int, purpose: str = "noise", level: int = 0
+) -> None:
     """Overwrite `out` with the samples of one block (the last block of a table may be shorter)."""
-    sampler.draw_into(streams.open("noise", 0, block), out)
+    sampler.draw_into(streams.open(purpose, level, block), out)
 
 
 def dense_float_noise(scale: float, streams: Streams, size: int) -> NDArray[np.float64]:

@@ -11,7 +11,9 @@ KasuriError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+_SHOWN = 10
 
 
 class KasuriError(Exception):
@@ -51,3 +53,11 @@ def raise_faults(kind: type[KasuriError], faults: Iterable[str]) -> None:
     found = tuple(faults)
     if found:
         raise kind(*found)
+
+
+def rows_faults(file: str, column: str, rule: str, rows: Sequence[int], many: int | None = None) -> list[str]:
+    """The fault of `rows` (1 is the first below the header), or none: the first ten by number, all (`many`, where
+    `rows` are not all) by count."""
+    more = (len(rows) if many is None else many) - _SHOWN
+    shown = ", ".join(map(str, rows[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+    return [f"{file}: {f'column {column}: ' if column else ''}{rule}: rows {shown}"] if rows else []

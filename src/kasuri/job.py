@@ -13,20 +13,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kasuri.draw import release as make_release
-from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
 from kasuri.ingest import Query, axes, count, read_estat
 from kasuri.ingest.frames import numbers
-from kasuri.ingest.micro import Progress, needed
-from kasuri.ingest.sources import open_stream
+from kasuri.ingest.micro import Progress, needed, typed_ids
+from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism
 from kasuri.published import Described
 from kasuri.recipes import RECIPES
-from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
+from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store.export import export_faults
 from kasuri.table import Counts
-
-_SHOWN = 10
 
 
 class _Part(BaseModel):
@@ -99,6 +97,13 @@ class TimeAxis(_Part):
 AnyAxis = Annotated[MeshAxis | OrderedAxis | NominalAxis | TimeAxis, Field(discriminator="kind")]
 
 
+class MaskPart(_Part):
+    """A public file of impossible cells, such as the sea."""
+
+    axes: list[str] = Field(min_length=1, description="The axes it is over, in the order of the array's dimensions.")
+    file: str = Field(description="A .npy array of true (nobody can be there) and false, relative to this job file.")
+
+
 class UnitPart(_Part):
     id: str = Field(description="The id column: who is protected.")
     change: Literal["add-remove", "replace"]
@@ -144,6 +149,7 @@ class Job(_Part):
     engine: Literal["local", "spark"] = Field("local", description="Where it runs: this machine, or a Spark cluster.")
     data: Data
     axes: list[AnyAxis] = Field(min_length=1)
+    masks: list[MaskPart] = Field(default_factory=list)
     unit: UnitPart
     recipe: Recipe = Recipe()
     budget: Budget
@@ -197,8 +203,8 @@ def schema() -> dict[str, Any]:
     return Job.model_json_schema()
 
 
-def domain(job: Job) -> Domain:
-    """The public domain the job declares."""
+def domain(job: Job, base: Path) -> Domain:
+    """The public domain the job declares; the files of its masks are relative to `base`."""
     faults: list[str] = []
     made: list[Any] = []
     for axis in job.axes:
@@ -206,8 +212,24 @@ def domain(job: Job) -> Domain:
             made.append(_axis(axis))
         except KasuriError as error:
             faults += error.faults
+    masks: list[Mask] = []
+    for part in job.masks:
+        try:
+            masks.append(Mask.of(part.axes, read_array(base / part.file)))
+        except KasuriError as error:
+            faults += error.faults
     raise_faults(DomainError, faults)
-    return Domain.of(*made)
+    return Domain(tuple(made), tuple(masks))
+
+
+def read_array(path: Path) -> Any:
+    """The array of a public .npy file."""
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise DomainError(f"{path} is not a .npy array") from None
 
 
 def _axis(axis: AnyAxis) -> Any:
@@ -257,7 +279,7 @@ def _columns(job: Job) -> dict[str, Any]:
 
 def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
     """Count the job's data; paths are relative to `base`."""
-    table, who, sources = domain(job), unit(job), _sources(job, base)
+    table, who, sources = domain(job, base), unit(job), _sources(job, base)
     if job.data.kind == "estat":
         places: Any = _columns(job)
         meshes = [axis.name for axis in table.axes if isinstance(axis, Mesh)]
@@ -274,11 +296,17 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         key=_sampling_key(job),
         memory=job.data.memory,
         progress=progress,
+        away=_away(job, base),
     )
 
 
 def _sampling_key(job: Job) -> bytes | None:
     return None if job.data.sampling_key is None else bytes.fromhex(job.data.sampling_key)
+
+
+def _away(job: Job, base: Path) -> list[Path]:
+    """Where no record may lie, not even for the time of the count."""
+    return [base, base / job.output.folder]
 
 
 def _exports(job: Job, base: Path) -> list[str]:
@@ -293,7 +321,7 @@ def judge_exports(table: Domain, targets: list[str], levels: list[str]) -> None:
 def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Described:
     """Count, release, save and export, here or on Spark. Everything that can be refused without the data is refused
     before it is read."""
-    table, who, recipe = domain(job), unit(job), mechanism(job)
+    table, who, recipe = domain(job, base), unit(job), mechanism(job)
     recipe.guarantee(table, who, job.budget.epsilon)
     target = base / job.output.folder
     if target.exists():
@@ -323,7 +351,7 @@ def _run_on_spark(job: Job, part: SparkPart, base: Path, book: Ledger | None) ->
     )
     released = spark.release(
         frame,
-        domain(job),
+        domain(job, base),
         mechanism(job),
         epsilon=job.budget.epsilon,
         unit=unit(job),
@@ -352,7 +380,7 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
         return list(error.faults)
     faults: list[str] = []
     parts: dict[str, Any] = {}
-    for name, make in (("domain", domain), ("unit", unit), ("mechanism", mechanism)):
+    for name, make in (("domain", lambda job: domain(job, path.parent)), ("unit", unit), ("mechanism", mechanism)):
         try:
             parts[name] = make(job)
         except KasuriError as error:
@@ -378,7 +406,7 @@ def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) 
     if job.data.kind == "table":
         for source in _sources(job, base):
             try:
-                stream = open_stream(source)
+                stream = open_stream(source, memory=job.data.memory, away=_away(job, base))
             except KasuriError as error:
                 faults += error.faults
                 continue
@@ -415,39 +443,42 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
         found.append(f"{stream.label}: unit.max_weight must bound the weights of records")
     if found:
         return found
-    rows: dict[tuple[str, str], list[int]] = {}
-    many: dict[tuple[str, str], int] = {}
+    wrong_rows: dict[tuple[str, str], list[Any]] = {}
 
-    def report(wrong: Any, column: str, rule: str, start: int) -> None:
-        at = np.flatnonzero(wrong)
-        if at.size:
-            first = rows.setdefault((column, rule), [])
-            first += (at[: max(0, _SHOWN - len(first))] + start + 1).tolist()
-            many[column, rule] = many.get((column, rule), 0) + int(at.size)
+    def report(wrong: Any, column: str, rule: str) -> None:
+        wrong_rows.setdefault((column, rule), []).append(np.flatnonzero(wrong) + done)
 
     done = 0
-    for batch, _ in stream.start(needed(columns, who, job.data.weight)):
+    ragged: list[int] = []
+    for batch, _ in stream.start(needed(columns, who, job.data.weight), ragged):
         ids = batch.column(who.id)
-        report(ids.is_null().to_numpy(zero_copy_only=False), who.id, "the id is missing", done)
-        if not (pa.types.is_integer(ids.type) or pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
-            report(np.ones(1, bool), who.id, f"ids are whole numbers or text, not {ids.type}", -1)
-        kinds.add("number" if pa.types.is_integer(ids.type) else "text")
+        if not pa.types.is_null(ids.type):
+            try:
+                kind, ids = typed_ids(ids, None, stream.label, who.id)
+                kinds.add(kind)
+            except DomainError as error:
+                found += [fault for fault in error.faults if fault not in found]
+        report(ids.is_null().to_numpy(zero_copy_only=False), who.id, "the id is missing or not UTF-8")
         if job.data.weight is not None:
             values, wrong = numbers(batch.column(job.data.weight))
             wrong |= (values < 1) | (values != np.floor(values))
-            report(wrong, job.data.weight, "not a whole number of at least 1", done)
+            report(wrong, job.data.weight, "not a whole number of at least 1")
         if not outside:
+            index, possible = [], np.ones(batch.num_rows, dtype=bool)
             for axis in table.axes:
                 place = columns[axis.name]
                 names = axes.names(place)
-                _, wrong, rule = axes.from_arrow(axis, place, [batch.column(name) for name in names])
-                report(wrong, "/".join(names), rule, done)
+                parts, wrong, rule = axes.from_arrow(axis, place, [batch.column(name) for name in names])
+                report(wrong, "/".join(names), rule)
+                index += parts
+                possible &= ~wrong
+            if table.mask:
+                report(possible & ~table.possible(table.ravel(index)), "/".join(names), "a cell that is masked")
         done += batch.num_rows
-    return [
-        f"{stream.label}: column {column}: {rule}: rows {', '.join(map(str, at))}"
-        + (f" and {many[column, rule] - len(at)} more" if many[column, rule] > len(at) else "")
-        for (column, rule), at in rows.items()
-    ]
+    found += rows_faults(stream.label, "", RAGGED, ragged)
+    for (column, rule), at in wrong_rows.items():
+        found += rows_faults(stream.label, column, rule, numbered(np.concatenate(at), ragged))
+    return found
 
 
 TEMPLATE = """\
@@ -472,6 +503,10 @@ window = "kanto"                  # japan kanto kinki kyushu tohoku, a first-ord
 # kind = "nominal"                # also "ordered" (size, labels) and "time" (start, seconds, size)
 # name = "sex"
 # labels = ["female", "male"]
+
+# [[masks]]                       # public impossible cells, such as the sea: always 0, and less noise elsewhere
+# axes = ["grid"]
+# file = "sea.npy"                # a numpy array of true (nobody can be there) and false, of the window's shape
 
 [unit]                            # who is protected: no defaults
 id = "person"                     # the id column; with it in the file, kasuri bounds contributions itself

@@ -9,17 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Literal
 
-from kasuri import order, transform
+from kasuri import order, shares, strategy, transform
 from kasuri.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, PrivacyError
+from kasuri.noise import passes
 from kasuri.order import Order
 from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.public import PublicTable
 from kasuri.schema import Domain, Ordered, Unit
+from kasuri.strategy import Strategy
 from kasuri.visit import Visit
 
 DENSE_CELLS = 1 << 26
@@ -27,12 +30,18 @@ DENSE_CELLS = 1 << 26
 MEASURED_CELLS = 1 << 24
 """haar_topdown draws every node, and so publishes its measurements, up to this many leaves; above it jumps."""
 
+LARGE = 1 << 26
+"""Count trees of more leaves keep fewer of the blocks above the cells."""
+
 MAX_SCALE = 1 << 55
 """Largest noise scale: a value beyond 2^61 then has probability below 2 e^-64."""
 
 KEYSTREAM = "the keystream (AES-256-CTR under BLAKE2b keys) is as good as ideal random bits"
 IDEALISED = "idealised numerics: floating-point noise, for reproducing papers only"
+SAME_TOTAL = "one record changes its cell, none enters or leaves: the declared total is the same in both tables"
 
+MAX_PASSING = 1 << 26
+"""Most empty cells a thresholded release may expect to pass."""
 
 _COMBINATIONS = {
     ("identity", "float Laplace", "none"): ("none",),
@@ -43,6 +52,15 @@ _COMBINATIONS = {
     ("haar", "float Laplace", "topdown"): ("dense",),
     ("nominal", "discrete Laplace", "topdown"): ("plain",),
     ("counts", "discrete Laplace", "least squares"): ("plain",),
+    ("counts", "discrete Laplace", "consistency"): ("dense",),
+    ("identity", "discrete Laplace", "simplex"): ("none",),
+    ("identity", "discrete Laplace", "nonneg lasso"): ("none",),
+    ("identity", "discrete Laplace", "lasso"): ("none",),
+    ("identity", "discrete Laplace", "threshold"): ("jump",),
+    ("matrix", "discrete Laplace", "inverse"): ("none",),
+    ("fourier", "discrete Laplace", "linear program"): ("none",),
+    ("counts", "discrete Laplace", "bayes"): ("plain",),
+    ("counts", "discrete Laplace", "chosen"): ("plain",),
 }
 """The parts that were proved together, with the descents each allows."""
 
@@ -53,23 +71,41 @@ class Mechanism:
 
     `transform`, `noise` and `refine` name the parts; `order` the tree over the cells; `descent` how the refinement
     walks it; `shares` the part of epsilon each measured height gets (count trees: a preset, or pairs of height and
-    exact decimal); `basis` the proof.
+    exact decimal, or who chooses: "facts", "prior", "pilot", "simulation"); `facts` the declared density and size;
+    `prior` a public table; `areas` and `metric` what a simulation chooses for; `options` further choices by name;
+    `tuning` a public table they are tuned on; `basis` the proof.
     """
 
     name: str
-    transform: Literal["identity", "sum_difference", "haar", "haar_nd", "nominal", "counts"]
+    transform: Literal["identity", "sum_difference", "haar", "haar_nd", "nominal", "counts", "matrix", "fourier"]
     noise: Literal["discrete Laplace", "float Laplace"]
-    refine: Literal["none", "inverse", "topdown", "least squares"]
+    refine: Literal[
+        "none", "inverse", "topdown", "least squares", "bayes", "chosen", "consistency", "simplex", "nonneg lasso",
+        "lasso", "threshold", "linear program",
+    ]  # fmt: skip
     basis: str
     order: str = "none"
     interleave: tuple[str, ...] = ()
     descent: Literal["none", "auto", "dense", "plain", "jump"] = "none"
     shares: str | tuple[tuple[int, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    tuning: PublicTable | None = None
+    facts: tuple[str, ...] = ()
+    prior: PublicTable | None = None
+    areas: tuple[int, ...] = ()
+    metric: str = ""
 
     def __post_init__(self) -> None:
         parts = (self.transform, self.noise, self.refine)
         if parts not in _COMBINATIONS or self.descent not in _COMBINATIONS[parts]:
             raise PrivacyError("no proof covers this combination of parts; make a Mechanism by its recipe")
+
+    def option(self, name: str) -> str:
+        """One of `options` by its name."""
+        found = dict(self.options).get(name)
+        if found is None:
+            raise PrivacyError(f"{self.name} needs the option {name!r}; make a Mechanism by its recipe")
+        return found
 
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
@@ -84,27 +120,32 @@ class Mechanism:
 
         Where one unit adds a single count (add-remove) and every coefficient has the same exact noise, it moves at
         most `cost` numbers by 1, and each of them alone is (epsilon / cost)-DP. Anything else, and every recipe that
-        does not stand here by name: the generic pair. A count tree moves one count per measured level, each under
-        noise of that level's own share.
+        does not stand here by name: the generic pair. A count tree of fixed shares moves one count per measured level,
+        each under noise of that level's own share; shares that a pilot chose have the generic pair.
         """
         run = resolve(self, domain, unit, epsilon)
-        if self.name == "refined_tree" and unit.change == "add-remove" and unit.most == 1:
+        single = unit.change == "add-remove" and unit.most == 1
+        if self.name in ("refined_tree", "bayes_tree") and not run.choices and single:
             return tuple((share * run.guarantee.epsilon, 1) for _, share in run.cuts)
-        known = self.name in ("geometric", "privelet", "haar_topdown")
+        known = self.name in ("geometric", "privelet", "haar_topdown") and run.total_scale is None
         equal = self.transform in ("identity", "sum_difference", "haar_nd") and self.noise == "discrete Laplace"
-        if not known or not equal or unit.change != "add-remove" or unit.most != 1:
+        if not known or not equal or not single:
             return generic(run.guarantee.epsilon)
         return ((1 / run.scale, int(run.scale * run.guarantee.epsilon)),)
 
     def plan(self, domain: Domain, unit: Unit, epsilon: object) -> str:
         """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
         public = {
-            "recipe": asdict(self),
+            "recipe": parts
+            | {name: getattr(self, name) and getattr(self, name).fingerprint() for name in ("prior", "tuning")},
             "domain": domain.to_json(),
             "unit": unit.to_json(),
             "epsilon": decimal(exact(epsilon)),
         }
-        text = json.dumps(public, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(
+            public, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=lambda value: value.to_json()
+        )
         return hashlib.sha256(text.encode()).hexdigest()
 
     def series(self, domain: Domain, unit: Unit, epsilon: object, releases: int) -> Series:
@@ -113,11 +154,17 @@ class Mechanism:
         return Series(self.name, self.plan(domain, unit, epsilon), exact(epsilon), losses, releases)
 
 
+Cuts = tuple[tuple[int, Fraction], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
-    count tree with their shares of epsilon."""
+    count tree with their shares of epsilon. A run with `choices` has none yet: they will be one of these, each of
+    which sums to 1, and the `pilot` (depth, share), where there is one, is in all of them. `strategy` is a measured
+    matrix; `total_scale` the noise of a bought total, or `declared_total` a public one; `threshold` what a cell must
+    reach to be released."""
 
     mechanism: Mechanism
     domain: Domain
@@ -125,12 +172,25 @@ class Run:
     guarantee: Guarantee
     trees: tuple[Order, ...]
     descent: str
-    cuts: tuple[tuple[int, Fraction], ...] = ()
+    cuts: Cuts = ()
+    pilot: tuple[int, Fraction] | None = None
+    choices: Mapping[str, Cuts] = field(default_factory=dict)
+    strategy: Strategy | None = None
+    total_scale: Fraction | None = None
+    declared_total: int | None = None
+    threshold: int | None = None
 
-    def visit(self) -> Visit:
-        """What a count tree measures: the noise of a cut has the run's scale over its share."""
-        depths, scales = zip(*((depth, self.scale / share) for depth, share in self.cuts), strict=True)
-        return Visit(self.trees[0], depths, scales)
+    def visit(self, cuts: Cuts | None = None, refine: str | None = None) -> Visit:
+        """What a count tree measures: the noise of a cut has the run's scale over its share. Above a pilot every node
+        is kept; bayes_tree keeps a little more than refined_tree on the last level above the cells."""
+        cuts, refine = cuts or self.cuts, refine or self.mechanism.refine
+        depths, scales = zip(*((depth, self.scale / share) for depth, share in cuts), strict=True)
+        slacks = [0.0] * len(depths)
+        if len(depths) > 1 and refine == "bayes":
+            slacks[-2] = 2.0 if self.trees[0].leaves <= LARGE else 1.0
+        if self.pilot is not None:
+            slacks = [math.inf if depth < self.pilot[0] else slack for depth, slack in zip(depths, slacks, strict=True)]
+        return Visit(self.trees[0], depths, scales, tuple(slacks))
 
 
 def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> Run:
@@ -148,58 +208,146 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
             f"{mechanism.name} writes every one of {leaves} cells (padding included); it takes at most {DENSE_CELLS}. "
             "haar_topdown() follows the non-zero cells instead"
         )
+    measured = _strategy(mechanism, domain)
     if mechanism.transform == "identity":
         cost = transform.identity_cost(domain.size, unit.change)
     elif mechanism.transform == "haar_nd":
         cost = transform.haar_nd_cost(trees, unit.change)
     elif mechanism.transform == "counts":
         cost = Fraction(1 if unit.change == "add-remove" else 2)
+    elif measured is not None:
+        cost = measured.cost(unit.change)
     else:
         cost = trees[0].cost(unit.change)
-    public = ("domain", "mask") if domain.mask else ("domain",)
-    guarantee = Guarantee("central", loss, Fraction(0), unit, public, (), mechanism.basis)
+    share, declared = _total(mechanism, unit)
+    public = ["domain", *(["mask"] if domain.mask else []), *(["total"] if declared is not None else [])]
+    if mechanism.facts:
+        public.append("declared density and size of the non-empty cells")
+    for table, use in ((mechanism.prior, "prior"), (mechanism.tuning, "tuning")):
+        if table is not None:
+            if table.domain != domain:
+                raise DomainError(f"the public table {table.name!r} is on another grid than the table released")
+            public.append(f"table {table.name} ({use})")
+    guarantee = Guarantee("central", loss, Fraction(0), unit, tuple(public), (), mechanism.basis)
     guarantee = guarantee.assuming(IDEALISED if mechanism.noise == "float Laplace" else KEYSTREAM)
-    scale = unit.most * cost / loss
-    if scale > MAX_SCALE:
+    if declared is not None:
+        guarantee = guarantee.assuming(SAME_TOTAL)
+    scale = unit.most * cost / (loss * (1 - share))
+    bought = unit.most / (loss * share) if share else None  # the total changes by c at most, moved records or not
+    if max(scale, bought or 0) > MAX_SCALE:
         raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
-    run = Run(mechanism, domain, scale, guarantee, trees, descent, _cuts(mechanism, trees))
-    if run.cuts and max(run.visit().scales) > MAX_SCALE:  # visit() also refuses a first level too wide to draw
-        raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
+    threshold = _threshold(mechanism, domain, scale)
+    run = Run(
+        mechanism, domain, scale, guarantee, trees, descent, strategy=measured, total_scale=bought,
+        declared_total=declared, threshold=threshold,
+    )  # fmt: skip
+    if mechanism.transform == "counts":
+        run = _measured(run)
+        for cuts in (run.cuts, *run.choices.values()):
+            if cuts and max(run.visit(cuts).scales) > MAX_SCALE:  # visit() also refuses a first level too wide to draw
+                raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
     return run
 
 
-def _cuts(mechanism: Mechanism, trees: tuple[Order, ...]) -> tuple[tuple[int, Fraction], ...]:
-    """The measured depths of a count tree, from the top, with their shares."""
-    if mechanism.transform != "counts":
-        return ()
-    stages = trees[0].stages
+def _total(mechanism: Mechanism, unit: Unit) -> tuple[Fraction, int | None]:
+    """(share of epsilon that buys the total, declared public total): one of them, or neither where none is used."""
+    if mechanism.refine not in ("simplex", "nonneg lasso", "lasso"):
+        return Fraction(0), None
+    kind = mechanism.option("total")
+    if kind == "noisy":
+        share = exact(mechanism.option("share"), "the total's share")
+        if share >= 1:
+            raise PrivacyError("the total's share of epsilon must lie below 1: the cells need the rest")
+        return share, None
+    if kind != "public":
+        raise PrivacyError('total must be "noisy" (bought with a share of epsilon) or "public" (declared)')
+    if unit.change != "replace" or unit.max_cells != 1 or unit.max_weight is not None:
+        raise PrivacyError(
+            'total="public" needs unit change "replace", max_cells=1 and no weights: whoever enters or leaves changes '
+            'the total, so under add-remove it is not differentially private at all; use total="noisy"'
+        )
+    return Fraction(0), int(mechanism.option("declared_total"))
+
+
+def _threshold(mechanism: Mechanism, domain: Domain, scale: Fraction) -> int | None:
+    if mechanism.refine != "threshold":
+        return None
+    if domain.size >= 1 << 62:
+        raise DomainError("a thresholded release takes fewer than 2^62 cells")
+    given = mechanism.option("threshold")
+    least = 1 if given == "auto" else int(given)
+    if given == "auto" and domain.size * passes(scale, 1) > 1:
+        least = max(1, math.ceil(scale * Fraction(math.log(domain.size))))
+    if least < 1:
+        raise PrivacyError("a threshold is a whole number from 1 on: every empty cell would be released below it")
+    if domain.size * passes(scale, least) > MAX_PASSING:
+        raise DomainError(
+            f"at threshold {least} about {domain.size * passes(scale, least):.3g} empty cells would pass; "
+            f'at most {MAX_PASSING} can be drawn: raise the threshold, or use threshold="auto"'
+        )
+    return least
+
+
+def _strategy(mechanism: Mechanism, domain: Domain) -> Strategy | None:
+    if mechanism.transform == "fourier":
+        return strategy.fourier(domain, int(mechanism.option("ways")))
+    if mechanism.transform != "matrix":
+        return None
+    if mechanism.option("strategy") == "optimised":
+        return strategy.optimised(domain, mechanism.option("workload"))
+    return strategy.given(domain, mechanism.option("strategy"))
+
+
+def _measured(run: Run) -> Run:
+    """The measured depths of a count tree with their shares: fixed, or the pilot and what it may choose from."""
+    mechanism, tree = run.mechanism, run.trees[0]
+    stages = tree.stages
     top = len(stages) - 1
-    if isinstance(mechanism.shares, str):
-        shares = PRESETS[mechanism.shares](top)
-    else:
-        shares = {height: Fraction(share) for height, share in mechanism.shares}
-    if max(shares) > top:
-        raise DomainError(f"this tree has heights 0..{top}; shares name {max(shares)}")
-    return tuple(sorted((stages[top - height], share) for height, share in shares.items()))
+
+    def cuts(by_height: Mapping[int, Fraction]) -> Cuts:
+        if sum(by_height.values()) != 1:  # the claim rests on it: checked where the claim is made
+            raise PrivacyError(
+                "shares must name each height once and sum to exactly 1: their sum is what epsilon pays for"
+            )
+        if max(by_height) > top:
+            raise DomainError(f"this tree has heights 0..{top}; shares name {max(by_height)}")
+        return tuple(sorted((stages[top - height], share) for height, share in by_height.items()))
+
+    named = mechanism.shares
+    if mechanism.refine == "consistency" and mechanism.order == "1d":  # every binary level
+        return replace(run, cuts=tuple((at, Fraction(1, tree.depth + 1)) for at in range(tree.depth + 1)))
+    if not isinstance(named, str):
+        given = {height: exact(share, "a share") for height, share in named}
+        return replace(run, cuts=cuts(given if len(given) == len(named) else {}))
+    if named in ("pilot", "simulation"):
+        beyond = [area for area in mechanism.areas if area > run.domain.size]
+        if beyond:
+            raise DomainError(f"areas of {beyond} cells are asked for; the domain has {run.domain.size}")
+        offered = shares.BAYES if named == "pilot" else shares.BAYES | shares.REFINED
+        height = shares.pilot_height(tree, odd=named == "simulation")
+        if named == "simulation" and mechanism.prior is not None:
+            return replace(run, choices={name: cuts(preset(top)) for name, preset in offered.items()})
+        if height is not None:
+            choices = {name: cuts(shares.with_pilot(preset(top), height)) for name, preset in offered.items()}
+            return replace(run, pilot=(stages[top - height], shares.PILOT_SHARE), choices=choices)
+        named = "middle"  # nothing to choose for: the tree is too small, or too wide at once
+    elif named == "facts":
+        density, size = (Fraction(part) for part in mechanism.facts)
+        named = shares.rule(float(density), float(size / run.scale))
+    elif named == "prior" and mechanism.prior is not None:
+        mean = float(mechanism.prior.values.sum()) / max(mechanism.prior.cells.size, 1)
+        named = shares.rule(1.0, mean / float(run.scale))  # where people are, the prior knows: their number decides
+    presets = shares.BAYES if mechanism.refine in ("bayes", "chosen") else shares.REFINED
+    if named not in presets:
+        raise PrivacyError(f"shares {named!r} are not known; use {', '.join(presets)} or a mapping")
+    return replace(run, cuts=cuts(presets[named](top)))
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
-    if mechanism.transform == "identity":
+    if mechanism.transform in ("identity", "matrix", "fourier"):
         return ()
     if mechanism.transform == "haar_nd":
         return tuple(order.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
     if mechanism.transform == "nominal" or mechanism.order == "hierarchy":
         return (order.jis(domain) if mechanism.order == "jis" else order.hierarchy(domain),)
     return (order.row_major(domain) if mechanism.order == "1d" else order.morton(domain, mechanism.interleave),)
-
-
-PRESETS: dict[str, Callable[[int], dict[int, Fraction]]] = {
-    "u4": lambda top: {height: Fraction(1, top + 1) for height in range(top + 1)},
-    "even16": lambda top: {height: Fraction(1, top // 2 + 1) for height in range(0, top + 1, 2)},
-    "tilt16": lambda top: (
-        {0: Fraction(1)}
-        if top < 2
-        else {0: Fraction(2, 5)} | {height: Fraction(3, 5 * (top // 2)) for height in range(2, top + 1, 2)}
-    ),
-}
-"""Named shares: height of the tree -> {measured height: share of epsilon}."""

@@ -261,20 +261,26 @@ def discrete_laplace(scale: Fraction) -> Sampler:
                     for lo, hi in zip(lows, highs, strict=True)]  # fmt: skip
 
         return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
-    return _two_digits(scale, survival)
+
+    def twice_over(w: int) -> tuple[int, int]:
+        one = 1 << w
+        a = exp_minus(1 / scale, w)
+        return (one << (w + 1)) // (one + a[1]), -(-(one << (w + 1)) // (one + a[0]))  # c = 2 / (1 + a), scaled 2^w
+
+    return _two_digits(scale, survival, lambda x, w: exp_minus(Fraction(x) / scale, w), twice_over)
 
 
-def _two_digits(scale: Fraction, survival: Survival) -> Sampler:
-    """|X| = B Q + R with a^(Bq + r) = (a^B)^q a^r: P(Q >= q) = c a^(Bq) with c = 2/(1+a), and
+Power = Callable[[int, int], tuple[int, int]]
+"""(x, w) -> integers (low, high) with low <= 2^w a^x <= high."""
+
+
+def _two_digits(scale: Fraction, survival: Survival, power: Power, first: Callable[[int], tuple[int, int]]) -> Sampler:
+    """P(|X| >= x) = c a^x, x >= 1, with a = exp(-1/scale) nearly (`power` says exactly) and c = first(w) / 2^w:
+    |X| = B Q + R with a^(Bq + r) = (a^B)^q a^r, so P(Q >= q) = c a^(Bq) and
     P(R >= r | Q > 0) = (a^r - a^B) / (1 - a^B),   P(R >= r | Q = 0) = (c a^r - c a^B) / (1 - c a^B)."""
     # tables of about equal length, but Q = 0 rare (about 1 in 16): its law of R is a branch
     base = 1 << min(math.isqrt(math.ceil(scale * 24)).bit_length(), (math.floor(scale) >> 4).bit_length() - 1)
     count = math.floor(scale * 24 / base) + 2
-
-    def parts(w: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        one = 1 << w
-        a = exp_minus(1 / scale, w)
-        return a, ((one << (w + 1)) // (one + a[1]), -(-(one << (w + 1)) // (one + a[0])))  # c, scaled 2^w
 
     def times(p: tuple[int, int], q: tuple[int, int], w: int) -> tuple[int, int]:
         return p[0] * q[0] >> w, -(-p[1] * q[1] >> w)
@@ -287,7 +293,7 @@ def _two_digits(scale: Fraction, survival: Survival) -> Sampler:
 
     def of_q(x: int, w: int) -> tuple[int, int]:
         v = w + 32
-        low, high = times(parts(v)[1], exp_minus(Fraction(base * x) / scale, v), v)
+        low, high = times(first(v), power(base * x, v), v)
         return low >> 32, -(-high >> 32)
 
     def of_r(zero: bool) -> Survival:
@@ -295,9 +301,9 @@ def _two_digits(scale: Fraction, survival: Survival) -> Sampler:
             if r >= base:
                 return 0, 0
             v = w + 64
-            top, low = exp_minus(r / scale, v), exp_minus(base / scale, v)
+            top, low = power(r, v), power(base, v)
             if zero:
-                c = parts(v)[1]
+                c = first(v)
                 top, low = times(c, top, v), times(c, low, v)
             least, most = share(top, low, v)
             return least >> 64, -(-most >> 64)
@@ -305,13 +311,13 @@ def _two_digits(scale: Fraction, survival: Survival) -> Sampler:
         return survival_r
 
     def q_bounds(w: int) -> list[tuple[int, int]]:
-        c = parts(w)[1]
-        lows, highs = _powers(exp_minus(base / scale, w), count, w)
+        c = first(w)
+        lows, highs = _powers(power(base, w), count, w)
         return [times(c, pair, w) for pair in zip(lows, highs, strict=True)]
 
     def r_bounds(zero: bool) -> Callable[[int], list[tuple[int, int]]]:
         def bounds(w: int) -> list[tuple[int, int]]:
-            a, c = parts(w)
+            a, c = power(1, w), first(w)
             lows, highs = _powers(a, base, w)
             pairs = list(zip(lows, highs, strict=True))
             if zero:
@@ -328,6 +334,50 @@ def _two_digits(scale: Fraction, survival: Survival) -> Sampler:
         rest=Table.of(_floor_table(r_bounds(False), _WORD), _WORD),
         digits=(of_q, of_r(True), of_r(False)),
     )
+
+
+@lru_cache(maxsize=16)
+def runs_below(scale: Fraction, threshold: int, most: int) -> Sampler:
+    """|X| = how many of the next values of discrete Laplace noise stay below `threshold` >= 1 before one does not, cut
+    at `most`: P(|X| >= x) = q^x with q = 1 - a^threshold / (1 + a), a = exp(-1/scale), for 1 <= x <= most."""
+
+    def first_power(v: int) -> tuple[int, int]:
+        one = 1 << v
+        (low, high), (a_low, a_high) = exp_minus(threshold / scale, v), exp_minus(1 / scale, v)
+        return one + (-(high << v) // (one + a_low)), one - (low << v) // (one + a_high)
+
+    first = lru_cache(maxsize=16)(first_power)
+
+    def power(x: int, w: int) -> tuple[int, int]:
+        v = w + x.bit_length() + 16
+        low, high = first(v)
+        out_low = out_high = 1 << v
+        for bit in bin(x)[2:]:
+            out_low, out_high = out_low * out_low >> v, -(-out_high * out_high >> v)
+            if bit == "1":
+                out_low, out_high = out_low * low >> v, -(-out_high * high >> v)
+        return out_low >> (v - w), -(-out_high >> (v - w))
+
+    def survival(x: int, w: int) -> tuple[int, int]:
+        return (0, 0) if x > most else power(x, w)
+
+    passing = passes(scale, threshold)
+    mean = Fraction(1) / Fraction(passing) if passing > 2.0**-60 else Fraction(1 << 60)
+    if mean > _TWO_DIGITS or most < 64 * mean:  # the tables know no cut
+        return Sampler(survival)
+    if mean <= _ONE_DIGIT:
+        count = math.floor(mean * 23) + 2
+
+        def bounds(w: int) -> list[tuple[int, int]]:
+            return list(zip(*_powers(power(1, w), count, w), strict=True))
+
+        return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
+    return _two_digits(mean, survival, power, lambda w: (1 << w, 1 << w))
+
+
+def passes(scale: Fraction, threshold: int) -> float:
+    """P(N >= threshold) of discrete Laplace noise, threshold >= 1, as a float: for planning, it decides nothing."""
+    return math.exp(-threshold / scale) / (1 + math.exp(-1 / scale))
 
 
 @lru_cache(maxsize=16)
@@ -348,6 +398,8 @@ def laplace_variance(scale: Fraction, noise: str = "discrete Laplace") -> float:
     """Variance of one value: 2a/(1-a)^2 with a = exp(-1/scale) on the integers, 2 scale^2 for "float Laplace"."""
     if noise == "float Laplace":
         return 2 * float(scale) ** 2
+    if scale * 700 < 1:  # below what floating point can tell from 0
+        return 0.0
     return 1 / (2 * math.sinh(0.5 / scale) ** 2)
 
 

@@ -8,6 +8,7 @@ is. A node is measured iff at least two of its children are possible, which is d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -148,6 +149,39 @@ class Order:
                 if alone:
                     break
         return (0, *reversed(ends))
+
+    def width(self, start: int, end: int) -> int:
+        """Nodes (possible or not) at depth `end` below one node at depth `start`."""
+        return math.prod(digit.radix for digit in self.digits[start:end])
+
+    def stride(self, depth: int) -> int:
+        """Leaves below a node at `depth`."""
+        return self.strides[depth] * self.digits[depth].radix if depth < self.depth else 1
+
+    def children(self, parents: Int, start: int, end: int) -> tuple[Int, Int]:
+        """Possible descendants of rising `parents` (depth start) at depth end, in key order; those of parent i are
+        first[i]:first[i+1]."""
+        width = self.width(start, end)
+        if all(self.factors[f].whole for f, _ in self.split_by[start:end]):
+            nodes = (parents[:, None] * width + np.arange(width)).ravel()
+            return nodes, np.arange(parents.size + 1) * width
+        nodes = parents
+        for depth in range(start, end):
+            radix = self.digits[depth].radix
+            nodes = (nodes[:, None] * radix + np.arange(radix)).ravel()
+            f, own = self.split_by[depth]
+            if not self.factors[f].whole:
+                nodes = nodes[self.factors[f].of(own + 1, self.own(nodes, depth + 1, f)) != NONE]
+        return nodes, np.append(np.searchsorted(nodes, parents * width), nodes.size)
+
+    def own(self, nodes: Int, depth: int, factor: int) -> Int:
+        """The digits of one factor in the prefixes of nodes at `depth`."""
+        out = np.zeros(nodes.size, dtype=np.int64)
+        for level in self.factors[factor].levels:
+            if level < depth:
+                radix = self.digits[level].radix
+                out = out * radix + nodes // self.width(level + 1, depth) % radix
+        return out
 
     def cost(self, change: Change) -> Fraction:
         """L1 change of all measured numbers by one count, each level's own change taken as 1 (docs/proofs).

@@ -94,7 +94,13 @@ class Guarantee:
         """The claim in one sentence."""
         loss = f"epsilon {decimal(self.epsilon)}" + (f", delta {decimal(self.delta)}" if self.delta else "")
         loss += "" if self.rho is None else f" (rho {decimal(self.rho)} zCDP)"
-        return f"{self.model} differential privacy, {loss}, when {self.unit.words()}"
+        return f"{self.model} differential privacy, {loss}, when {self.relation()}"
+
+    def relation(self) -> str:
+        """The neighbour relation in words; where the total is public, only a record that moves is protected."""
+        if "total" in self.public:
+            return f"the record of one {self.unit.id} changes its cell, none enters or leaves the data"
+        return self.unit.words()
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.ledger import Receipt
 from kasuri.privacy import Guarantee
+from kasuri.regions import Boxes, cells_of
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
+
+if TYPE_CHECKING:
+    from kasuri.intervals import Interval
 
 NO_LEDGER = "no ledger: nothing bounds what other releases of the same data spend"
 
 _DENSE = 1 << 28
+
+
+def files_of(table: Literal["release", "measurements"], names: Iterable[str]) -> list[str]:
+    """Those of `names` that hold a table of a saved release, in order: release.parquet, or release-00000.parquet and
+    so on where a cluster wrote it."""
+    return sorted(name for name in names if re.fullmatch(rf"{table}(-[0-9]{{5,}})?\.parquet", name))
 
 
 @dataclass(frozen=True)
@@ -100,14 +111,62 @@ class Release:
         rows: slice | int | None = None,
         cols: slice | int | None = None,
         code: str | None = None,
+        cells: ArrayLike | None = None,
         **axes: Any,
     ) -> int | float:
         """Sum over an area: `rows` and `cols` of the mesh (indices of the window), or a mesh `code` of the same or a
-        coarser level; other axes by index, slice or label.
+        coarser level; other axes by index, slice or label. Or any `cells`: an array of cell indices, or of true and
+        false in the domain's shape.
 
         >>> out.area(rows=slice(0, 64), cols=slice(0, 64), sex="female")    # doctest: +SKIP
         >>> out.area(code="5339")                                           # doctest: +SKIP
         """
+        return self.sum_over(self._area(rows, cols, code, cells, axes)).item()
+
+    def interval(
+        self,
+        *,
+        level: float = 0.95,
+        rows: slice | int | None = None,
+        cols: slice | int | None = None,
+        code: str | None = None,
+        cells: ArrayLike | None = None,
+        **axes: Any,
+    ) -> Interval:
+        """Where the true count of an area lies, with confidence `level`; areas as in `area`. Cells that are absent from
+        the release (released as 0) have an upper limit too.
+
+        From the published noisy numbers alone, so the privacy guarantee is untouched, and a release read back from
+        disk gives the same answer (docs/proofs/intervals.md). DomainError where a recipe publishes none.
+
+        >>> out.interval(rows=slice(0, 64), cols=slice(0, 64), level=0.95)  # doctest: +SKIP
+        """
+        from kasuri.intervals import interval
+
+        return interval(self, self._area(rows, cols, code, cells, axes), level)
+
+    def sum_over(self, area: Boxes | NDArray[np.int64]) -> Any:
+        """Released sum over one box, or over an array of rising cells, as a NumPy number."""
+        if not isinstance(area, Boxes):
+            return self.values[np.isin(self.cells, area, assume_unique=True)].sum()
+        keep = np.ones(self.cells.size, dtype=bool)
+        for index, low, high in zip(self.domain.unravel(self.cells), area.low[0], area.high[0], strict=True):
+            keep &= (index >= low) & (index < high)
+        return self.values[keep].sum()
+
+    def _area(
+        self,
+        rows: slice | int | None,
+        cols: slice | int | None,
+        code: str | None,
+        cells: ArrayLike | None,
+        axes: Mapping[str, Any],
+    ) -> Boxes | NDArray[np.int64]:
+        """One box, or the possible cells of an irregular area."""
+        if cells is not None:
+            if rows is not None or cols is not None or code is not None or axes:
+                raise DomainError("an area is cells=, or a mesh code, rows, cols and axes, not both")
+            return cells_of(cells, self.domain)
         wanted: dict[str, Any] = {}
         if code is not None:
             if rows is not None or cols is not None:
@@ -122,18 +181,18 @@ class Release:
         unknown = [name for name in wanted if name not in self.domain.dims]
         if unknown:
             raise DomainError(f"no dimension {unknown}; the dimensions are {list(self.domain.dims)}")
-        keep = np.ones(self.cells.size, dtype=bool)
-        for dim, size, index in zip(self.domain.dims, self.domain.shape, self.domain.unravel(self.cells), strict=True):
-            choice = wanted.get(dim)
-            if choice is None:
-                continue
-            low, high = _range(choice, size, dim, self.domain)
-            keep &= (index >= low) & (index < high)
-        return self.values[keep].sum().item()
+        ranges = [
+            (0, size) if wanted.get(dim) is None else _range(wanted[dim], size, dim, self.domain)
+            for dim, size in zip(self.domain.dims, self.domain.shape, strict=True)
+        ]
+        low, high = np.array(ranges, dtype=np.int64).T
+        if (high <= low).any():
+            return np.zeros(0, dtype=np.int64)
+        return Boxes(low[None, :].copy(), high[None, :].copy())
 
     def save(self, folder: str, *, unmetered: bool = False, sign: str | None = None) -> None:
-        """Write the release to a new folder: Parquet, DuckDB, the measurements, datapackage.json and a certificate in
-        two languages; never over an existing one. `sign` names a private key file of `kasuri keygen`.
+        """Write the release to a new folder: Parquet, DuckDB, the measurements, datapackage.json, a certificate in two
+        languages and report.html; never over an existing one. `sign` names a private key file of `kasuri keygen`.
 
         A seeded release is refused, and one without a ledger unless `unmetered=True` says that this is meant. The
         ledger records `committed` before the folder appears under its name.
@@ -141,6 +200,13 @@ class Release:
         from kasuri.store import save
 
         save(self, folder, unmetered=unmetered, sign=sign)
+
+    @classmethod
+    def load(cls, folder: str) -> Release:
+        """A saved release, verified and read back: the same areas and intervals as before it was saved."""
+        from kasuri.store.load import load
+
+        return load(folder)
 
     def export(self, target: str, *, levels: Sequence[str] = (), unmetered: bool = False) -> None:
         """Write the release for others to use: a .csv, .parquet (GeoParquet), .gpkg, .sqlite or .duckdb file, or a

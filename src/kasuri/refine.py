@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.errors import NumericsError
+
 Array = NDArray[Any]
 
 LARGEST = 3 << 61
@@ -102,7 +104,7 @@ def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> 
     `levels` holds per level (y, first): node i's children are first[i]:first[i+1] of the next level, none where it was
     not descended; `variances` the noise variance of each level. Bottom-up weighted least squares combines every node's
     y with its children's sum; top-down the total max(round(sum), 0) is shared out by the projection weighted with the
-    estimates' variances, then floor and largest remainder inside each node. Returns the integers of every level.
+    estimates' variances, running sums rounded inside each node. Returns the integers of every level.
     """
     z, v = combine(levels, variances)
     out = share(levels, z, v, whole_total(z[0]))
@@ -150,3 +152,42 @@ def share(levels: list[tuple[Array, Array]], z: list[Array], v: list[Array], tot
         out.append(shares)
         totals, first = shares, children
     return out
+
+
+def consistency(levels: list[tuple[Array, Array]], variances: list[float]) -> Array:
+    """The leaves of the weighted least-squares table: every node is the sum of its children; may be negative.
+
+    Bottom-up as in `least_squares`; top-down each node's surplus over its children's estimates is shared among them in
+    proportion to their variances [Hay2010, theorem 3; there all levels have one variance]. `levels` is the whole tree.
+    """
+    z, v = combine(levels, variances)
+    values = z[0]
+    for at in range(1, len(levels)):
+        owner = np.repeat(np.arange(values.size), np.diff(levels[at - 1][1]))
+        surplus = values - np.bincount(owner, z[at], values.size)
+        values = z[at] + surplus[owner] * v[at] / np.bincount(owner, v[at], values.size)[owner]
+    return values
+
+
+def nonnegative_fit(rows: Array, noisy: Array) -> Array:
+    """Whole numbers x >= 0 whose measured numbers rows @ x lie as near to `noisy` as can be (largest distance, a linear
+    program [Barak2007]), rounded by largest remainder so that their sum is the rounded sum."""
+    from scipy.optimize import linprog
+
+    m, n = rows.shape
+    size = max(float(np.abs(noisy).max()), 1.0)  # HiGHS wants numbers near 1
+    slack = np.full((m, 1), -1.0)
+    found: Any = linprog(
+        np.append(np.zeros(n), 1.0),
+        A_ub=np.block([[rows.astype(np.float64), slack], [-rows.astype(np.float64), slack]]),
+        b_ub=np.append(noisy / size, -noisy / size),
+        bounds=(0, None),
+        method="highs",
+    )
+    if found.x is None:
+        raise NumericsError("the linear program found no table; this should not happen: every program here has one")
+    exact = np.maximum(found.x[:n] * size, 0.0)
+    whole = np.floor(exact).astype(np.int64)
+    left = int(np.rint(exact.sum())) - int(whole.sum())
+    whole[np.argsort(-(exact - whole), kind="stable")[: max(left, 0)]] += 1
+    return whole

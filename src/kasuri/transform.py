@@ -100,6 +100,17 @@ def sum_difference(order: Order) -> Transform:
     return Transform("sum_difference", forward, inverse, np.ones(ends[-1], dtype=np.int64), order.cost)
 
 
+def sum_weights(order: Order, leaves: Array) -> Array:
+    """Weights of the coefficients of `sum_difference` in a weighted sum of leaves: the transpose of its inverse.
+    Leaves lie along the first axis. (a_l - a_r)/2 on a difference, (a_l + a_r)/2 on the sum above."""
+    parts = []
+    for left, right in reversed(levels(order.possible_leaves())):
+        both = (left & right).reshape(-1, *[1] * (leaves.ndim - 1))
+        parts.append(((leaves[0::2] - leaves[1::2]) / 2)[left & right])
+        leaves = (leaves[0::2] + leaves[1::2]) / np.where(both, 2, 1)
+    return np.concatenate([leaves, *reversed(parts)])
+
+
 def node_variance(depth: int) -> float:
     """Variance of the sum of a node `depth` measured levels below the root, inverted from noisy coefficients of
     variance 1: a child is (S + D)/2, so v = (v_above + 1)/4 from 1 down; 4^-depth + sum_{i=1..depth} 4^-i."""

@@ -233,10 +233,10 @@ def test_a_failing_disk_is_no_acknowledgement(collector, monkeypatch):
     store, key, app, _ = collector
     envelope, id, randomizer = open_round(app)
 
-    def broken(items):
+    def broken(group, late):
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(store, "_insert", broken)
+    monkeypatch.setattr(store, "_all", broken)
     assert call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)[0] == 503
     monkeypatch.undo()
     assert call(app, "POST", f"/rounds/{id}/reports", batch(key, envelope, randomizer), BINARY)[0] == 200
@@ -258,6 +258,20 @@ def test_a_group_with_a_replayed_batch_stores_the_others(tmp_path):
     store.close()
     assert found == {"a": "stored", "b": "stored", "a again": "duplicate", "other round": "closed", "c": "stored"}
     assert stored(store) == 6
+
+
+def test_a_large_group_is_stored_whole(tmp_path):
+    """More batches than one statement takes, and sizes that leave every remainder."""
+    store = Store(tmp_path / "reports.db")
+    randomizer = ks.local.unary(WARDS, epsilon="1")
+    opened = store.open_round(Round.new(randomizer, closes=1 << 39))
+    rows = randomizer.randomize([1, 2], source=ks.seeded(1)).rows
+    found = []
+    with store._wake:
+        for number in range(256 + 64 + 16 + 4 + 3):
+            assert store.put(opened, number.to_bytes(16, "little"), rows, found.append)
+    store.close()
+    assert found == ["stored"] * 343 and stored(store) == 686
 
 
 def outcome_of(store, opened, key, rows):

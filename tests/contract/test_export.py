@@ -57,7 +57,9 @@ def test_sqlite_duckdb_and_csv(tmp_path):
     identity = out.provenance["release_id"]
     with sqlite3.connect(tmp_path / "r.sqlite") as base:
         assert base.execute(SELECT.format("?"), [identity]).fetchall() == rows_of(out)
-        assert base.execute("SELECT DISTINCT lower, upper FROM release").fetchall() == [(None, None)]
+        for table in ("release", "release_1km", "release_10km"):
+            outside = f"SELECT count(*) FROM {table} WHERE lower IS NULL OR NOT value BETWEEN lower AND upper"
+            assert base.execute(outside).fetchall() == [(0,)]
         assert base.execute("SELECT release_id, epsilon FROM release_meta").fetchall() == [(identity, "1")]
         levels = by_level(lambda sql: base.execute(sql).fetchall())
     with duckdb.connect(str(tmp_path / "r.duckdb"), read_only=True) as base:
@@ -339,3 +341,87 @@ def test_postgres_refuses_another_type(postgres):
     ks.release(counts, ks.geometric(), epsilon="1", ledger=None).export(postgres, unmetered=True)
     with pytest.raises(ks.DomainError, match="other columns"):
         ks.release(counts, ks.laplace(), epsilon="1", ledger=None).export(postgres, unmetered=True)
+
+
+@pytest.mark.parametrize("name", ["r.sqlite", "r.duckdb", "r.gpkg", "postgres"])
+def test_a_database_is_looked_into_before_anything_is_charged(tmp_path, name, request):
+    """Other columns, another mesh or a foreign file are found without a release; what fits is no fault."""
+    from kasuri.store.export import export_faults
+
+    out = make()
+    path = request.getfixturevalue("postgres") if name == "postgres" else str(tmp_path / name)
+    assert export_faults(out.domain, [path], LEVELS) == []
+    out.export(path, levels=LEVELS, unmetered=True)
+    assert export_faults(out.domain, [path], LEVELS) == []
+    make().export(path, levels=LEVELS, unmetered=True)
+    other = Domain.of(Mesh("grid", "500m", (8400, 6080), shape=(4, 4)))
+    found = export_faults(other, [path], LEVELS)
+    assert len(found) == 3 and all("other columns" in fault for fault in found)  # every layer; release_meta agrees
+    if name == "r.gpkg":
+        assert "another window" in export_faults(make(shape=(45, 29)).domain, [path], ())[0]
+    if name != "postgres":
+        Path(path).write_bytes(b"something else" * 1000)
+        (fault,) = export_faults(out.domain, [path], LEVELS)
+        assert "use a new file" in fault
+
+
+def test_a_database_that_cannot_be_reached_is_found_before(tmp_path):
+    from kasuri.store.export import export_faults
+
+    pytest.importorskip("adbc_driver_postgresql")
+    (fault,) = export_faults(make().domain, ["postgresql://someone:secret@127.0.0.1:9/none"], ())
+    assert "cannot be reached" in fault and "secret" not in fault
+
+
+def test_what_the_geopackage_standard_requires(tmp_path):
+    """OGC 12-128r18: the application id, the three registers, their rows and types, a primary key in every layer."""
+    path = tmp_path / "r.gpkg"
+    make().export(str(path), levels=LEVELS, unmetered=True)
+    with sqlite3.connect(path) as base:
+
+        def one(sql):
+            return base.execute(sql).fetchall()
+
+        assert one("PRAGMA application_id") == [(0x47504B47,)] and one("PRAGMA user_version")[0][0] >= 10200
+        assert {-1, 0, 4326, 6668} <= {row[0] for row in one("SELECT srs_id FROM gpkg_spatial_ref_sys")}
+        layers = [f"release{part}" for part in ("", "_10km", "_1km")]
+        kinds = dict(one("SELECT table_name, data_type FROM gpkg_contents"))
+        assert kinds == {**dict.fromkeys(layers, "features"), "release_meta": "attributes"}
+        assert one("SELECT table_name, column_name, geometry_type_name, srs_id, z, m FROM gpkg_geometry_columns "
+                   "ORDER BY table_name") == [(layer, "geom", "POLYGON", 6668, 0, 0) for layer in layers]  # fmt: skip
+        assert one("SELECT count(*) FROM gpkg_contents WHERE last_change NOT GLOB "
+                   "'[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T*Z'") == [(0,)]  # fmt: skip
+        for layer in layers:
+            key = [(name, kind, pk) for _, name, kind, _, _, pk in one(f'PRAGMA table_info("{layer}")') if pk]
+            assert key == [("fid", "INTEGER", 1)]
+            (blob,) = one(f'SELECT geom FROM "{layer}" LIMIT 1')[0]
+            assert blob[:4] == b"GP\0\1" and int.from_bytes(blob[4:8], "little") == 6668
+            low, high = one(f"SELECT min_x, max_x FROM gpkg_contents WHERE table_name = '{layer}'")[0]
+            assert 100 < low < high < 180
+
+
+def test_gdal_reads_geoparquet_and_postgis_layers(tmp_path, postgres):
+    """The drivers QGIS reads with: geometry type, reference system, and (in a database) the key."""
+    pyogrio = pytest.importorskip("pyogrio")
+    import psycopg
+
+    out = make()
+    drivers = pyogrio.list_drivers()
+    out.export(str(tmp_path / "r.parquet"), unmetered=True)
+    if "Parquet" in drivers:
+        about = pyogrio.read_info(tmp_path / "r.parquet")
+        assert about["geometry_type"] == "Polygon" and "6668" in about["crs"] and about["features"] == out.cells.size
+    out.export(postgres, unmetered=True)
+    with psycopg.connect(postgres) as base:
+        if base.execute("SELECT count(*) FROM pg_extension WHERE extname = 'postgis'").fetchone() == (0,):
+            pytest.skip("PostGIS is not installed")
+        layer = "SELECT f_geometry_column, coord_dimension, srid, type FROM geometry_columns WHERE f_table_name = %s"
+        assert base.execute(layer, ["release"]).fetchall() == [("geom", 2, 6668, "POLYGON")]
+        key = ("SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = "
+               "ANY(i.indkey) WHERE i.indrelid = 'release'::regclass AND i.indisprimary ORDER BY a.attnum")  # fmt: skip
+        assert [name for (name,) in base.execute(key).fetchall()] == ["release_id", "cell"]
+        valid = "SELECT bool_and(ST_IsValid(geom)), count(DISTINCT ST_SRID(geom)) FROM release"
+        assert base.execute(valid).fetchone() == (True, 1)
+    if "PostgreSQL" in drivers:
+        about = pyogrio.read_info(postgres, layer="release")
+        assert about["geometry_type"] == "Polygon" and "6668" in about["crs"] and about["features"] == out.cells.size

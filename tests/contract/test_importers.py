@@ -179,7 +179,7 @@ def test_queries(tmp_path):
 
     from kasuri.ingest.sources import open_stream
 
-    rows_read = open_stream(Query(str(tmp_path / "v.db"), "SELECT person, code FROM visit")).start(["person"])
+    rows_read = open_stream(Query(str(tmp_path / "v.db"), "SELECT person, code FROM visit")).start(["person"], [])
     next(rows_read)
     with ThreadPoolExecutor(1) as pool:  # DuckDB goes on reading in a thread of its own
         assert pool.submit(lambda: list(rows_read)).result() == []
@@ -216,6 +216,8 @@ def test_a_query_spills_into_the_private_folder(tmp_path):
     from kasuri.ingest.sources import open_stream
 
     duckdb.connect(str(tmp_path / "v.duckdb")).close()
-    sql = "SELECT current_setting('temp_directory') AS place"
-    ((batch, _),) = open_stream(Query(str(tmp_path / "v.duckdb"), sql)).start(["place"])
+    sql = "SELECT current_setting('temp_directory') AS place, current_setting('memory_limit') AS most"
+    stream = open_stream(Query(str(tmp_path / "v.duckdb"), sql), memory="512MiB")
+    ((batch, _),) = stream.start(["place", "most"], [])
+    assert batch["most"][0].as_py() == "512.0 MiB"
     assert "kasuri-work-" in batch.column(0)[0].as_py()

@@ -185,6 +185,95 @@ def test_a_living_folder_is_not_swept(tmp_path, monkeypatch):
     assert not first.exists()
 
 
+def test_working_files_never_lie_where_the_work_or_the_output_is(tmp_path, monkeypatch):
+    """A temporary folder below the current folder or an output is passed over; with no other, nothing is written."""
+    from kasuri.ingest import scratch
+
+    inside, elsewhere = tmp_path / "work" / "tmp", tmp_path / "elsewhere"
+    inside.mkdir(parents=True)
+    elsewhere.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(inside)
+    for temporary in (inside, link):
+        monkeypatch.setattr(scratch, "_places", lambda t=temporary: [t, elsewhere])
+        for away, cwd in (([tmp_path / "work"], tmp_path / "elsewhere"), ([], tmp_path / "work"), ([inside], "/")):
+            monkeypatch.chdir(cwd)
+            if cwd == elsewhere:
+                monkeypatch.setattr(scratch, "_places", lambda t=temporary: [t])
+                with pytest.raises(ks.PrivacyError, match="TMPDIR"), scratch.folder(away):
+                    pass
+                monkeypatch.setattr(scratch, "_places", lambda t=temporary: [t, elsewhere])
+                continue
+            with scratch.folder(away) as made:
+                assert made.parent == elsewhere
+        monkeypatch.chdir("/")
+        with scratch.folder() as made:  # everything is below the root: it is no working folder
+            assert made.parent == inside
+    assert not list(inside.iterdir()) and not list(elsewhere.iterdir())
+
+
+def test_a_job_keeps_records_out_of_its_folder(tmp_path, monkeypatch):
+    path = template(tmp_path, weight=('weight = "population" ', "# "), file=("census.csv", "v.csv"))
+    (tmp_path / "v.csv").write_text("person,mesh_code\nPLANTED,533945263\n")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    from kasuri.ingest import micro, scratch
+
+    seen = []
+    original = micro._duckdb
+    monkeypatch.setattr(micro, "_duckdb", lambda *words: seen.append(words[-1]) or original(*words))
+    run("release", path)
+    assert seen and not Path(seen[0]).is_relative_to(tmp_path)
+    monkeypatch.setattr(scratch, "_places", lambda: [tmp_path / "tmp"])
+    (tmp_path / "release").rename(tmp_path / "first")
+    assert "TMPDIR" in str(run("release", path, code=1).exception)
+    assert not (tmp_path / "release").exists()
+
+
+def test_check_names_the_lines_a_release_drops(tmp_path):
+    path = template(tmp_path, weight=('weight = "population" ', "# "), file=("census.csv", "v.csv"))
+    lines = [b"person,mesh_code", b"a,533945263", b"b", b",533945263", b"\xff,533945263", b"c,1,2,3", b"d,1", b""]
+    (tmp_path / "v.csv").write_bytes(b"\n".join(lines))
+    text = "\n".join(job.check(path))
+    assert "v.csv: the line does not have the header's number of cells: rows 2, 5" in text
+    assert "v.csv: column person: the id is missing or not UTF-8: rows 3, 4" in text
+    assert "v.csv: column mesh_code: not a 500m mesh code inside the window: rows 6" in text
+    run("release", path)
+
+
+def test_a_broken_line_of_an_aggregated_table_is_named(tmp_path):
+    path = template(tmp_path)
+    lines = [b"mesh_code,population", b"533945263,1", b"533945264", b"533945264,x", b"533945261,\xff", b""]
+    (tmp_path / "census.csv").write_bytes(b"\n".join(lines))
+    text = "\n".join(job.check(path))
+    assert "census.csv: the line does not have the header's number of cells: rows 2" in text
+    assert "census.csv: column population: not a whole number: rows 3, 4" in text
+    assert "cells: rows 2" in str(run("release", path, code=1).exception)
+
+
+def test_a_mask_of_a_job(tmp_path):
+    """Masked cells are no faults of the file but of the rows; a mask of the wrong shape or type is one of the job."""
+    path = template(
+        tmp_path,
+        weight=('weight = "population" ', "# "),
+        file=("census.csv", "v.csv"),
+        mask=("[unit]", '[[masks]]\naxes = ["grid"]\nfile = "sea.npy"\n\n[unit]'),
+    )
+    (tmp_path / "v.csv").write_text("person,mesh_code\na,533945263\nb,533945264\n")
+    assert "sea.npy is not a .npy array" in "\n".join(job.check(path))
+    np.save(tmp_path / "sea.npy", np.zeros((2, 2), bool))
+    assert "mask of grid has shape (2, 2)" in "\n".join(job.check(path))
+    mesh = ks.Mesh.window("grid", "kanto")
+    row, col = (int(x[0]) for x in ks.meshcode.decode([533945264], "500m"))
+    sea = np.zeros(mesh.shape, bool)
+    sea[row - mesh.origin[0], col - mesh.origin[1]] = True
+    np.save(tmp_path / "sea.npy", sea)
+    assert "a cell that is masked: rows 2" in "\n".join(job.check(path))
+    made = job.counts(job.load(path), tmp_path)
+    assert made.values.sum() == 1 and made.domain.mask
+    run("release", path)
+
+
 def test_release_files_hold_no_true_row(tmp_path):
     """Every file of a release is written by a connection that never saw a record: a planted id occurs nowhere."""
     ids = [f"PLANTED-{i:06d}" for i in range(3000)]
@@ -222,7 +311,7 @@ def test_exports_are_judged_before_the_data_is_read(tmp_path, monkeypatch):
 
 def test_a_window_of_a_job_keeps_its_reference_system(tmp_path):
     path = template(tmp_path, crs=('kind = "mesh"', 'kind = "mesh"\ncrs = "JGD2000"'))
-    assert job.domain(job.load(path)).axes[0].crs == "JGD2000"
+    assert job.domain(job.load(path), tmp_path).axes[0].crs == "JGD2000"
 
 
 def test_check_finds_bad_weights_and_mixed_ids(tmp_path):

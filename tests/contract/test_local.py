@@ -1,4 +1,4 @@
-"""One suite over every randomizer of categories: JSON, refusals, tight probabilities, estimates."""
+"""One suite over every randomizer of categories, and an audit of those of numbers: JSON, refusals, odds, estimates."""
 
 import dataclasses
 import json
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kasuri as ks
+from kasuri.local import numeric
 from kasuri.local.categorical import MAKERS
 from kasuri.local.odds import within
 
@@ -145,23 +146,50 @@ def test_blocks_draw_their_own_bits(kind):
     assert (rows[0] != rows[1]).any() and (rows[1] != rows[2]).any()
 
 
+def empirical_epsilon(mine, other):
+    """Lower confidence bound (5 standard deviations) of ln P(S | x) / P(S | y), from the share of reports in S."""
+    (a, n), (b, m) = mine, other
+    return np.log((a - 5 * (a * (1 - a) / n) ** 0.5) / (b + 5 * (b * (1 - b) / m) ** 0.5))
+
+
 @every_kind
 def test_empirical_epsilon_stays_below_the_claim_and_a_broken_twin_is_caught(kind):
-    """Lower confidence bound (5 standard deviations) of ln P(S | x) / P(S | y) over the best test set S."""
+    """S: the reports that agree with x and not with y."""
     places = ks.Nominal("p", labels=("a", "b", "c"))
     n = 200_000
 
     def audit(randomizer):
         rows = [randomizer.randomize(np.full(n, x), source=ks.seeded(50 + x)).rows for x in (0, 1)]
         keep = [np.unpackbits(randomizer.supports(r), axis=1, bitorder="little").astype(bool) for r in rows]
-        a, b = [(k[:, 0] & ~k[:, 1]).mean() for k in keep]
-        low = a - 5 * (a * (1 - a) / n) ** 0.5
-        return np.log(low / (b + 5 * (b * (1 - b) / n) ** 0.5))
+        return empirical_epsilon(*(((k[:, 0] & ~k[:, 1]).mean(), n) for k in keep))
 
     honest = MAKERS[kind](places, epsilon="1")
     assert 0.5 < audit(honest) <= 1
     broken = MAKERS[kind](places, epsilon="1.5")  # what a client that ignores the declared epsilon would send
     assert audit(broken) > 1
+
+
+@pytest.mark.parametrize("kind", sorted(numeric.MAKERS))
+def test_empirical_epsilon_of_numbers_stays_below_the_claim_and_a_broken_twin_is_caught(kind):
+    """x and y are the bounds; S: the outputs whose odds between them are as good as the best, chosen on other reports
+    than those that are counted."""
+    n = 200_000
+
+    def audit(randomizer):
+        def seen(seed):
+            drawn = [randomizer.randomize(np.full(n, x), source=ks.seeded(seed + x)).rows for x in (0, 1)]
+            return [np.bincount(randomizer.unpack(r), minlength=randomizer.outputs) for r in drawn]
+
+        mine, other = seen(60)
+        order = np.argsort(-(mine + 1) / (other + 1), kind="stable")
+        size = 1 + np.argmax([  # the set with the best bound of its own
+            empirical_epsilon((a / n, n), (b / n, n)) if a > 100 else -np.inf
+            for a, b in zip(np.cumsum(mine[order]), np.cumsum(other[order]), strict=True)
+        ])  # fmt: skip
+        return empirical_epsilon(*((found[order[:size]].sum() / n, n) for found in seen(70)))
+
+    assert 0.5 < audit(numeric.MAKERS[kind]((0, 1), epsilon="1")) <= 1
+    assert audit(numeric.MAKERS[kind]((0, 1), epsilon="1.5")) > 1
 
 
 def test_numbers_are_labels_where_labels_are_numerals():

@@ -31,7 +31,7 @@ def test_saved_tables_hold_the_release(tmp_path):
     out.save(str(folder), unmetered=True)
     assert sorted(p.name for p in folder.iterdir()) == [
         "certificate.ja.md", "certificate.md", "datapackage.json", "measurements.parquet", "release.duckdb",
-        "release.parquet", "release_meta.parquet",
+        "release.parquet", "release_meta.parquet", "report.html",
     ]  # fmt: skip
     with duckdb.connect(str(folder / "release.duckdb"), read_only=True) as db:
         assert db.execute("SELECT sum(value) FROM release").fetchone()[0] == out.total()
@@ -180,9 +180,9 @@ def test_two_writers_of_one_folder(tmp_path, monkeypatch):
 
 
 def test_file_layout_follows_released_values_alone(tmp_path):
-    """Equal released values give equal bytes in the Parquet file of values, whatever the table was."""
+    """Equal released numbers give equal bytes in the Parquet file of values, whatever the table was."""
     out = make()
-    twin = type(out)(out.domain, out.cells, out.values, None, out.guarantee, out.recipe, out.provenance)
+    twin = type(out)(out.domain, out.cells, out.values, out.measurements, out.guarantee, out.recipe, out.provenance)
     for release, folder in ((out, "a"), (twin, "b")):
         release.save(str(tmp_path / folder), unmetered=True)
     assert Path(tmp_path / "a/release.parquet").read_bytes() == Path(tmp_path / "b/release.parquet").read_bytes()

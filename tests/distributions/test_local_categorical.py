@@ -11,9 +11,9 @@ from reference.local import law_by_enumeration, response_law, unary_law
 
 import kasuri as ks
 from kasuri._kernels import local as kernels
+from kasuri.local.bits import coins, flip
 from kasuri.local.categorical import MAKERS, bucket
 from kasuri.local.odds import within
-from kasuri.local.randomizer import coins
 from kasuri.rng import Streams
 
 PLACES = ks.Nominal("place", labels=("a", "b"))  # with "elsewhere": 3 categories
@@ -84,15 +84,62 @@ def test_support_and_law_agree_with_the_enumeration(kind):
     assert randomizer.agreeing(rows).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("threshold", [1, 5, 8, 11, 15])
+@pytest.mark.parametrize("threshold", range(1, 16))
 def test_bit_sliced_coins_by_enumeration(threshold):
     """All 16 values of a 4-bit uniform, spread over the lanes of four words: exactly `threshold` of 16 are ones."""
     lanes = np.arange(64) % 16
-    words = np.array([sum(int(u >> j & 1) << i for i, u in enumerate(lanes)) for j in (3, 2, 1, 0)], dtype=np.uint64)
-    out = np.zeros(1, np.uint64)
-    assert kernels.bernoulli(np.concatenate((words, words)), 0, out, 0, threshold, 4)[1] == 1
-    ones = [int(out[0]) >> i & 1 for i in range(64)]
-    assert ones == [int(u < threshold) for u in lanes]
+    planes = iter([sum(int(u >> j & 1) << i for i, u in enumerate(lanes)) for j in (3, 2, 1, 0)])
+    out = np.zeros(3, np.uint64)
+    flip(Given(lambda size: [next(planes)] * size), threshold, 4, out)
+    ones = [[int(word) >> i & 1 for i in range(64)] for word in out]
+    assert ones == [[int(u < threshold) for u in lanes]] * 3
+
+
+class Given:
+    """A keystream of given words."""
+
+    def __init__(self, words):
+        self._words = words
+
+    def fill(self, out):
+        out[:] = self._words(out.size)
+
+
+@pytest.mark.parametrize("threshold", [1, 3, 0x55555555, 0x80000000, 0xFFFFFFFF, 0x44444444])
+def test_words_that_are_decided_early_are_left_alone(threshold):
+    """A twin that compares whole numbers: where words drop out, each goes on with its own lanes."""
+    rng = np.random.default_rng(threshold)
+    drawn, size = [], 300
+    live = [list(range(size))]
+
+    def words(count):
+        assert count == len(live[-1])
+        drawn.append((live[-1], rng.integers(0, 1 << 64, count, dtype=np.uint64)))
+        return drawn[-1][1]
+
+    real = np.flatnonzero
+    out = np.zeros(size, np.uint64)
+    uniform = np.zeros((size, 64), object)
+    seen = np.zeros(size, int)
+
+    def watch(undecided):  # the words that stay, as the code finds them
+        left = real(undecided)
+        if left.size and left.size < 0.75 * undecided.size:
+            live.append([live[-1][i] for i in left])
+        return left
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "flatnonzero", watch)
+        flip(Given(words), threshold, 32, out)
+    for at, plane in drawn:
+        for word, value in zip(at, plane.tolist(), strict=True):
+            uniform[word] = uniform[word] * 2 + np.array([value >> i & 1 for i in range(64)], object)
+            seen[word] += 1
+    for word in range(size):
+        high = threshold >> 32 - seen[word]
+        assert seen[word] == 32 or not (uniform[word] == high).any()  # no lane was left in doubt
+        wanted = [int(u < high) for u in uniform[word]]
+        assert [int(out[word]) >> i & 1 for i in range(64)] == wanted
 
 
 def test_bulk_response_kernels_by_enumeration():

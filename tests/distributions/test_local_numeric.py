@@ -74,7 +74,8 @@ def test_bulk_has_the_law_of_the_device(kind):
     n = 40_000
     for g in range(randomizer.steps + 1):
         x = float(randomizer.low) + 10 * g / randomizer.steps
-        seen = np.bincount(randomizer.randomize(np.full(n, x), source=ks.seeded(g)), minlength=randomizer.outputs)
+        reports = randomizer.randomize(np.full(n, x), source=ks.seeded(g))
+        seen = np.bincount(randomizer.unpack(reports.rows), minlength=randomizer.outputs)
         expected = n * randomizer.channel[g]
         z = (seen - expected) / np.sqrt(np.maximum(expected * (1 - randomizer.channel[g]), 1))
         assert np.abs(z).max() < 5
@@ -100,10 +101,23 @@ def test_mean_variance_and_histogram(kind):
         assert found.converged and found.counts.sum() == pytest.approx(100_000)
         truth = np.array([(x < p).mean() for p in found.points])
         assert np.abs(np.cumsum(found.counts) / 100_000 - truth).max() < 0.04
-    rows = randomizer.pack(outputs)
-    assert (randomizer.unpack(rows) == outputs).all()
+    assert mean == ks.local.mean(randomizer.unpack(outputs.rows), randomizer)
     with pytest.raises(ks.FormatError):
         randomizer.unpack(np.full((1, randomizer.width), 255, np.uint8))
+
+
+@every_kind
+def test_seeded_numbers_say_so_and_do_not_leave(kind):
+    randomizer, other = (numeric.MAKERS[kind](BOUNDS, epsilon=epsilon) for epsilon in ("1", "2"))
+    seeded, real = randomizer.randomize([1.0, 2.0], source=ks.seeded(1)), randomizer.randomize([1.0, 2.0])
+    assert not seeded.secure and "seeded" in repr(seeded) and real.secure and "seeded" not in repr(real)
+    assert randomizer.pack(real).shape == (2, randomizer.width)
+    with pytest.raises(ks.PrivacyError, match="seeded"):
+        randomizer.pack(seeded)
+    with pytest.raises(ks.PrivacyError, match="another randomizer"):
+        other.pack(real)
+    with pytest.raises(ks.FormatError, match="another randomizer"):
+        ks.local.mean(real, other)
 
 
 def test_rounding_to_the_grid_keeps_the_mean():

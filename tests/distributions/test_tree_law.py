@@ -95,3 +95,30 @@ def test_total_is_unbiased_on_a_table_that_is_nearly_empty():
         for seed in range(60)
     ]
     assert abs(np.mean(totals) - truth.sum()) < 4 * np.std(totals) / np.sqrt(60) < 0.05 * truth.sum()
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+def test_a_pilot_and_the_levels_it_chose_have_their_own_noise(change):
+    """The pilot's counts, and those of the levels whose shares it chose, have the law their published scale says."""
+    domain, truth = dense_map()
+    counts = ks.Counts.from_dense(truth, domain, ks.Unit("p", change, 1))
+    tree = order.morton(domain)
+    leaves = np.zeros(tree.leaves, dtype=np.int64)
+    leaves[tree.keys(np.arange(domain.size))] = truth.ravel()
+    pits: dict[int, list] = {}
+    for seed in range(4):
+        out = ks.release(counts, ks.bayes_tree(pilot=True), epsilon="2", ledger=None, source=ks.seeded(seed))
+        rng = np.random.default_rng(seed)
+        for level, scale in out.measurements.scale.items():
+            at = out.measurements.level == level
+            noise = out.measurements.value[at] - leaves.reshape(1 << level, -1).sum(axis=1)[out.measurements.prefix[at]]
+            pits.setdefault(level, []).append(pit(noise, float(scale), rng))
+            pits.setdefault(-1 - level, []).append(pit(noise, 0.7 * float(scale), rng))
+    pilot = 8  # 90 x 120 cells: heights 0..7 of which 3 has at most 2^11 nodes
+    assert pilot in pits and sum(part.size for part in pits[pilot]) > 500
+    for level, parts in pits.items():
+        found = np.concatenate(parts)
+        if level >= 0 and found.size > 300:
+            assert uniform(found, bins=16) > ALPHA, level
+        elif level < 0 and found.size > 2000:
+            assert uniform(found, bins=16) < ALPHA, level

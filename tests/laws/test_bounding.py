@@ -122,7 +122,6 @@ def test_bad_ids_are_refused_without_a_value():
     base = {"row": [0, 0], "col": [0, 1]}
     frames = {
         "float": pd.DataFrame(base | {"person": [1.5, 2.5]}),
-        "missing": pl.DataFrame(base | {"person": ["secret-a", None]}),
         "mixed": pd.DataFrame(base | {"person": pd.Series(["secret-a", 7], dtype=object)}),
         "bool": pl.DataFrame(base | {"person": [True, False]}),
         "float made by a missing value": pd.DataFrame(base | {"person": [1, None]}),
@@ -189,14 +188,46 @@ def test_many_batches_and_parts_give_the_same(rows, max_cells):
         micro.PART_ROWS, sources.BATCH = kept
 
 
-@pytest.mark.parametrize("ids", [["a", "b", "c", None], [1, 2, 3, None]])
-def test_a_missing_id_in_a_later_batch(ids, monkeypatch):
+@pytest.mark.parametrize("batch", [1, 100])
+@pytest.mark.parametrize("ids", [["a", None, "b", None], [1, None, 3, None], [None] * 4])
+def test_rows_without_an_id_are_dropped(ids, batch, monkeypatch):
+    """A refusal would tell that somebody's record has no id."""
     from kasuri.ingest import sources
 
-    monkeypatch.setattr(sources, "BATCH", 1)
+    monkeypatch.setattr(sources, "BATCH", batch)
     frame = pa.table({"person": ids, "row": [0] * 4, "col": [1] * 4})
-    with pytest.raises(ks.DomainError, match="an id is missing"):
-        ks.count(frame, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))
+    made = ks.count(frame, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))
+    assert made.values.tolist() == ([2] if any(ids) else [])
+
+
+def test_one_line_of_a_csv_file_never_stops_the_others(tmp_path, monkeypatch, capfd):
+    """Lines with too few or too many cells, without an id, or of bytes that are no UTF-8: each is dropped by itself, in
+    one block or in many, and the rest is counted as if it were not there."""
+    from kasuri.ingest import sources
+
+    good = [b"a%d,%d,%d" % (i, i % 7, i % 9) for i in range(200)]
+    bad = [b"b", b"c,1,2,3,4", b",3,3", b"\xff\xfe,4,4", b"d,\xff,4", b'"e\xe3,5",1,2', b"f,,"]
+    wanted = None
+    for block in (1 << 24, 64):
+        monkeypatch.setattr(sources, "_CSV_BLOCK", block)
+        for extra in ([], *([line] for line in bad), bad):
+            lines = good.copy()
+            for i, line in enumerate(extra):
+                lines.insert(1 + 25 * i, line)
+            (tmp_path / "v.csv").write_bytes(b"\n".join([b"person,row,col", *lines, b""]))
+            made = ks.count(str(tmp_path / "v.csv"), DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))
+            found = made.cells.tolist(), made.values.tolist()
+            wanted = found if wanted is None else wanted
+            assert found == wanted and made.values.sum() == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_type_of_ids_is_refused_whatever_they_are():
+    """A column of missing ids of a wrong type is refused like one that holds some: the type decides, not the rows."""
+    for ids in ([None], [1.5]):
+        frame = pa.table({"person": pa.array(ids, pa.float64()), "row": [0] * len(ids), "col": [0] * len(ids)})
+        with pytest.raises(ks.DomainError, match="whole numbers or text"):
+            ks.count(frame, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))
 
 
 @pytest.mark.parametrize("shape", [(7, 9), (2**13, 2**13)])

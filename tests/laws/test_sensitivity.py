@@ -125,7 +125,9 @@ def test_the_papers_numbers():
 @pytest.mark.parametrize("name", ["eight cells", "masked map", "one cell"])
 def test_every_recipe_scales_with_its_unit(name, max_weight, change):
     domain = DOMAINS[name]
-    for recipe in (ks.geometric(), ks.laplace(), ks.privelet("morton"), ks.privelet("2d"), ks.haar_topdown()):
+    trees = (ks.privelet("morton"), ks.privelet("2d"), ks.haar_topdown(), ks.recipes.hierarchy())
+    cells = (ks.geometric(), ks.laplace(), ks.simplex(), ks.nonneg_lasso("3"), ks.recipes.sparse())
+    for recipe in (*trees, *cells, ks.recipes.fourier(), ks.recipes.matrix(workload="prefix")):
         one = recipe.scale(domain, Unit("p", change, 1), "0.5")
         three = recipe.scale(domain, Unit("p", change, 3, max_weight), "0.5")
         assert three == one * 3 * (max_weight or 1)

@@ -1,17 +1,21 @@
 """Measure and visit, and least squares on the visited tree, against slow twins."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import visit as slow
 
 from kasuri import order
 from kasuri._kernels.visit import combine_up, share_out
+from kasuri.errors import PrivacyError
+from kasuri.recipes import refined_tree
 from kasuri.refine import least_squares
 from kasuri.rng import Streams, seeded
-from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
+from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 from kasuri.visit import Visit
 
 MASK = np.zeros((5, 7), dtype=bool)
@@ -119,3 +123,28 @@ def test_threads_and_blocks_change_nothing():
     one, two = (run(tree, cuts, 3, 0.4, threads)[1] for threads in (1, 2))
     for a, b in zip(one.levels, two.levels, strict=True):
         assert np.array_equal(a.prefix, b.prefix) and np.array_equal(a.y, b.y) and np.array_equal(a.first, b.first)
+
+
+def test_rounding_favours_no_child():
+    """Equal shares of 16 siblings: the whole numbers of any run of them stay within 1 of its share."""
+    for total in range(40):
+        out = np.zeros(16, dtype=np.int64)
+        share_out(np.full(16, 2.0), np.ones(16), np.zeros(16, dtype=bool), np.array([0, 16]), np.array([total]), out)
+        assert out.sum() == total
+        sums = np.concatenate(([0], np.cumsum(out - total / 16)))
+        assert np.abs(sums[:, None] - sums[None, :]).max() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [((0, "2"),), ((0, "0.5"), (1, "0.9")), ((0, "0.5"),), ((0, "-1"), (1, "2")), ((0, "0.5"), (0, "0.5"), (1, "0.5")),
+     ((0, 1.0),), "other"],
+)  # fmt: skip
+def test_shares_that_do_not_sum_to_one_make_no_claim(shares):
+    """A Mechanism built around its recipe must not claim an epsilon its levels do not add up to."""
+    forged = replace(refined_tree(), shares=shares)
+    try:
+        claim = forged.guarantee(Domain.of(Mesh("g", shape=(8, 8))), Unit("person", "add-remove", 1), "0.1")
+    except PrivacyError:
+        return
+    assert claim is None

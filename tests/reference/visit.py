@@ -60,3 +60,32 @@ def weighted_simplex(z, v, total):
                 if cost < best - 1e-12:
                     best, found = cost, x
     return found
+
+
+def replay(measured, tree, slacks):
+    """The visited tree from what a release published, by its rules alone: {drawn nodes of a cut} must be the children
+    of the nodes kept above. Returns [(prefix, y, x, first)] from the top."""
+    cuts = sorted(measured.scale)
+    levels, parents, totals, above = [], [0], None, []
+    for i, cut in enumerate(cuts):
+        own = measured.level == cut
+        prefix, y = measured.prefix[own], measured.value[own]
+        children, first = tree.children(np.array(parents, dtype=np.int64), cuts[i - 1] if i else 0, cut)
+        assert np.array_equal(children, prefix), "what was drawn does not follow from what was published"
+        totals = [max(float(y.sum()), 0.0)] if totals is None else totals
+        x, kept = np.zeros(y.size), []
+        for g, total in enumerate(totals):
+            part = slice(first[g], first[g + 1])
+            t = np.inf
+            if total > 0 and first[g] < first[g + 1]:
+                x[part] = water(y[part].tolist(), total)
+                t = (y[part] - x[part])[x[part] > 0][0]
+            limit = -np.inf if slacks[i] == np.inf else t - slacks[i] * float(measured.scale[cut])
+            kept += [j for j in range(first[g], first[g + 1]) if y[j] > limit]
+        if levels:
+            sizes = np.zeros(levels[-1][0].size, dtype=np.int64)
+            sizes[above] = np.diff(first)
+            levels[-1] = (*levels[-1][:3], np.concatenate(([0], np.cumsum(sizes))))
+        levels.append((prefix, y, x, np.zeros(y.size + 1, dtype=np.int64)))
+        above, parents, totals = kept, prefix[kept].tolist(), x[kept].tolist()
+    return levels

@@ -1,9 +1,12 @@
 """Arrays in, arrays out: compiled with numba at the first call, cached on disk. No kasuri import below this line."""
 
+_MODULES = ("bayes", "intervals", "kanon", "local", "mesh", "morton", "noise", "records", "shuffle", "simplex", "sort",
+            "topdown", "visit")  # fmt: skip
+
 
 def warm_up() -> None:
     """Compile (or load from the cache) every kernel by calling it on a few numbers."""
-    from kasuri._kernels import kanon, local, mesh, morton, noise, records, simplex, sort, topdown, visit
+    from importlib import import_module
 
-    for module in (kanon, local, mesh, morton, noise, records, simplex, sort, topdown, visit):
-        module.warm_up()
+    for name in _MODULES:
+        import_module(f"kasuri._kernels.{name}").warm_up()

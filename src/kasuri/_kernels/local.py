@@ -1,107 +1,7 @@
-"""Local differential privacy in bulk: packed bits, column sums, hashes and EM passes (see kasuri.local)."""
+"""Local differential privacy in bulk: hashes, responses and EM passes (see kasuri.local)."""
 
 import numpy as np
 from numba import njit
-
-
-@njit(cache=True, nogil=True)
-def bernoulli(words, at, out, start, threshold, bits):
-    """Fill out[start:] (uint64) with independent bits that are 1 with probability threshold / 2^bits.
-
-    64 lanes at a time compare a fresh uniform U, most significant bit first, with the threshold: a lane is decided at
-    the first bit where they differ, and U = threshold gives 0. Returns (words read, out written); stops where fewer
-    than `bits` words are left.
-    """
-    every = ~np.uint64(0)
-    none = np.uint64(0)
-    while start < out.size and at + bits <= words.size:
-        undecided = every
-        below = none
-        for j in range(bits - 1, -1, -1):
-            u = words[at]
-            at += 1
-            if (threshold >> j) & 1:
-                below |= undecided & ~u
-                undecided &= u
-            else:
-                undecided &= ~u
-            if undecided == none:
-                break
-        out[start] = below
-        start += 1
-    return at, start
-
-
-@njit(cache=True, nogil=True)
-def set_truth(rows, values, coins, size):
-    """In every packed row clear the padding above `size` bits and put the report's coin in place of its true bit."""
-    n, width = rows.shape
-    last = np.uint8(0xFF) if size % 8 == 0 else np.uint8((1 << (size % 8)) - 1)
-    for r in range(n):
-        rows[r, width - 1] &= last
-        v = values[r]
-        coin = np.uint8((coins[r >> 6] >> np.uint64(r & 63)) & np.uint64(1))
-        byte, bit = v >> 3, np.uint8(v & 7)
-        rows[r, byte] = (rows[r, byte] & ~(np.uint8(1) << bit)) | (coin << bit)
-
-
-@njit(cache=True, nogil=True)
-def positional_counts(words, period, out):
-    """out[64 j + b] += number of set bits b in words j, j + period, ...: carry-save adders, 16 at a time."""
-    blocks = words.size // period
-    for j in range(period):
-        ones = twos = fours = eights = np.uint64(0)
-        base = 64 * j
-        i = 0
-        while i + 16 <= blocks:
-            at = i * period + j
-            carry8 = np.uint64(0)
-            sixteens = np.uint64(0)
-            for half in range(2):
-                carry4 = np.uint64(0)
-                for quarter in range(2):
-                    carry2 = np.uint64(0)
-                    for pair in range(2):
-                        a, b = words[at], words[at + period]
-                        at += 2 * period
-                        x = ones ^ a
-                        c = (ones & a) | (x & b)
-                        ones = x ^ b
-                        if pair == 0:
-                            carry2 = c
-                        else:
-                            x = twos ^ carry2
-                            d = (twos & carry2) | (x & c)
-                            twos = x ^ c
-                            if quarter == 0:
-                                carry4 = d
-                            else:
-                                x = fours ^ carry4
-                                e = (fours & carry4) | (x & d)
-                                fours = x ^ d
-                                if half == 0:
-                                    carry8 = e
-                                else:
-                                    x = eights ^ carry8
-                                    sixteens = (eights & carry8) | (x & e)
-                                    eights = x ^ e
-            for b in range(64):
-                out[base + b] += np.int64((sixteens >> np.uint64(b)) & np.uint64(1)) << 4
-            i += 16
-        for b in range(64):
-            s = np.uint64(b)
-            one = np.uint64(1)
-            out[base + b] += np.int64(
-                ((ones >> s) & one)
-                + (((twos >> s) & one) << one)
-                + (((fours >> s) & one) << np.uint64(2))
-                + (((eights >> s) & one) << np.uint64(3))
-            )
-        while i < blocks:
-            word = words[i * period + j]
-            for b in range(64):
-                out[base + b] += np.int64((word >> np.uint64(b)) & np.uint64(1))
-            i += 1
 
 
 @njit(cache=True, nogil=True)
@@ -267,12 +167,9 @@ def hadamard_supports(reports, size, rows):
 
 
 def warm_up():
-    words, rows = np.zeros(64, np.uint64), np.zeros((2, 1), np.uint8)
+    rows = np.zeros((2, 1), np.uint8)
     values, out = np.zeros(2, np.int64), np.zeros(2, np.int64)
     seeds = np.zeros(2, np.uint32)
-    bernoulli(words, 0, np.zeros(1, np.uint64), 0, 1, 32)
-    set_truth(rows, values, words, 2)
-    positional_counts(words, 1, np.zeros(64, np.int64))
     em_pass(rows, np.full(2, 0.5), 1.0, np.zeros(2))
     buckets_of(seeds, 0, 2, out)
     categories_of(0, 2, 2, out)

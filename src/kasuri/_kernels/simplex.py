@@ -1,4 +1,4 @@
-"""Integer projection on {x >= 0, sum x = S}, group by group."""
+"""Projection on {x >= 0, sum x = S}: integers group by group; tallies and thresholds of whole tables without a sort."""
 
 import numpy as np
 from numba import njit
@@ -37,5 +37,45 @@ def simplex_groups(scaled, starts, totals, out):
                 out[first + by_rest[j]] += 1
 
 
+@njit(cache=True, nogil=True)
+def extent(values):
+    """Least and largest value."""
+    low = high = values[0]
+    for i in range(values.size):
+        low = min(low, values[i])
+        high = max(high, values[i])
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def histogram(values, low, counts):
+    """counts[v - low] += 1 for every value v."""
+    for i in range(values.size):
+        counts[values[i] - low] += 1
+
+
+@njit(cache=True, nogil=True)
+def michelot(values, total):
+    """tau with sum max(v - tau, 0) = total > 0 [Michelot1986]: entries at or below (sum - total) / number of the active
+    set leave it until none does; the active set shrinks in place."""
+    active = values.copy()
+    size = active.size
+    tau = (active.sum() - total) / size
+    while True:
+        kept, s = 0, 0.0
+        for i in range(size):
+            if active[i] > tau:
+                active[kept] = active[i]
+                s += active[i]
+                kept += 1
+        new = (s - total) / kept
+        if kept == size or new <= tau:
+            return new
+        size, tau = kept, new
+
+
 def warm_up():
     simplex_groups(np.ones(2, np.int64), np.array([0, 2]), np.ones(1, np.int64), np.zeros(2, np.int64))
+    extent(np.ones(2, np.int64))
+    histogram(np.ones(2, np.int64), 1, np.zeros(2, np.int64))
+    michelot(np.ones(2), 1.0)

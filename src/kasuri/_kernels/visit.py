@@ -5,10 +5,11 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def range_sums(keys, sums, nodes, stride, out):
-    """out[i] = true sum below node i, keys in [node * stride, (node + 1) * stride); the nodes rise, so it gallops."""
+def add_range_sums(keys, sums, nodes, stride, out):
+    """out[i] += true sum below node i, keys in [node * stride, (node + 1) * stride); the nodes rise, so it gallops."""
     at = np.int64(0)
     for i in range(nodes.size):
+        before = np.int64(0)
         for end in range(2):
             key = (nodes[i] + end) * stride
             if at < keys.size and keys[at] < key:
@@ -23,23 +24,43 @@ def range_sums(keys, sums, nodes, stride, out):
                     else:
                         high = middle
                 at = low
-            out[i] = sums[at] - out[i] if end else sums[at]
+            before = sums[at] - before
+        out[i] += before
 
 
 @njit(cache=True, nogil=True)
-def water(y, first, totals, out):
-    """Per group g = first[g]:first[g+1] of numbers y: out = max(y - t, 0) with t such that it sums to totals[g]."""
+def water(y, first, totals, out, t):
+    """Per group g = first[g]:first[g+1] of numbers y: out = max(y - t, 0) with t such that it sums to totals[g]; t[g]
+    is infinite where totals[g] is 0 or the group is empty."""
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
-        if start == end:
+        t[g] = np.inf
+        if start == end or totals[g] <= 0.0:
             continue
         ranked = np.sort(y[start:end])
-        total, t = 0.0, -np.inf
+        total, level = 0.0, -np.inf
         for r in range(end - start):  # t is the largest of (sum of the r + 1 largest - total) / (r + 1)
             total += ranked[end - start - 1 - r]
-            t = max(t, (total - totals[g]) / (r + 1))
+            mean = (total - totals[g]) / (r + 1)
+            if mean < level:  # rises, then falls
+                break
+            level = mean
+        t[g] = level
         for i in range(start, end):
-            out[i] = max(y[i] - t, 0.0)
+            out[i] = max(y[i] - level, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def keep(y, first, t, slack):
+    """The i whose y exceeds its group's t less `slack` (infinite: all)."""
+    out = np.empty(y.size, np.int64)
+    n = 0
+    for g in range(t.size):
+        for i in range(first[g], first[g + 1]):
+            if slack == np.inf or y[i] > t[g] - slack:
+                out[n] = i
+                n += 1
+    return out[:n].copy()
 
 
 @njit(cache=True, nogil=True)
@@ -58,8 +79,9 @@ def combine_up(y, variance, first, below_z, below_v, z, v):
 
 @njit(cache=True, nogil=True)
 def share_out(z, v, closed, first, totals, out):
-    """Per group the integers nearest to argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}
-    (floor and largest remainder, ties to the lower index): x = max(z - theta v, 0)."""
+    """Per group integers near argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}, which is
+    x = max(z - theta v, 0). Running sums are rounded, not single numbers: every run of children, so every block of them
+    in key order, is within 1 of its share. (By largest remainder all would tie, and the first ones would gain.)"""
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
         n = end - start
@@ -77,28 +99,24 @@ def share_out(z, v, closed, first, totals, out):
             s += z[i]
             w += v[i]
             theta = max(theta, (s - totals[g]) / w)
-        left = totals[g]
-        rest = np.empty(n)
-        for i in range(n):
-            x = 0.0 if closed[start + i] else max(z[start + i] - theta * v[start + i], 0.0)
-            whole = np.int64(np.floor(x))
-            whole = min(whole, left)
-            rest[i] = -2.0 if closed[start + i] else x - whole if x > 0 else -1.0
-            out[start + i] = whole
-            left -= whole
-        if left > 0:
-            by_rest = np.argsort(-rest, kind="mergesort")
-            j = 0
-            while left > 0:
-                out[start + by_rest[j % n]] += 1
-                left -= 1
-                j += 1
+        running, given, last = 0.0, np.int64(0), -1
+        for i in range(start, end):
+            x = 0.0 if closed[i] else max(z[i] - theta * v[i], 0.0)
+            running += x
+            goal = min(np.int64(np.floor(running + 0.5)), totals[g])
+            out[i] = goal - given
+            given = goal
+            if x > 0:
+                last = i
+        if last >= 0:  # what floating point left over, where totals are beyond 2^53
+            out[last] += totals[g] - given
 
 
 def warm_up():
     one, f = np.zeros(1, np.int64), np.ones(1)
     first = np.array([0, 1], np.int64)
-    range_sums(one, np.zeros(2, np.int64), one, 1, one.copy())
-    water(f, first, f, f.copy())
+    add_range_sums(one, np.zeros(2, np.int64), one, 1, one.copy())
+    water(one, first, f, f.copy(), f.copy())
+    keep(one, first, f, 0.0)
     combine_up(f, 1.0, first, f, f, f.copy(), f.copy())
     share_out(f, f, np.zeros(1, np.bool_), first, np.ones(1, np.int64), one.copy())

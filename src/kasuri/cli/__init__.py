@@ -10,7 +10,7 @@ import sys
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, job, kanon, ledger, local, manifest, release, reproduce
+from kasuri.cli import demo, job, kanon, ledger, local, manifest, plan, release, report, reproduce, shuffle
 from kasuri.errors import BudgetError, KasuriError
 
 app = typer.Typer(
@@ -24,12 +24,16 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("init")(job.init)
 app.command("check")(job.check)
+app.command("plan")(plan.plan)
+app.command("compare")(plan.compare)
 app.command("release")(release.release)
 app.add_typer(local.app, name="local")
 app.command("verify")(manifest.verify)
+app.command("report")(report.report)
 app.command("keygen")(manifest.keygen)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(kanon.app, name="kanon")
+app.add_typer(shuffle.app, name="shuffle")
 app.add_typer(reproduce.app, name="reproduce")
 
 

@@ -1,8 +1,9 @@
-"""kasuri demo: the real census around Tokyo, protected, in a database, with a map."""
+"""kasuri demo: the real census around Tokyo, planned, protected, verified, with a report to open."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -12,11 +13,12 @@ from kasuri.cli import show
 def demo(
     out: Path | None = typer.Option(None, "--out", help="New folder (default: kasuri-demo, kasuri-demo-2, ...)."),
     epsilon: str = typer.Option("0.1", "--epsilon", help="Privacy loss of the demo."),
+    browse: bool = typer.Option(False, "--open", help="Open the report in a browser."),
     as_json: bool = show.JSON,
 ) -> None:
-    """Protect the 2020 census around Tokyo (shipped with kasuri), write a database and a map, say how exact it is.
+    """Plan, release and verify the 2020 census around Tokyo (shipped with kasuri), and draw a report on it.
 
-    Example: kasuri demo --out my-first-release
+    Example: kasuri demo --out my-first-release --open
     """
     import kasuri as ks
     from kasuri import examples
@@ -27,7 +29,9 @@ def demo(
 
     folder = out if out is not None else _free(Path("kasuri-demo"))
     domain, unit, recipe = examples.kanto_domain(), examples.person(), ks.haar_topdown()
-    with show.step("counting the 2020 census, 512 x 512 cells of 500 m around Tokyo"):
+    with show.step("1/5 planning: how exact will it be? (no data is read for this)"):
+        errors = {error.cells: error.rmse for error in block_errors(recipe, domain, unit, epsilon)}
+    with show.step("2/5 counting the 2020 census, 512 x 512 cells of 500 m around Tokyo"):
         counts = ks.count(
             read_table(examples.KANTO),
             domain,
@@ -36,33 +40,59 @@ def demo(
             weight="population",
             data="census-2020-kanto",
         )
-    with show.step(f"releasing {domain.size:,} cells at epsilon {epsilon}"):
+    with show.step(f"3/5 releasing {domain.size:,} cells at epsilon {epsilon}"):
         released = ks.release(counts, recipe, epsilon=epsilon, ledger=None)
-    with show.step(f"writing {folder}"):
+    with show.step(f"4/5 writing {folder}: tables, certificate, report"):
         released.save(str(folder), unmetered=True)
         picture = folder.with_name(f"{folder.name}.png")
         map_png(released, picture, title=f"Released population, epsilon {epsilon}", credit=examples.CREDIT_EN)
-    errors = {error.cells: error.rmse for error in block_errors(recipe, domain, unit, epsilon)}
+    with show.step("5/5 verifying every file, as a reader of it would"):
+        verified = ks.verify(folder)
+    report = (folder / "report.html").resolve()
     data = summary(released, folder) | {
         "map": str(picture),
+        "report": str(report),
+        "verified": verified["ok"],
         "rmse_before_refinement": {str(cells): round(rmse, 1) for cells, rmse in errors.items()},
     }
-    scale = released.recipe["scale"]
-    text = f"""\
-What was done: the population of {domain.size:,} cells of 500 m around Tokyo was published with differential privacy:
-  at epsilon {epsilon} no result is more than e^{epsilon} times as likely with any one person in the data as without.
-What came out: {released.cells.size:,} populated cells and {released.total():,} people in whole numbers, none negative,
-  and every block of cells is the sum of its parts; the noise is exact on the integers, of scale {scale}.
-How exact it is: the noise has a root mean square error of {errors[1]:.0f} people for one cell, {errors[1 << 16]:.0f}
-  for a block of 256 x 256 cells and {errors[domain.size]:.0f} for the total. Refinement then takes most of it off empty
-  and small cells (on average about 28 people a cell are left on this map) and pulls large cells down a little.
+    show.result(data, _story(released, errors, folder, picture, report, verified["ok"], epsilon), as_json)
+    if browse:
+        import webbrowser
 
+        webbrowser.open(report.as_uri())
+    if not verified["ok"]:
+        raise typer.Exit(1)
+
+
+def _story(
+    released: Any, errors: dict[int, float], folder: Path, picture: Path, report: Path, whole: bool, epsilon: str
+) -> str:
+    from kasuri import examples
+
+    size = released.domain.size
+    left = " (on average about 28 people a cell are left on this map)" if epsilon == "0.1" else ""  # measured there
+    return f"""\
+What was promised: at epsilon {epsilon} no result is more than e^{epsilon} times as likely with any one person in the
+  data as without. This was fixed, and its price in accuracy known, before the data was read.
+What came out: {released.cells.size:,} populated cells of {size:,} and {released.total():,} people in whole numbers,
+  none negative, and every block of cells is the sum of its parts; the noise is exact on the integers,
+  of scale {released.recipe["scale"]}.
+How exact it is: the noise has a root mean square error of {errors[1]:.0f} people for one cell, {errors[1 << 16]:.0f}
+  for a block of 256 x 256 cells and {errors[size]:.0f} for the total. Refinement then takes most of it off empty
+  and small cells{left} and pulls large cells down a little.
+Is it as it was written: {"yes, every file" if whole else "NO"} (kasuri verify {folder})
+
+  report    {report}
+            open it in any browser: a map to zoom, English and Japanese, no network  (kasuri demo --open)
   database  {folder / "release.duckdb"}    SELECT sum(value) FROM release
-  map       {picture}
-  next      kasuri release --help    publish your own table
-            kasuri reproduce terada2015    the paper's Table 2, measured here
+  picture   {picture}
+
+What to try next:
+  kasuri demo --epsilon 1                      ten times the privacy loss, a tenth of the noise
+  kasuri init job.toml                         publish your own table: a commented file to fill in
+  kasuri ledger open census.ledger --help      a budget that all releases of one data set share
+  kasuri reproduce terada2015                  the paper's Table 2, measured here
 Data: {examples.CREDIT}"""
-    show.result(data, text, as_json)
 
 
 def _free(folder: Path) -> Path:

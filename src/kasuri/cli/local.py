@@ -125,6 +125,7 @@ def estimate(
     prior: float | None = typer.Option(None, "--prior", help="Imaginary people spread evenly (Dirichlet), for em."),
     neighbours: float | None = typer.Option(None, "--neighbours", help="People by which cells side by side differ."),
     out: Path | None = typer.Option(None, "--out", help="Write the estimate as CSV."),
+    report: Path | None = typer.Option(None, "--report", help="Also write a one-file HTML report here."),
     as_json: bool = show.JSON,
 ) -> None:
     """Estimate people in each category, with 95 % intervals and a certificate of convergence.
@@ -149,6 +150,10 @@ def estimate(
             writer = csv.writer(file)
             writer.writerow(["category", "people", "standard_error", "lower", "upper"])
             writer.writerows([label, *(f"{number:.3f}" for number in numbers)] for label, *numbers in rows)
+    if report is not None:
+        from kasuri.report.local import estimate_page
+
+        report.write_text(estimate_page(found.to_json(), rounded.randomizer.domain, reports.stem), encoding="utf-8")
     state = "converged" if found.converged else "NOT converged"
     lines.append(f"{found.reports} reports, {found.method}: {state} ({found.passes} passes, gap {found.gap:.2g} nats)")
     show.result(found.to_json(), "\n".join(lines), as_json)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from kasuri.cli import show
-
-Progress = Callable[[float], None]
 
 
 def release(
@@ -35,7 +31,10 @@ def release(
     lat: str | None = typer.Option(None, "--lat", help="Column of latitudes (with --lon, instead of --code)."),
     lon: str | None = typer.Option(None, "--lon", help="Column of longitudes."),
     recipe: str = typer.Option(
-        "haar_topdown", "--recipe", help="geometric, haar_topdown, laplace, privelet or refined_tree."
+        "haar_topdown",
+        "--recipe",
+        help="auto, bayes_tree, fourier, geometric, haar_topdown, hierarchy, laplace, lasso, matrix, neg_l2_simplex, "
+        "nonneg_lasso, privelet, refined_tree, simplex or sparse.",
     ),
     order: str | None = typer.Option(None, "--order", help="morton, jis, 1d or (privelet) 2d."),
     transform: str | None = typer.Option(None, "--transform", help="haar_topdown: sum_difference, haar or nominal."),
@@ -69,8 +68,8 @@ def release(
     if missing:
         raise typer.BadParameter(f"missing: {', '.join(missing)} (none has a default); or give a job file")
     assert out is not None and unit is not None and max_cells is not None
-    mesh = _mesh(window, level, origin, shape)
-    columns = _columns(code, row, col, lat, lon)
+    mesh = mesh_of(window, level, origin, shape)
+    columns = columns_of(code, row, col, lat, lon)
     if len(ledger or ()) > 1:
         raise typer.BadParameter("one release is paid by one ledger", param_hint="--ledger")
     if bool(ledger) == unmetered:
@@ -85,8 +84,8 @@ def release(
     from kasuri.manifest import keys
     from kasuri.store import ready
 
-    mechanism = _recipe(recipe, {"order": order, "transform": transform})
-    domain = ks.Domain.of(mesh, mask=None if mask is None else _mask(mask))
+    mechanism = recipe_of(recipe, {"order": order, "transform": transform})
+    domain = domain_of(mesh, mask)
     who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
     mechanism.guarantee(domain, who, epsilon)  # refuses before the file is read
     sums = [part for part in levels.split(",") if part]
@@ -97,8 +96,9 @@ def release(
     ready(out)  # and writable
     with show.step(f"reading {table}") as progress:
         counts = ks.count(
-            str(table), domain, columns={"grid": columns}, unit=who, weight=count, data=data, progress=_seen(progress)
-        )
+            str(table), domain, columns={"grid": columns}, unit=who, weight=count, data=data, progress=progress,
+            away=[out],
+        )  # fmt: skip
     with show.step(f"releasing {domain.size:,} cells"):
         released = ks.release(counts, mechanism, epsilon=epsilon, ledger=book, threads=threads)
     with show.step(f"writing {out}"):
@@ -114,13 +114,8 @@ def _job(path: Path, threads: int | None, as_json: bool) -> None:
     work = job.load(path)
     out = path.parent / work.output.folder
     with show.step(f"running {path}") as progress:
-        released = job.run(work, path.parent, threads=threads, progress=_seen(progress))
+        released = job.run(work, path.parent, threads=threads, progress=progress)
     show.result(summary(released, out), describe(released, out), as_json)
-
-
-def _seen(progress: Progress) -> Progress | None:
-    """Progress for a person at the terminal only: its steps follow the number of rows, and a log would keep them."""
-    return progress if sys.stderr.isatty() else None
 
 
 def summary(released: Any, out: Path) -> dict[str, Any]:
@@ -156,7 +151,7 @@ def _left(balance: dict[str, str]) -> str:
     return f"{balance['currency']} {balance['left']} is left of {balance['allowance']}"
 
 
-def _mesh(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
+def mesh_of(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
     from kasuri.errors import DomainError
     from kasuri.schema import WINDOWS, Mesh
 
@@ -184,7 +179,7 @@ def _pair(text: str, option: str) -> tuple[int, int]:
     return first, second
 
 
-def _columns(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> Any:
+def columns_of(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> Any:
     given = [name is not None for name in (code, row, col, lat, lon)]
     if given == [True, False, False, False, False]:
         return code
@@ -195,16 +190,18 @@ def _columns(code: str | None, row: str | None, col: str | None, lat: str | None
     raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row and --col, or --lat and --lon")
 
 
-def _mask(path: Path) -> Any:
-    import numpy as np
+def domain_of(mesh: Any, mask: Path | None) -> Any:
+    """The window without the cells of a public .npy array."""
+    import kasuri as ks
+    from kasuri.job import read_array
 
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        raise typer.BadParameter(f"{path} is not a .npy array of true and false", param_hint="--mask") from None
+        return ks.Domain.of(mesh, mask=None if mask is None else read_array(mask))
+    except ks.DomainError as error:
+        raise typer.BadParameter(str(error), param_hint="--mask") from None
 
 
-def _recipe(name: str, options: dict[str, str | None]) -> Any:
+def recipe_of(name: str, options: dict[str, str | None]) -> Any:
     from kasuri.errors import DomainError
     from kasuri.recipes import RECIPES
 

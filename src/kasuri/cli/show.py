@@ -20,7 +20,8 @@ def result(data: dict[str, Any], text: str, as_json: bool) -> None:
 
 @contextmanager
 def step(words: str) -> Iterator[Callable[[float], None]]:
-    """A spinner on a terminal, one line elsewhere, while a step runs; the block may tell the share that is done."""
+    """A spinner on a terminal, one line elsewhere, while a step runs. The block may tell the share that is done, which
+    only a person at the terminal sees."""
     if sys.stderr.isatty():
         from rich.console import Console
 
@@ -28,12 +29,4 @@ def step(words: str) -> Iterator[Callable[[float], None]]:
             yield lambda share: status.update(f"{words}: {share:.0%}")
     else:
         typer.echo(f"{words} ...", err=True)
-        shown = 0.0
-
-        def tell(share: float) -> None:
-            nonlocal shown
-            if share >= shown + 0.25 and share < 1:
-                shown = share
-                typer.echo(f"{words}: {share:.0%}", err=True)
-
-        yield tell
+        yield lambda share: None  # its steps follow the number of rows, and a log would keep them

@@ -18,13 +18,12 @@ from typing import Literal
 import numpy as np
 
 from kasuri import meshcode
-from kasuri.errors import DomainError, FormatError, raise_faults
+from kasuri.errors import DomainError, FormatError, raise_faults, rows_faults
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh, Nominal, Ordered, Unit
 from kasuri.table import Counts, checked
 
 MERGED = "cells the provider withheld are counted in the neighbour cell the provider names"
 _KEYS = ("KEY_CODE", "HTKSYORI", "HTKSAKI", "GASSAN")
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -243,6 +242,4 @@ class _Report:
 
     def close(self) -> None:
         for (column, rule), rows in self._rows.items():
-            shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
-            place = f"column {column}: " if column else ""
-            self._faults.append(f"{self._file}: {place}{rule}: rows {shown}")
+            self._faults += rows_faults(self._file, column, rule, rows)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, raise_faults
+from kasuri.errors import DomainError, raise_faults, rows_faults
 from kasuri.ingest import axes
-from kasuri.ingest.sources import open_stream
+from kasuri.ingest.sources import RAGGED, open_stream
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Time, Unit
 from kasuri.table import Counts, checked
 
@@ -77,11 +77,16 @@ def _table(files: Files, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
         [f"{stream.label}: no column {name!r}; the columns are {list(stream.names)}"
          for name in wanted if name not in stream.names],
     )  # fmt: skip
-    batches = [batch for batch, _ in stream.start(wanted)]
+    ragged: list[int] = []
+    batches = [batch for batch, _ in stream.start(wanted, ragged)]
+    raise_faults(DomainError, rows_faults(stream.label, "", RAGGED, ragged))
     if not batches:
         return {name: np.zeros(0, dtype=object) for name in wanted}
     table = pa.Table.from_batches(batches)
-    return {name: np.array(table[name].cast(pa.string()).fill_null("").to_pylist(), dtype=object) for name in wanted}
+    try:
+        return {name: np.array(table[name].cast(pa.string()).fill_null("").to_pylist(), object) for name in wanted}
+    except UnicodeDecodeError:
+        raise DomainError(f"{stream.label}: not UTF-8; save it as UTF-8") from None
 
 
 def _sum(
@@ -98,8 +103,8 @@ def _sum(
     at = np.flatnonzero(keep)
     people, whole = axes.whole(table["population"][at])
     if not whole.all():
-        rows = ", ".join(str(at[i] + 1) for i in np.flatnonzero(~whole)[:10])
-        raise DomainError(f"column population: not a whole number: rows {rows}")
+        rows = (at[~whole] + 1).tolist()
+        raise DomainError(*rows_faults("table", "population", "not a whole number", rows))
     index, good = [], np.ones(at.size, dtype=bool)
     for axis in domain.axes:
         values = table[columns[axis.name]][at]

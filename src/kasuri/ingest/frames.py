@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, PrivacyError, raise_faults, rows_faults
 from kasuri.ingest.axes import Place, from_arrow, names, place_faults
 from kasuri.ingest.micro import Engine, Progress, count_records
-from kasuri.ingest.sources import Stream, open_stream
+from kasuri.ingest.sources import RAGGED, Stream, numbered, open_stream
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Unit
 from kasuri.table import Counts, checked
-
-_SHOWN = 10
 
 
 def count(
@@ -31,14 +30,17 @@ def count(
     engine: Engine = "auto",
     memory: str = "1GB",
     progress: Progress | None = None,
+    away: Sequence[str | Path] = (),
 ) -> Counts:
     """Counts from a frame, a CSV or Parquet file (or several), or a `Query`.
 
     With the column `unit.id` the rows are records (people, visits, events): the tool bounds them, each unit counts in
-    at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`); rows
-    outside domain or mask are dropped. `key` is the sampling key that decides which cells of a crowded unit stay: 32
-    bytes, random unless given, never taken from data. `engine` "radix" counts whole-number ids, "duckdb" any; "auto"
-    chooses; both give the same counts. `memory` limits DuckDB; `progress` is told the share that was read.
+    at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`). Rows
+    outside domain or mask, rows without an id and CSV lines that cannot be read are dropped. `key` is the sampling key
+    that decides which cells of a crowded unit stay: 32 bytes, random unless given, never taken from data. `engine`
+    "radix" counts whole-number ids, "duckdb" any; "auto" chooses; both give the same counts. `memory` limits DuckDB
+    (the count, and the query where it runs one, each); `progress` is told the share that is done. Working files lie in
+    a private folder outside the current one and the folders `away`, where the release will be written.
 
     Without that column the table is pre-aggregated: one row per cell, its count in column `weight`; every fault of
     every row is reported at once, by row and column, never by value.
@@ -49,7 +51,8 @@ def count(
     """
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
-    stream = open_stream(frame, file)
+    folders = [Path(folder) for folder in away]
+    stream = open_stream(frame, file, memory=memory, away=folders)
     alike = [name for name in stream.names if name != unit.id and name.casefold() == unit.id.casefold()]
     if alike:
         raise PrivacyError(
@@ -57,8 +60,9 @@ def count(
         )
     if unit.id in stream.names:
         return count_records(
-            stream, domain, columns, unit, weight, data, key=key, engine=engine, memory=memory, progress=progress
-        )
+            stream, domain, columns, unit, weight, data, key=key, engine=engine, memory=memory, progress=progress,
+            away=folders,
+        )  # fmt: skip
     faults = place_faults(stream.names, domain, columns, stream.label)
     if weight is None:
         faults.append(
@@ -78,22 +82,28 @@ def _aggregated(
     import pyarrow as pa
 
     wanted = list(dict.fromkeys([*(n for place in columns.values() for n in names(place)), weight]))
-    batches = [batch for batch, _ in stream.start(wanted)]
+    ragged: list[int] = []
+    batches = [batch for batch, _ in stream.start(wanted, ragged)]
+    faults = rows_faults(stream.label, "", RAGGED, ragged)
     if not batches:
+        raise_faults(DomainError, faults)
         return checked([], [], domain, unit, data, assumes=(PROVIDER_BOUNDED,))
     try:
         table = pa.Table.from_batches(batches).combine_chunks()
     except pa.ArrowException:
         raise DomainError(f"{stream.label}: a column has one type in one part and another in the next") from None
-    faults: list[str] = []
     index: list[NDArray[np.int64]] = []
+
+    def report(wrong: NDArray[np.bool_], column: str, rule: str) -> None:
+        faults.extend(rows_faults(stream.label, column, rule, numbered(np.flatnonzero(wrong), ragged)))
+
     for axis in domain.axes:
         place = columns[axis.name]
         parts, wrong, rule = from_arrow(axis, place, [_one(table, name) for name in names(place)])
-        _report(faults, wrong, stream.label, "/".join(names(place)), rule)
+        report(wrong, "/".join(names(place)), rule)
         index += parts
     values, wrong = numbers(_one(table, weight))
-    _report(faults, wrong, stream.label, weight, "not a whole number")
+    report(wrong, weight, "not a whole number")
     raise_faults(DomainError, faults)
     where = _Rows(stream.label)
     return checked(domain.ravel(index), values, domain, unit, data, assumes=(PROVIDER_BOUNDED,), where=where)
@@ -133,11 +143,3 @@ class _Rows(Sequence[str]):
 
     def __getitem__(self, i: Any) -> Any:
         return f"{self._file} row {int(i) + 1}"
-
-
-def _report(faults: list[str], wrong: NDArray[np.bool_], file: str, column: str, rule: str) -> None:
-    rows = np.flatnonzero(wrong)
-    if rows.size:
-        shown = ", ".join(str(row + 1) for row in rows[:_SHOWN].tolist())
-        more = f" and {rows.size - _SHOWN} more" if rows.size > _SHOWN else ""
-        faults.append(f"{file}: column {column}: {rule}: rows {shown}{more}")

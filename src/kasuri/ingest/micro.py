@@ -9,7 +9,8 @@ memory limit) and a radix count (ids that are whole numbers).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +27,9 @@ Engine = Literal["auto", "duckdb", "radix"]
 Progress = Callable[[float], None]
 
 PART_ROWS = 1 << 24
-"""Records DuckDB bounds at a time."""
+"""Records DuckDB bounds at a time: every part reads all records once more, so few parts are cheaper than small ones."""
+_READ = 0.4
+"""The share of the work that reading is, for `progress`."""
 _RANK = "sha256(concat(?, '|', id, '|', cell))"
 
 
@@ -42,6 +45,7 @@ def count_records(
     engine: Engine,
     memory: str,
     progress: Progress | None,
+    away: Sequence[Path],
 ) -> Counts:
     """Counts of records with the id column `unit.id`; see `ingest.count`.
 
@@ -56,14 +60,15 @@ def count_records(
     key = sampling(stream, domain, columns, unit, weight, key)
     if engine not in ("auto", "duckdb", "radix"):
         raise DomainError('engine must be "auto", "duckdb" or "radix"')
-    kind, first = _first(placed(stream, domain, columns, unit, weight, progress))
+    tell = progress or (lambda share: None)
+    kind, first = _first(placed(stream, domain, columns, unit, weight, tell))
     if engine == "radix" and kind == "text":
         raise DomainError(f"{stream.label}: the radix count takes ids that are whole numbers; use engine='duckdb'")
-    with scratch.folder() as folder:
+    with scratch.folder(away) as folder:
         if engine == "duckdb" or kind == "text":
-            cells, values = _duckdb(first, unit, weight is not None, key, memory, str(folder))
+            cells, values = _duckdb(first, unit, weight is not None, key, memory, tell, str(folder))
         else:
-            cells, values = _radix(first, domain, unit, weight is not None, key, folder)
+            cells, values = _radix(first, domain, unit, weight is not None, key, tell, folder)
     return checked(cells, values, domain, unit, data, assumes=())
 
 
@@ -114,18 +119,23 @@ def placed(
     columns: Mapping[str, axes.Place],
     unit: Unit,
     weight: str | None,
-    progress: Progress | None,
+    tell: Progress,
 ) -> Iterator[Record]:
-    """Batches as records. Rows outside domain or mask are dropped without a word: a refusal would be an oracle."""
+    """Batches as records. Rows outside domain or mask, without an id, or on a line with too few or too many cells are
+    dropped without a word: a refusal would be an oracle."""
+    import pyarrow as pa
+
     wanted = needed(columns, unit, weight)
     kind = None
-    for batch, share in stream.start(wanted):
+    for batch, share in stream.start(wanted, []):
         ids = batch.column(unit.id)
-        kind, ids = _ids(ids, kind, stream.label, unit.id)
+        if pa.types.is_null(ids.type):  # a frame's column of nothing but missing ids
+            continue
+        kind, ids = typed_ids(ids, kind, stream.label, unit.id)
         index: list[Int] = []
         good = ids.is_valid().to_numpy(zero_copy_only=False)
         if not good.all():
-            ids = ids.fill_null("")  # dropped below
+            ids = ids.fill_null("" if kind == "text" else 0)  # dropped below
         for axis in domain.axes:
             place = columns[axis.name]
             parts, wrong, _ = axes.from_arrow(axis, place, [batch.column(n) for n in axes.names(place)])
@@ -140,8 +150,8 @@ def placed(
             good &= values > 0
             values = np.minimum(values, unit.max_weight or 1)
         yield kind, ids, cells, good, values
-        if progress is not None and share is not None:
-            progress(share)
+        if share is not None:
+            tell(_READ * share)
 
 
 def needed(columns: Mapping[str, axes.Place], unit: Unit, weight: str | None) -> list[str]:
@@ -150,16 +160,14 @@ def needed(columns: Mapping[str, axes.Place], unit: Unit, weight: str | None) ->
     return list(dict.fromkeys([unit.id, *places, *([] if weight is None else [weight])]))
 
 
-def _ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
-    """Ids as they are: whole numbers, or text by its exact bytes (null where they are not UTF-8); one kind in all
-    batches."""
+def typed_ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
+    """Ids as they are: whole numbers, or text by its exact bytes; null where one is missing or no UTF-8. One kind in
+    all batches."""
     import pyarrow as pa
 
     own = ids.type
     if pa.types.is_dictionary(own):
         ids, own = ids.cast(own.value_type), own.value_type
-    if ids.null_count:
-        raise DomainError(f"{file}: column {column}: an id is missing; every row must say whose it is")
     if pa.types.is_uint64(own):
         raise DomainError(f"{file}: column {column}: unsigned 64-bit ids; cast the column to text")
     if pa.types.is_integer(own):
@@ -180,9 +188,9 @@ def _ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:
     return found, ids
 
 
-def _utf8(item: bytes) -> str | None:
+def _utf8(item: bytes | None) -> str | None:
     try:
-        return item.decode()
+        return None if item is None else item.decode()
     except UnicodeDecodeError:
         return None
 
@@ -191,9 +199,9 @@ def _weights(column: Any, file: str, name: str) -> Int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_string(column.type):
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         good = pc.match_substring_regex(column, r"^[0-9]{1,18}$")
-        column = pc.if_else(good, column, pa.scalar(None, pa.string())).cast(pa.int64())
+        column = pc.if_else(good, column, pa.scalar(None, column.type)).cast(pa.int64())
     if not pa.types.is_integer(column.type):
         raise DomainError(f"{file}: column {name}: weights are whole numbers, not {column.type}")
     if pa.types.is_uint64(column.type):
@@ -202,7 +210,7 @@ def _weights(column: Any, file: str, name: str) -> Int:
 
 
 def _duckdb(
-    records: Iterator[Record], unit: Unit, weighted: bool, key: bytes, memory: str, folder: str
+    records: Iterator[Record], unit: Unit, weighted: bool, key: bytes, memory: str, tell: Progress, folder: str
 ) -> tuple[Int, Int]:
     """Distinct pairs, bound, counts in DuckDB, in a file of the private folder and within `memory`."""
     import duckdb
@@ -257,6 +265,7 @@ def _duckdb(
                 """,
                 [parts, part, unit.max_cells, key.hex(), unit.max_cells],
             )
+            tell(_READ + (1 - _READ) * (part + 1) / parts)
         found = base.execute(
             "SELECT cell, sum(value)::BIGINT AS value FROM kept GROUP BY cell ORDER BY cell"
         ).fetchnumpy()
@@ -273,7 +282,7 @@ def _duckdb(
 
 
 def _radix(
-    records: Iterator[Record], domain: Domain, unit: Unit, weighted: bool, key: bytes, folder: Any
+    records: Iterator[Record], domain: Domain, unit: Unit, weighted: bool, key: bytes, tell: Progress, folder: Any
 ) -> tuple[Int, Int]:
     """Partition by a hash of the id, then part by part: sort, one record per pair, bound, add up."""
     from kasuri._kernels import records as kernel
@@ -300,6 +309,7 @@ def _radix(
                 done += n
             if done:
                 total.add(*_bounded(kernel, rows, domain, unit, state))
+            tell(_READ + (1 - _READ) * (part + 1) / (1 << bits))
     return total.result()
 
 

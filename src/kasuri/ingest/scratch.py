@@ -9,19 +9,22 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from kasuri.errors import PrivacyError
 
 _PREFIX = "kasuri-work-"
 _LOCK = "lock"
 
 
 @contextmanager
-def folder(inside: Path | None = None) -> Iterator[Path]:
-    """A new private folder, gone when the block is left; in the system's temporary folder unless told."""
+def folder(away: Sequence[Path] = (), inside: Path | None = None) -> Iterator[Path]:
+    """A new private folder, gone when the block is left: in `inside` where that is named, else in the system's
+    temporary folder, and then never below the current folder or one of `away`."""
     sweep(inside)
-    path, lock = _new(inside)
+    path, lock = _new(_place(away) if inside is None else inside)
     try:
         yield path
     finally:
@@ -29,9 +32,30 @@ def folder(inside: Path | None = None) -> Iterator[Path]:
         os.close(lock)
 
 
-def _new(inside: Path | None) -> tuple[Path, int]:
+def _places() -> list[Path]:
+    return [Path(tempfile.gettempdir()), Path("/var/tmp")]
+
+
+def _place(away: Sequence[Path]) -> Path:
+    """The first of the system's temporary folders that is not below the current folder or one of `away`.
+
+    The root of the file system is no working folder: everything is below it.
+    """
+    kept_clear = [path.resolve() for path in (Path.cwd(), *away)]
+    for place in _places():
+        own = place.resolve()
+        below = any(own.is_relative_to(path) and path != Path(path.anchor) for path in kept_clear)
+        if not below and os.access(own, os.W_OK | os.X_OK):
+            return own
+    raise PrivacyError(
+        "the temporary folder lies in the current folder, the job's or the output's, where a crash would leave "
+        "records; set TMPDIR to a folder outside them"
+    )
+
+
+def _new(place: Path) -> tuple[Path, int]:
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=inside))  # mode 0700
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))  # mode 0700
         try:
             lock = _lock(path)
         except OSError:  # a sweep came between the folder and its lock, and removes it
@@ -43,7 +67,8 @@ def _new(inside: Path | None) -> tuple[Path, int]:
 
 def sweep(inside: Path | None = None) -> None:
     """Remove the working folders of this user that no living process holds."""
-    for path in Path(inside or tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    places = _places() if inside is None else [inside]
+    for path in (path for place in places for path in place.glob(f"{_PREFIX}*")):
         try:
             if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.getuid():
                 continue

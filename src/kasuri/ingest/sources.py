@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.ingest import scratch
 
@@ -29,30 +32,39 @@ class Query:
         return "Query(...)"  # an address can hold a password
 
 
+Batches = Iterator[tuple[Any, float | None]]
+"""Arrow batches, each with the share of the source that is read by then."""
+
+
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Column names, and a function that starts reading the wanted ones: (batch, share of the source read so far)."""
+    """Column names, and a function that starts reading the wanted ones.
+
+    A line of a CSV file that does not have the header's number of cells is left out, and its number (1 is the first
+    below the header) added to `start`'s second argument: one record never stops the reading of the others.
+    """
 
     names: tuple[str, ...]
-    start: Callable[[Sequence[str]], Iterator[tuple[Any, float | None]]]
+    start: Callable[[Sequence[str], list[int]], Batches]
     label: str
 
 
-def open_stream(source: Any, file: str | None = None) -> Stream:
-    """The stream of a path, several paths, a Query, or any data frame narwhals knows.
+def open_stream(source: Any, file: str | None = None, *, memory: str = "1GB", away: Sequence[Path] = ()) -> Stream:
+    """The stream of a path, several paths, a Query, or any data frame narwhals knows. `memory` limits DuckDB where it
+    runs the query; what it spills does not lie in the folders `away`.
 
     An error of a library can quote a record, so only its kind is passed on, here and while the rows are read.
     """
     try:
-        stream = _open(source, file)
+        stream = _open(source, file, memory, away)
     except KasuriError:
         raise
     except Exception as error:
         raise _damaged(file or "the source", error) from None
 
-    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         try:
-            yield from stream.start(wanted)
+            yield from stream.start(wanted, ragged)
         except KasuriError:
             raise
         except Exception as error:
@@ -61,13 +73,23 @@ def open_stream(source: Any, file: str | None = None) -> Stream:
     return replace(stream, start=start)
 
 
-def _open(source: Any, file: str | None) -> Stream:
+RAGGED = "the line does not have the header's number of cells"
+
+
+def numbered(rows: NDArray[np.int64], ragged: Sequence[int]) -> list[int]:
+    """Numbers of rows in their file (1 is the first below the header) from their places in the stream (0 is the first),
+    which leaves `ragged` lines out."""
+    kept_before = np.asarray(ragged, np.int64) - np.arange(len(ragged))
+    return (rows + 1 + np.searchsorted(kept_before, rows + 1, side="right")).tolist()
+
+
+def _open(source: Any, file: str | None, memory: str, away: Sequence[Path]) -> Stream:
     if isinstance(source, (str, Path)):
         return _files([Path(source)], file)
     if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
         return _files([Path(item) for item in source], file)
     if isinstance(source, Query):
-        return _query(source, file)
+        return _query(source, file, memory, away)
     return _frame(source, file or "frame")
 
 
@@ -85,10 +107,15 @@ def _files(paths: list[Path], file: str | None) -> Stream:
         faults += [f"{path}: no column {name!r}, which {paths[0]} has" for name in missing]
     raise_faults(DomainError, faults)
 
-    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
+        before = 0
         for i, path in enumerate(paths):
-            for batch, share in _file_batches(path, wanted):
+            rows, own = 0, list[int]()
+            for batch, share in _file_batches(path, wanted, own):
+                rows += batch.num_rows
                 yield batch, (i + share) / len(paths)
+            ragged += [before + row for row in own]
+            before += rows + len(own)
 
     label = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     return Stream(first, start, file or label)
@@ -103,27 +130,28 @@ def _file_names(path: Path) -> tuple[str, ...]:
 
             with parquet.ParquetFile(path) as file:
                 return tuple(file.schema_arrow.names)
-        with _csv(path, None) as reader:
+        with _csv(path, None, []) as reader:
             return tuple(reader.schema.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
 
 
-def _file_batches(path: Path, wanted: Sequence[str]) -> Iterator[tuple[Any, float]]:
+def _file_batches(path: Path, wanted: Sequence[str], ragged: list[int]) -> Iterator[tuple[Any, float]]:
     import pyarrow as pa
 
     try:
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
 
-            with parquet.ParquetFile(path) as file:
+            # without these Arrow keeps every column chunk it has read until the file is closed
+            with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
                 rows, done = max(1, file.metadata.num_rows), 0
                 for batch in file.iter_batches(BATCH, columns=list(wanted), use_threads=False):
                     done += batch.num_rows
                     yield batch, done / rows
         else:
             size, done = max(1, path.stat().st_size), 0
-            with _csv(path, wanted) as reader:
+            with _csv(path, wanted, ragged) as reader:
                 for batch in reader:
                     done = min(size, done + _CSV_BLOCK)
                     yield batch, done / size
@@ -134,31 +162,36 @@ def _file_batches(path: Path, wanted: Sequence[str]) -> Iterator[tuple[Any, floa
 _CSV_BLOCK = 1 << 24
 
 
-def _csv(path: Path, wanted: Sequence[str] | None) -> Any:
+def _csv(path: Path, wanted: Sequence[str] | None, ragged: list[int]) -> Any:
     import pyarrow as pa
 
     # the names as Arrow itself finds them (after blank lines, with line breaks in quotes): a column missed here would
     # get a type from its values, and one record would change how all ids are read
-    with _csv_reader(path, [], None) as reader:
+    with _csv_reader(path, [], None, []) as reader:
         names = reader.schema.names
-    reader = _csv_reader(path, names, wanted)
+    reader = _csv_reader(path, names, wanted, ragged)
     if not all(pa.types.is_string(field.type) for field in reader.schema):
         reader.close()
         raise FormatError(f"{path}: a column cannot be read as text; write the header line again")
     return reader
 
 
-def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None) -> Any:
+def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None, ragged: list[int]) -> Any:
     import pyarrow as pa
     from pyarrow import csv
+
+    def leave_out(row: Any) -> str:
+        ragged.append(row.number - 1)  # Arrow counts the header
+        return "skip"
 
     return csv.open_csv(
         path,
         read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
-        parse_options=csv.ParseOptions(newlines_in_values=True),
+        parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=leave_out),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=None if wanted is None else list(wanted),
+            check_utf8=False,  # a cell that is no UTF-8 is that cell's fault, not the file's
             strings_can_be_null=True,
             null_values=[""],
             quoted_strings_can_be_null=False,
@@ -171,7 +204,7 @@ def _damaged(path: Path | str, error: Exception) -> FormatError:
     return FormatError(f"{path}: cannot be read ({type(error).__name__}); is it damaged, or not UTF-8?")
 
 
-def _query(query: Query, file: str | None) -> Stream:
+def _query(query: Query, file: str | None, memory: str, away: Sequence[Path]) -> Stream:
     database = query.database
     if database.startswith(("postgresql://", "postgres://")):
         return _postgres(query, file or "query")
@@ -183,7 +216,7 @@ def _query(query: Query, file: str | None) -> Stream:
     if magic.startswith(b"SQLite format 3"):
         return _sqlite(query, file or str(path))
     if magic[8:12] == b"DUCK":
-        return _duckdb(query, file or str(path))
+        return _duckdb(query, file or str(path), memory, away)
     raise DomainError(f"{path}: neither a DuckDB nor a SQLite file")
 
 
@@ -204,7 +237,7 @@ def _sqlite(query: Query, label: str) -> Stream:
     except sqlite3.Error as error:
         raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
 
-    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         keep = [names.index(name) for name in wanted]
         base = connect()
         base.text_factory = bytes  # text that is not UTF-8 must not stop the reading
@@ -230,14 +263,15 @@ def _sqlite_text(value: Any) -> bytes | None:
     return str(int(value) if whole else value).encode()
 
 
-def _duckdb(query: Query, label: str) -> Stream:
+def _duckdb(query: Query, label: str, memory: str, away: Sequence[Path]) -> Stream:
     import duckdb
 
     @contextmanager
     def rows() -> Iterator[Any]:
-        with scratch.folder() as folder:  # what the query spills is true records: never beside the database
+        with scratch.folder(away) as folder:  # what the query spills is true records: never beside the database
             base = duckdb.connect(query.database, read_only=True)
             try:
+                base.execute("SET memory_limit = ?", [memory])
                 base.execute("SET temp_directory = ?", [str(folder / "spill")])
                 yield base.sql(query.sql).to_arrow_reader(BATCH)
             except duckdb.Error as error:
@@ -249,7 +283,7 @@ def _duckdb(query: Query, label: str) -> Stream:
         names = tuple(reader.schema.names)
         reader.close()
 
-    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         with rows() as reader:
             for batch in reader:
                 yield batch.select(list(wanted)), None
@@ -278,7 +312,7 @@ def _postgres(query: Query, label: str) -> Stream:
     names = tuple(next(first).names)
     first.close()  # type: ignore[attr-defined]
 
-    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         batches = read()
         next(batches)
         for batch in batches:
@@ -298,7 +332,7 @@ def _frame(frame: Any, label: str) -> Stream:
     if len(set(names)) != len(names):
         raise DomainError(f"{label}: a column name stands twice; rename one")
 
-    def start(wanted: Sequence[str]) -> Iterator[tuple[Any, float | None]]:
+    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         import pyarrow as pa
 
         chosen = table.select(list(wanted))

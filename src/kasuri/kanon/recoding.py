@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
-from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
 from kasuri.kanon import hierarchy
 from kasuri.kanon.columns import arrow_of, cells_of, ranked, table_of
 from kasuri.kanon.hierarchy import MISSING, OUTSIDE, Hierarchy
@@ -24,7 +24,6 @@ Order = Literal["nominal", "ordered"]
 Cut = tuple[Int, ...]
 """Per attribute: the node that stands for each leaf."""
 
-_SHOWN = 10
 _FIELDS = {
     "categories": {"tree", "file"},
     "numbers": {"low", "high", "widths", "open_low", "open_high"},
@@ -223,14 +222,15 @@ def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False)
             (OUTSIDE, "a value is no leaf of its hierarchy"),
             (MISSING, 'a value is missing; declare missing = "label" in its hierarchy or leave the row out'),
         ):
-            _report(faults, code == sign, file, tree.name, rule)
+            faults += rows_faults(file, tree.name, rule, (np.flatnonzero(code == sign) + 1).tolist())
         good &= code >= 0
         leaves.append(np.maximum(code, 0).astype(np.int32))
     sensitive, sizes, values = [], [], []
     for column in spec.sensitive:
         arrow = arrow_of(table, column.name)
         code, count = ranked(arrow)
-        _report(faults, code < 0, file, column.name, "a sensitive value is missing; leave the row out or fill it in")
+        rule = "a sensitive value is missing; leave the row out or fill it in"
+        faults += rows_faults(file, column.name, rule, (np.flatnonzero(code < 0) + 1).tolist())
         good &= code >= 0
         sensitive.append(np.maximum(code, 0).astype(np.int32))
         sizes.append(count)
@@ -244,14 +244,6 @@ def absent(present: Sequence[str], spec: Recoding, file: str) -> list[str]:
     """Columns of a recoding that a table does not have."""
     wanted = [*spec.names, *(column.name for column in spec.sensitive)]
     return [f"{file}: no column {name!r}; the columns are {list(present)}" for name in wanted if name not in present]
-
-
-def _report(faults: list[str], wrong: NDArray[np.bool_], file: str, column: str, rule: str) -> None:
-    rows = np.flatnonzero(wrong)
-    if rows.size:
-        shown = ", ".join(str(row + 1) for row in rows[:_SHOWN].tolist())
-        more = f" and {rows.size - _SHOWN} more" if rows.size > _SHOWN else ""
-        faults.append(f"{file}: column {column}: {rule}: rows {shown}{more}")
 
 
 def _tree(name: str, entry: Any, folder: Path) -> Hierarchy:

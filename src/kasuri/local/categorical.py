@@ -16,22 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
+from kasuri.local.bits import Ints, Rows, coins, column_sums, padding, set_truth
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import (
     MAX_BUCKETS,
     WIRE_VERSION,
-    Ints,
     Law,
     Randomizer,
-    Rows,
     Word,
     bytes_for,
-    coins,
-    column_sums,
     domain_of,
     little,
     number_of,
-    padding,
     words_of,
 )
 from kasuri.privacy import exact
@@ -67,8 +63,6 @@ class Unary(Randomizer):
         return sent.to_bytes(self.width, "little")
 
     def _draw(self, categories: Ints, streams: Streams, block: int) -> Rows:
-        from kasuri._kernels.local import set_truth
-
         n = categories.size
         noise = coins(streams, "others", block, 8 * self.width * n, self.q, self.bits)
         rows = noise.view(np.uint8)[: n * self.width].reshape(n, self.width)
@@ -290,7 +284,7 @@ class CountMeanSketch(Randomizer):
         return j.to_bytes(2, "little") + sent.to_bytes(self.width - 2, "little")
 
     def _draw(self, categories: Ints, streams: Streams, block: int) -> Rows:
-        from kasuri._kernels.local import hash_values, set_truth
+        from kasuri._kernels.local import hash_values
 
         n, width = categories.size, self.width - 2
         chosen = (words_of(streams, "seed", block, n).astype(np.int64) * self.hashes) >> BITS

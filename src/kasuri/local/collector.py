@@ -23,7 +23,7 @@ from kasuri.local.categorical import from_json
 from kasuri.local.keys import CollectorKey
 from kasuri.local.randomizer import Reports
 from kasuri.local.reports import Opened, Outcome, Store, token_hash
-from kasuri.local.wire import HEAD, MAGIC, MAX_BATCH, Round, decode, max_reports
+from kasuri.local.wire import HEAD, MAGIC, MAX_BATCH, Round, decode
 
 _CLIENT = Path(__file__).parent / "client"
 _REFUSALS: dict[Outcome, tuple[int, str]] = {
@@ -66,13 +66,13 @@ class _Submit:
 
         self._store, self._token_key, self._metrics = store, key.token_key, metrics
         self._mailbox: _Mailbox | None = None
-        self._json = msgspec.json.Decoder(Batch)
+        self._json, self._encode = msgspec.json.Decoder(Batch), msgspec.json.Encoder().encode
         self._faults: tuple[type[Exception], ...] = (msgspec.MsgspecError, RecursionError, ValueError)
 
     async def __call__(self, id: str, scope: Any, receive: Any, send: Any) -> None:
         status, answer = await self._handle(id, scope, receive)
         self._metrics[f"batches_{status}"] += 1
-        await _send(send, status, answer)
+        await _send(send, self._encode, status, answer)
 
     async def _handle(self, id: str, scope: Any, receive: Any) -> tuple[int, dict[str, Any]]:
         opened = self._store.find(id)
@@ -82,7 +82,7 @@ class _Submit:
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind not in (b"application/octet-stream", b"application/json"):
             return 415, {"error": "send application/octet-stream or application/json"}
-        most = max_reports(opened.round.randomizer)
+        most = opened.round.most
         room = HEAD + most * opened.round.randomizer.width
         body = await _body(receive, headers, room if kind == b"application/octet-stream" else 2 * room + (1 << 16))
         if body is None:
@@ -181,8 +181,8 @@ async def _body(receive: Any, headers: dict[bytes, bytes], limit: int) -> bytes 
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def _send(send: Any, status: int, answer: dict[str, Any]) -> None:
-    body = json.dumps(answer).encode()
+async def _send(send: Any, encode: Callable[[Any], bytes], status: int, answer: dict[str, Any]) -> None:
+    body = encode(answer)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers.append((b"access-control-allow-origin", b"*"))
     if status == 503:

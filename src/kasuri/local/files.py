@@ -20,11 +20,7 @@ def write_reports(path: str | Path, reports: Reports, rounded: Round) -> None:
 
     if not isinstance(reports, Reports):
         raise PrivacyError("write_reports takes what `randomize` gave, not its bare rows")
-    if not reports.secure:
-        raise PrivacyError("seeded reports are for tests: they cannot be saved. Randomise again without a seed")
-    if reports.fingerprint != rounded.randomizer.fingerprint:
-        raise PrivacyError("these reports were made by another randomizer than the round's (its fingerprint differs)")
-    rows = reports.rows
+    rows = reports.leave(rounded.randomizer.fingerprint)
     rounded.randomizer.check(rows)
     data = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(rounded.randomizer.width), rows.shape[0], [None, pa.py_buffer(rows.tobytes())]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.local.estimators import Floats, ascend
 from kasuri.local.numeric import Numeric
+from kasuri.local.randomizer import Reports
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,13 @@ class Histogram:
     gap: float
 
 
-def mean(outputs: NDArray[np.int64], randomizer: Numeric) -> Moment:
+def mean(reports: Reports | NDArray[np.int64], randomizer: Numeric) -> Moment:
     """The mean of the debiased outputs: unbiased up to `randomizer.bias`."""
-    values = randomizer.debiased(_checked(outputs, randomizer))
+    values = randomizer.debiased(_checked(reports, randomizer))
     return Moment(float(values.mean()), float(values.std() / values.size**0.5))
 
 
-def variance(outputs: NDArray[np.int64], randomizer: Numeric) -> Moment:
+def variance(reports: Reports | NDArray[np.int64], randomizer: Numeric) -> Moment:
     """E[x^2] - (E[x])^2 from unbiased squares; rounding to the grid adds at most ((high - low)/steps)^2 / 4.
 
     Not to be had from two-point reports: the square of either output is the same constant, whatever x was.
@@ -45,7 +46,7 @@ def variance(outputs: NDArray[np.int64], randomizer: Numeric) -> Moment:
         raise PrivacyError(
             f"the variance cannot be identified from {randomizer.kind} reports; randomise with piecewise or hybrid"
         )
-    y = _checked(outputs, randomizer)
+    y = _checked(reports, randomizer)
     half = float(randomizer.high - randomizer.low) / 2
     squares = np.array([float(s) for s in randomizer.squares])[y]
     v = np.array([float(t) for t in randomizer.values])[y]
@@ -55,9 +56,9 @@ def variance(outputs: NDArray[np.int64], randomizer: Numeric) -> Moment:
     return Moment(float((squares.mean() - product) * half**2), float(influence.std() / n**0.5 * half**2))
 
 
-def histogram(outputs: NDArray[np.int64], randomizer: Numeric, *, prior: float = 0.0) -> Histogram:
+def histogram(reports: Reports | NDArray[np.int64], randomizer: Numeric, *, prior: float = 0.0) -> Histogram:
     """Maximum likelihood of how many people are at each grid point; `prior` imaginary people, spread evenly, smooth."""
-    y = _checked(outputs, randomizer)
+    y = _checked(reports, randomizer)
     seen = np.bincount(y, minlength=randomizer.outputs).astype(np.float64)
     channel, n = randomizer.channel, y.size
     size = channel.shape[0]
@@ -71,8 +72,11 @@ def histogram(outputs: NDArray[np.int64], randomizer: Numeric, *, prior: float =
     return Histogram(points, n * theta, gap <= 1e-3, gap)
 
 
-def _checked(outputs: NDArray[np.int64], randomizer: Numeric) -> NDArray[np.int64]:
-    y = np.asarray(outputs)
+def _checked(reports: Reports | NDArray[np.int64], randomizer: Numeric) -> NDArray[np.int64]:
+    """The outputs of what `randomize` gave, or the outputs themselves as `unpack` gives them."""
+    if isinstance(reports, Reports) and reports.fingerprint != randomizer.fingerprint:
+        raise FormatError("these reports were made by another randomizer (its fingerprint differs)")
+    y = randomizer.unpack(reports.rows) if isinstance(reports, Reports) else np.asarray(reports)
     if y.ndim != 1 or y.dtype.kind not in "iu" or y.size < 2 or y.min() < 0 or y.max() >= randomizer.outputs:
         raise DomainError(f"outputs of {randomizer.kind}: at least two whole numbers below {randomizer.outputs}")
     return y

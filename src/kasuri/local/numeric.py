@@ -27,11 +27,13 @@ from numpy.typing import ArrayLike, NDArray
 from kasuri.errors import DomainError, FormatError, KasuriError, NumericsError, PrivacyError, raise_faults
 from kasuri.local.odds import BITS, demand, least, within
 from kasuri.local.randomizer import (
-    ONE_DEVICE,
-    PUBLIC,
     WIRE_VERSION,
+    Reports,
+    Rows,
     Word,
     bytes_for,
+    fingerprint_of,
+    fresh,
     little,
     number_of,
     trusted,
@@ -40,7 +42,6 @@ from kasuri.local.randomizer import (
 from kasuri.noise import exp_minus
 from kasuri.privacy import Guarantee, decimal, exact
 from kasuri.rng import Source, Streams
-from kasuri.schema import Unit
 
 Outputs = NDArray[np.int64]
 Bounds = tuple[object, object]
@@ -123,17 +124,12 @@ class Numeric(ABC):
 
     def guarantee(self, *, reports: int = 1, person: str = "person") -> Guarantee:
         """The claim for a person who sends `reports` fresh reports."""
-        if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
-            raise PrivacyError("reports must be a whole number of at least 1: how often one person reports")
-        return Guarantee(
-            "local",
-            self.epsilon * reports,
-            Fraction(0),
-            Unit(person, "replace", reports),
-            PUBLIC,
-            (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer", ONE_DEVICE),
-            "docs/proofs/local_numeric.md",
-        )
+        return fresh(self.epsilon, reports, person, "docs/proofs/local_numeric.md")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON, which every report of this randomizer carries."""
+        return fingerprint_of(self.to_json())
 
     def report(self, x: float | Fraction, word: Word) -> int:
         """One output, as a device draws it: a word rounds x to the grid, a word chooses the output."""
@@ -147,8 +143,8 @@ class Numeric(ABC):
         g += word() < math.floor((at - g) * self.words)
         return self._choose(g, word)
 
-    def randomize(self, numbers: ArrayLike, *, source: Source | None = None) -> Outputs:
-        """Outputs for many numbers: exact law, bulk speed."""
+    def randomize(self, numbers: ArrayLike, *, source: Source | None = None) -> Reports:
+        """Reports of many numbers: exact law, bulk speed."""
         x = np.asarray(numbers, dtype=np.float64)
         with np.errstate(invalid="ignore"):
             at = (x - float(self.low)) * (self.steps / float(self.high - self.low))
@@ -158,23 +154,24 @@ class Numeric(ABC):
                 f"{int(bad.sum())} of {x.size} numbers lie outside the bounds (or are none): clip them on the device"
             )
         at = np.clip(at, 0, self.steps)
-        streams = Streams(trusted(source).release_key(), f"local.{self.kind}")
+        source = trusted(source)
+        streams = Streams(source.release_key(), f"local.{self.kind}")
         out = np.empty(x.size, dtype=np.int64)
         for block, first in enumerate(range(0, x.size, _BLOCK)):
             part = at[first : first + _BLOCK]
             floor = np.floor(part)
             up = self._word(streams, "round", block, part.size) < np.floor((part - floor) * self.words)
             out[first : first + _BLOCK] = self._draw(floor.astype(np.int64) + up, streams, block)
-        return out
+        return Reports(little(out, self.width), self.fingerprint, source.secure)
 
     def _word(self, streams: Streams, purpose: str, block: int, size: int) -> Outputs:
         return words_of(streams, purpose, block, size).astype(np.int64) >> (BITS - self.bits)
 
-    def pack(self, outputs: Outputs) -> NDArray[np.uint8]:
-        """Outputs as rows of `width` bytes."""
-        return little(outputs, self.width)
+    def pack(self, reports: Reports) -> Rows:
+        """Reports as the rows of `width` bytes that are sent; those of a seed or of another randomizer are refused."""
+        return reports.leave(self.fingerprint)
 
-    def unpack(self, rows: NDArray[np.uint8]) -> Outputs:
+    def unpack(self, rows: Rows) -> Outputs:
         """Rows of bytes as outputs; refuses what this randomizer cannot send."""
         if rows.ndim != 2 or rows.shape[1] != self.width or (number_of(rows) >= self.outputs).any():
             raise FormatError(f"reports of {self.kind} are rows of {self.width} bytes below {self.outputs}")

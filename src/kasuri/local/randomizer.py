@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
+from kasuri.local.bits import Ints, Rows
 from kasuri.local.odds import BITS, demand
 from kasuri.privacy import Guarantee, decimal
 from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 
-Rows = NDArray[np.uint8]
-Ints = NDArray[np.int64]
 Word = Callable[[], int]
 """Gives the next random word, uniform on 0 .. 2^bits - 1."""
 
@@ -65,7 +64,7 @@ class Reports:
     rows: Rows
     fingerprint: str
     secure: bool = True
-    """False for reports of a seeded source: for tests only, and `write_reports` refuses them."""
+    """False for reports of a seeded source: for tests only, and what stores or sends them refuses them."""
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -73,6 +72,14 @@ class Reports:
     def __repr__(self) -> str:
         seeded = "" if self.secure else ", seeded: for tests only"
         return f"Reports({len(self)} of {self.rows.shape[1]} bytes, randomizer {self.fingerprint[:12]}{seeded})"
+
+    def leave(self, fingerprint: str) -> Rows:
+        """The rows, to be stored or sent as reports of the randomizer with this fingerprint; else refused."""
+        if not self.secure:
+            raise PrivacyError("seeded reports are for tests: they cannot be saved. Randomise again without a seed")
+        if self.fingerprint != fingerprint:
+            raise PrivacyError("these reports were made by another randomizer (its fingerprint differs)")
+        return self.rows
 
 
 @dataclass(frozen=True)
@@ -160,17 +167,7 @@ class Randomizer(ABC):
 
     def guarantee(self, *, reports: int = 1, person: str = "person") -> Guarantee:
         """The claim for a person who sends `reports` fresh reports."""
-        if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
-            raise PrivacyError("reports must be a whole number of at least 1: how often one person reports")
-        return Guarantee(
-            "local",
-            self.epsilon * reports,
-            Fraction(0),
-            Unit(person, "replace", reports),
-            PUBLIC,
-            (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer", ONE_DEVICE),
-            self.basis,
-        )
+        return fresh(self.epsilon, reports, person, self.basis)
 
     def categories(self, values: Any) -> Ints:
         """Category numbers of labels, cell numbers, or None (elsewhere). A value outside the domain is refused.
@@ -253,7 +250,26 @@ class Randomizer(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON: reports of another randomizer, or another version, do not match it."""
-        return hashlib.sha256(canonical(self.to_json())).hexdigest()
+        return fingerprint_of(self.to_json())
+
+
+def fingerprint_of(description: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(description)).hexdigest()
+
+
+def fresh(epsilon: Fraction, reports: int, person: str, basis: str) -> Guarantee:
+    """The claim for a person who sends `reports` fresh reports of `epsilon` each."""
+    if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
+        raise PrivacyError("reports must be a whole number of at least 1: how often one person reports")
+    return Guarantee(
+        "local",
+        epsilon * reports,
+        Fraction(0),
+        Unit(person, "replace", reports),
+        PUBLIC,
+        (f"a device sends at most {reports} report{'s' if reports > 1 else ''} of this randomizer", ONE_DEVICE),
+        basis,
+    )
 
 
 def trusted(source: Source | None) -> Source:
@@ -304,39 +320,3 @@ def words_of(streams: Streams, purpose: str, block: int, size: int) -> NDArray[n
     words = np.empty(size, dtype=np.uint32)
     streams.open(purpose, 0, block).fill(words)
     return words
-
-
-def coins(streams: Streams, purpose: str, block: int, count: int, threshold: int, bits: int) -> NDArray[np.uint64]:
-    """At least `count` bits, packed in 64-bit words, each 1 with probability threshold / 2^bits."""
-    from kasuri._kernels.local import bernoulli
-
-    out = np.empty(-(-count // 64), dtype=np.uint64)
-    stream = streams.open(purpose, 0, block)
-    words = np.empty(min(1 << 15, max(256, bits * out.size)), dtype=np.uint64)
-    done = 0
-    while done < out.size:
-        stream.fill(words)
-        _, done = bernoulli(words, 0, out, done, threshold, bits)
-    return out
-
-
-def column_sums(rows: Rows, size: int) -> Ints:
-    """Set bits in each of the first `size` columns of packed rows."""
-    from kasuri._kernels.local import positional_counts
-
-    n, width = rows.shape
-    whole = n // 8 * 8  # eight rows are `width` 64-bit words exactly
-    sums = np.zeros(64 * width, dtype=np.int64)
-    if whole:
-        words = np.ascontiguousarray(rows[:whole]).reshape(-1).view("<u8")
-        positional_counts(words, width, sums)
-    folded = sums.reshape(8, 8 * width).sum(axis=0)
-    rest = np.unpackbits(rows[whole:], axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-    return (folded + rest)[:size]
-
-
-def padding(rows: Rows, size: int) -> NDArray[np.bool_]:
-    """True where a packed row has a bit set above `size`."""
-    if size % 8 == 0:
-        return np.zeros(rows.shape[0], dtype=bool)
-    return rows[:, -1] >> (size % 8) != 0

@@ -37,11 +37,6 @@ MAX_BODY = 1 << 24
 """Most bytes of one batch, however wide its reports are."""
 
 
-def max_reports(randomizer: Randomizer) -> int:
-    """Most reports in one batch of this randomizer."""
-    return min(MAX_BATCH, (MAX_BODY - HEAD) // randomizer.width)
-
-
 @dataclass(frozen=True)
 class Round:
     """One collection: public, signed, the same for every device.
@@ -72,6 +67,11 @@ class Round:
     def new(cls, randomizer: Randomizer, *, closes: int, reports_per_device: int = 1, tokens: bool = False) -> Round:
         """A round with a fresh random id."""
         return cls(secrets.token_hex(16), randomizer, closes, reports_per_device, tokens)
+
+    @cached_property
+    def most(self) -> int:
+        """Most reports in one batch."""
+        return min(MAX_BATCH, (MAX_BODY - HEAD) // self.randomizer.width)
 
     @cached_property
     def text(self) -> str:
@@ -152,9 +152,8 @@ def decode(body: bytes, rounded: Round) -> tuple[bytes, Rows]:
         raise FormatError("field fingerprint: the batch was made for another round description")
     width = rounded.randomizer.width
     count, rest = divmod(len(body) - HEAD, width)
-    most = max_reports(rounded.randomizer)
-    if rest or not 1 <= count <= most:
-        raise FormatError(f"field reports: 1 to {most} reports of {width} bytes each")
+    if rest or not 1 <= count <= rounded.most:
+        raise FormatError(f"field reports: 1 to {rounded.most} reports of {width} bytes each")
     rows = np.frombuffer(body, dtype=np.uint8, offset=HEAD).reshape(count, width)
     if rounded.randomizer.bad_rows(rows).any():
         raise FormatError(f"field reports: not reports of {rounded.randomizer.kind}")

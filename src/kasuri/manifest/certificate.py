@@ -62,6 +62,8 @@ def japanese(privacy: Mapping[str, Any]) -> str:
     parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
     implementation, accounting = privacy["implementation"], privacy["accounting"]
     change = {"add-remove": "データに加わる、または抜ける", "replace": "記録の内容が変わる"}[variant["relation"]]
+    if "total" in variant["unprotected_quantities"]:
+        change = "別のセルに移る（出入りはなく、総数は変わらない）"
     return _page(
         "プライバシー証明書",
         [
@@ -118,11 +120,16 @@ _PHRASES = {
     "idealised numerics": "理想的な数値計算：浮動小数点の雑音（論文の再現用）",
     "domain": "領域",
     "mask": "ありえないセルの一覧",
+    "one record changes its cell": "一人の記録が別のセルに移るだけで出入りはなく、宣言した総数は二つの表で同じである",
+    "total": "総数",
     "discrete Laplace": "離散ラプラス",
     "float Laplace": "浮動小数点ラプラス",
     "exact on the integers": "整数上で厳密",
     "floating point": "浮動小数点（論文の再現用）",
     "operating system, AES-256-CTR": "OS の乱数源と AES-256-CTR",
+    "Cells below the threshold": "閾値に満たないセルは 0 になる。"
+    "小さなセルは失われ、小さなセルばかりの区域は低めになる。",
+    "Thresholding pulls": "閾値処理はセルを 0 に近づける。小さなセルは失われ、密なセルは平均して低めになる。",
     "none: every sum": "偏りはない。どの合計も不偏であり、負の値もありうる。",
     "Making the table non-negative": "負の値をなくす補正のため小さな区域には偏りが出る。"
     "空のセルは平均して高め、密なセルは低めになる。広い区域の合計では小さく、総数ではほとんどない。",

@@ -27,6 +27,8 @@ def by_area(release: Described) -> list[dict[str, Any]] | None:
     recipe, domain = release.recipe, release.domain
     if recipe.get("transform") not in ("identity", "sum_difference", "haar", "haar_nd") or "scale" not in recipe:
         return None
+    if recipe.get("refine") not in ("none", "inverse", "topdown"):
+        return None
     variance = laplace_variance(Fraction(recipe["scale"]), recipe["noise"])
     rows = []
     for cells, depths, places in _blocks(domain):

@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from kasuri import intervals
 from kasuri.errors import PrivacyError
 from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal
-from kasuri.published import NO_LEDGER, Described, Release
+from kasuri.published import NO_LEDGER, Described, Release, files_of
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh
 
 MANIFEST = "datapackage.json"
@@ -38,8 +38,8 @@ FIELDS: dict[str, str] = {
     "level": "levels below the root; -1 is the root sum",
     "prefix": "number of the node within its level",
     "scale": "scale of the discrete Laplace noise of this number",
-    "lower": "lower end of the interval for the true count",
-    "upper": "upper end of the interval for the true count",
+    "lower": "lower end of the 95 % interval for the true count",
+    "upper": "upper end of the 95 % interval for the true count",
 }
 _TYPES = {"int": "integer", "uin": "integer", "flo": "number", "dou": "number", "boo": "boolean", "str": "string"}
 _MEDIA = {
@@ -66,10 +66,13 @@ def sha256(data: bytes) -> str:
 
 
 def write(release: Described, folder: Path, sign: str | Path | None = None) -> None:
-    """Describe `release` in `folder`, which holds its other files already: certificates, manifest, signature.
+    """Describe `release` in `folder`, which holds its other files already: certificates, report, manifest, signature.
 
-    Everything that is in the folder by now is listed with its hash, so this comes last.
+    Everything that is in the folder by now is listed with its hash, so this comes last. The report is made from the
+    files in the folder, not from `release`.
     """
+    from kasuri.report import page
+
     if not release.provenance["secure"]:
         raise PrivacyError("a seeded release has no manifest and cannot be signed: release again with source=secure()")
     key = None if sign is None else keys.private(sign)
@@ -85,15 +88,41 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
         "domain": release.domain.to_json(),
         "grid": grid(release.domain),
         "absent_cells": "0: every cell of the domain that is not listed was released as 0",
+        "intervals": error_bars(release),
         "total": release.total(),
         "resources": [resource(path, release) for path in sorted(folder.iterdir())],
         "privacy": privacy,
     }
+    manifest["report"] = page.too_large(folder)
+    if manifest["report"] is None:
+        (folder / page.REPORT).write_text(page.build(folder, manifest), encoding="utf-8")
+        manifest["resources"].append(resource(folder / page.REPORT, release))
     manifest["digest"] = digest(manifest)
     data = text(manifest)
     (folder / MANIFEST).write_bytes(data)
     if key is not None:
         (folder / keys.SIGNATURE).write_bytes(text(keys.signature(key, data)))
+
+
+IN_PARTS = (
+    "a cluster wrote the table in parts, without limits; Release.load(folder).interval(...) makes those of any area"
+)
+
+
+def error_bars(release: Described) -> dict[str, Any]:
+    """What the columns lower and upper hold, or why they are null."""
+    if not isinstance(release, Release):
+        return {"level": None, "why": IN_PARTS}
+    why = intervals.missing(release)
+    if why is not None:
+        return {"level": None, "why": why}
+    return {
+        "level": f"{intervals.LEVEL}",
+        "method": intervals.bars_of(release).method,
+        "basis": "docs/proofs/intervals.md",
+        "absent_cells": "a cell that is not listed has an interval too, from 0 to an upper limit: "
+        "Release.load(folder).interval(cells=[cell]); so has any other area and any other confidence",
+    }
 
 
 def grid(domain: Domain) -> list[dict[str, Any]]:
@@ -125,14 +154,9 @@ def resource(path: Path, release: Described) -> dict[str, Any]:
 
         fields = [_field(column.name, str(column.type), release) for column in parquet.read_schema(path)]
         out |= {"profile": "tabular-data-resource", "schema": {"fields": fields}}
-        if release_files([path.name]):
+        if files_of("release", [path.name]):
             out["schema"]["primaryKey"] = ["cell"]
     return out
-
-
-def release_files(names: Iterable[str]) -> list[str]:
-    """Those of `names` that hold the released table: release.parquet, or numbered files where a cluster wrote it."""
-    return sorted(name for name in names if re.fullmatch(r"release(-[0-9]{5,})?\.parquet", name))
 
 
 def _field(name: str, kind: str, release: Described) -> dict[str, Any]:
@@ -158,12 +182,12 @@ def privacy_block(release: Described) -> dict[str, Any]:
             "name": variant(guarantee),
             "data_domain": data_domain(release.domain),
             "unprotected_quantities": list(guarantee.public),
-            "neighbours": unit.words(),
+            "neighbours": guarantee.relation(),
             "relation": unit.change,
         },
         "privacy_loss": {
             "privacy_unit": unit.id,
-            "privacy_unit_description": unit.words(),
+            "privacy_unit_description": guarantee.relation(),
             "privacy_parameters": {
                 "epsilon": decimal(guarantee.epsilon),
                 "delta": decimal(guarantee.delta),
@@ -227,7 +251,9 @@ def post_processing(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """What was done with the noisy numbers."""
     return {
         "name": recipe["refine"],
-        "parameters": {key: recipe[key] for key in ("order", "interleave", "descent") if key in recipe},
+        "parameters": {
+            key: recipe[key] for key in ("order", "interleave", "descent", "options", "threshold") if key in recipe
+        },
         "sees": "noisy numbers only",
     }
 
@@ -260,7 +286,11 @@ def _composition(ledger: dict[str, Any] | None) -> str:
 
 
 def _bias(refine: str) -> str:
-    if refine in ("none", "inverse"):
+    if refine == "threshold":
+        return "Cells below the threshold are 0: small cells are lost, and areas of many small cells come out too low."
+    if refine == "lasso":
+        return "Thresholding pulls cells towards 0: small cells are lost, and dense cells come out too low on average."
+    if refine in ("none", "inverse", "consistency"):
         return "none: every sum is unbiased, and values may be negative."
     return (
         "Making the table non-negative biases small areas: empty cells come out too high and dense cells too low on "

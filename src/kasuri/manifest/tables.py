@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import KasuriError
-from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, release_files, variant
+from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, variant
 from kasuri.privacy import Guarantee
+from kasuri.published import files_of
 from kasuri.schema import Domain, Unit
 
 UNREADABLE = (
@@ -52,7 +53,7 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
     if not same:
         faults.append("datapackage.json: says the same thing in two ways, and they differ")
         return
-    names = release_files(item["path"] for item in manifest["resources"])
+    names = files_of("release", (item["path"] for item in manifest["resources"]))
     last, total = -1, 0
     for name in names:  # one file at a time: a table of many files need not fit in memory
         try:
@@ -74,13 +75,23 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         rows, same = [], False
     if not same:
         faults.append(f"{meta}: does not say what the manifest says")
-    if names == ["release.parquet"]:
-        _duckdb(folder, table, rows, faults)
+    if names != ["release.parquet"]:
+        if manifest["intervals"]["level"] is not None:
+            faults.append("datapackage.json: names limits, which numbered files do not have")
+        return
+    if same:
+        try:
+            follows = _limits(folder, table, manifest)
+        except UNREADABLE:
+            follows = False
+        if not follows:
+            faults.append(f"{name}: lower or upper does not follow from the measurements")
+    _duckdb(folder, table, rows, faults)
 
 
 def _says(manifest: Mapping[str, Any], domain: Domain, guarantee: Guarantee) -> bool:
     """Do the fields that follow from others follow from them?"""
-    privacy, words = manifest["privacy"], guarantee.unit.words()
+    privacy, words = manifest["privacy"], guarantee.relation()
     loss, relation = privacy["privacy_loss"], privacy["dp_variant"]
     found = {
         "grid": manifest["grid"],
@@ -112,9 +123,13 @@ def _cells(table: Any, name: str, domain: Domain, manifest: Mapping[str, Any], l
     if not domain.possible(cells).all():
         faults.append(f"{name}: a masked cell is not 0")
     refine = manifest["privacy"]["accounting"]["post_processing"].get("name")
-    if refine not in ("none", "inverse") and (values < 0).any():
+    if refine not in ("none", "inverse", "consistency", "lasso") and (values < 0).any():
         faults.append(f"{name}: a value is negative after a refinement that allows none")
-    wanted = cell_table(domain, cells, values, manifest["id"], geometry=False)
+    none = table["lower"].null_count == table["upper"].null_count == cells.size
+    limits = None if none else (table["lower"].to_numpy(), table["upper"].to_numpy())  # judged by _limits
+    if limits is not None and name != "release.parquet":
+        faults.append(f"{name}: has limits, which numbered files do not have")
+    wanted = cell_table(domain, cells, values, manifest["id"], geometry=False, limits=limits)
     if table.column_names != wanted.column_names:
         faults.append(f"{name}: its columns are not those of the domain")
         return False
@@ -125,6 +140,22 @@ def _cells(table: Any, name: str, domain: Domain, manifest: Mapping[str, Any], l
             )
             faults.append(f"{name}: {what}")
     return True
+
+
+def _limits(folder: Path, table: Any, manifest: Mapping[str, Any]) -> bool:
+    """Do lower and upper follow from the measurements? Another machine may round a limit to the next number."""
+    from kasuri import intervals
+    from kasuri.store.load import read
+
+    found = intervals.columns(read(folder, manifest))
+    if found is None:
+        nulls = table["lower"].null_count == table["upper"].null_count == table.num_rows
+        return nulls and manifest["intervals"]["level"] is None
+    whole = table["lower"].null_count == table["upper"].null_count == 0
+    near = (
+        np.abs(table[name].to_numpy() - wanted) <= 1 for name, wanted in zip(("lower", "upper"), found, strict=True)
+    )
+    return whole and manifest["intervals"]["level"] == f"{intervals.LEVEL}" and all(bool(part.all()) for part in near)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -11,8 +11,9 @@ from typing import Any
 from kasuri.errors import DomainError, KasuriError
 from kasuri.ledger import Ledger
 from kasuri.manifest import certificate, keys, tables
-from kasuri.manifest.package import MANIFEST, VERSION, digest, release_files, sha256, text
+from kasuri.manifest.package import MANIFEST, VERSION, digest, environment, sha256, text
 from kasuri.privacy import decimal
+from kasuri.published import files_of
 
 _SHAPE: dict[str, Any] = {
     "profile": str,
@@ -22,6 +23,8 @@ _SHAPE: dict[str, Any] = {
     "domain": {"axes": list, "mask": list},
     "grid": list,
     "absent_cells": str,
+    "intervals": {"level": (str, NoneType)},
+    "report": (str, NoneType),
     "total": (int, float),
     "resources": list,
     "digest": str,
@@ -53,7 +56,8 @@ _SHAPE: dict[str, Any] = {
 """The fields a manifest must have, and their types."""
 
 _ALWAYS = ("release_meta.parquet", "certificate.md", "certificate.ja.md")
-"""Files every release has, beside its table: release.parquet and release.duckdb, or numbered files."""
+"""Files every release has, beside its table (release.parquet and release.duckdb, or numbered files) and the report,
+which a table of very many numbered files does without."""
 
 
 def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> dict[str, Any]:
@@ -88,6 +92,8 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
         if not faults:  # what a changed file says is not worth judging
             _words(folder, manifest, faults)
             tables.check(folder, manifest, faults)
+        if not faults:
+            _report(folder, manifest, faults)
         if ledger is not None:
             out["ledger"] = _paid(manifest, ledger, faults)
     out["ok"] = not faults
@@ -172,6 +178,8 @@ def _signature(folder: Path, data: bytes, intact: bool, key: str | Path | None, 
 
 def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
     """Names of the files that are whole."""
+    from kasuri.report import page
+
     good, known = [], {MANIFEST, keys.SIGNATURE}
     for item in manifest["resources"]:
         name = item.get("path") if isinstance(item, dict) else None
@@ -194,9 +202,10 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
         else:
             good.append(name)
     faults += [f"{path.name}: not part of the release" for path in sorted(folder.iterdir()) if path.name not in known]
-    numbered = [name for name in release_files(known) if name != "release.parquet"]
+    numbered = [name for name in files_of("release", known) if name != "release.parquet"]
     table = tuple(f"release-{i:05d}.parquet" for i in range(len(numbered))) or ("release.parquet", "release.duckdb")
-    faults += [f"{name}: not listed in the manifest" for name in (*table, *_ALWAYS) if name not in known]
+    always = _ALWAYS if manifest.get("report") and numbered else (*_ALWAYS, page.REPORT)
+    faults += [f"{name}: not listed in the manifest" for name in (*table, *always) if name not in known]
     if numbered and known & {"release.parquet", "release.duckdb"}:
         faults.append(f"{MANIFEST}: lists the table twice, in one file and in numbered ones")
     return good
@@ -210,6 +219,29 @@ def _words(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None
             same = False
         if not same:
             faults.append(f"{name}: does not say what the manifest says")
+
+
+def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    """The page made again and compared; one of another version of kasuri looks otherwise, and has its hash alone."""
+    from kasuri.report import page
+
+    try:
+        said = page.too_large(folder)
+    except tables.UNREADABLE:
+        said = ""
+    if said != manifest.get("report"):
+        faults.append(f"{MANIFEST}: whether there is a report does not follow from the size of the table")
+    if manifest.get("report") is not None:
+        return
+    versions = manifest["privacy"]["implementation"]["environment"].get("versions")
+    if not isinstance(versions, dict) or versions.get("kasuri") != environment()["versions"]["kasuri"]:
+        return
+    try:
+        same = page.says_the_same(folder, manifest)
+    except tables.UNREADABLE:
+        same = False
+    if not same:
+        faults.append(f"{page.REPORT}: does not show what the manifest and the table say")
 
 
 def _paid(manifest: Mapping[str, Any], path: str | Path, faults: list[str]) -> str:

@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kasuri.mechanism import Mechanism
+from kasuri.recipes.baselines import fourier, hierarchy, matrix, sparse
 from kasuri.recipes.cells import geometric, laplace
 from kasuri.recipes.haar import haar_topdown, privelet
-from kasuri.recipes.trees import refined_tree
+from kasuri.recipes.simplex import lasso, neg_l2_simplex, nonneg_lasso, simplex
+from kasuri.recipes.trees import auto, bayes_tree, refined_tree
 
 RECIPES: dict[str, Callable[..., Mechanism]] = {
+    "auto": auto,
+    "bayes_tree": bayes_tree,
+    "fourier": fourier,
     "geometric": geometric,
     "haar_topdown": haar_topdown,
+    "hierarchy": hierarchy,
     "laplace": laplace,
+    "lasso": lasso,
+    "matrix": matrix,
+    "neg_l2_simplex": neg_l2_simplex,
+    "nonneg_lasso": nonneg_lasso,
     "privelet": privelet,
     "refined_tree": refined_tree,
+    "simplex": simplex,
+    "sparse": sparse,
 }
 """Every recipe by name; the contract tests run over all of them."""

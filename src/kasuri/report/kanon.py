@@ -6,114 +6,151 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from kasuri.report import chart, frame
+from kasuri.report.frame import Section, Text
+
 _ROWS = 70  # lines of one tree that are drawn; a longer tree is cut off and says so
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2330;background:#fff}
-h1{font-size:1.5rem} h2{font-size:1.1rem;margin-top:2rem} table{border-collapse:collapse;margin:.5rem 0}
-td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top;border-bottom:1px solid #e3e7ee}
-td.n{text-align:right;font-variant-numeric:tabular-nums} .secret{background:#8c1d18;color:#fff;padding:.5rem .8rem}
-.note{background:#f3f5f9;border-left:4px solid #3a5a8c;padding:.5rem .8rem} svg{max-width:100%;height:auto}
-svg text{font:12px system-ui,sans-serif;fill:#1c2330} .bar{fill:#3a5a8c} .small{fill:#b3261e}
-.edge{stroke:#9aa5b8;fill:none} .above{fill:#9aa5b8} .cut{fill:#b3261e} .below{fill:#d5dbe6}
-.faint{fill:#8a94a6!important}
-"""
+
+_PHRASES = {
+    "k-anonymity is a property of this table": "k-匿名性はこの表の性質であり、作り方の性質ではありません。"
+    "差分プライバシーではなく、ほかの知識を持つ人がこの表から知りうることに上限はありません。",
+    "The realised loss is what this one output": "実現損失は、一つの記録を除いた場合と比べて、"
+    "この一つの出力がたまたま失った量です。"
+    "別の標本や別の隣接データでは、際限なく大きくなることがあります。一般化の切り方をデータから選んでいるため、"
+    "この監査のどの式もその上限にはなりません。保証ではありません。",
+    "These hold only if the generalisation is fixed": "データを見る前に一般化を固定し"
+    "（sample_then_anonymize がそうします）、"
+    "一般化した列以外を公表しない場合にのみ成り立ちます。その場合に限り、保証となります。",
+    "no ledger": "台帳なし：同じデータのほかの公表による消費は制限されません",
+}
+"""Beginnings of the sentences these reports quote; a sentence that is not here stays as it is."""
+
+
+def _quoted(words: str) -> Text:
+    return Text(words, next((ja for start, ja in _PHRASES.items() if words.startswith(start)), words))
+
+
+_CLASSES = Text("Class sizes", "同値類の大きさ")
+_FACTS = {
+    "rows": Text("Rows", "行数"),
+    "suppressed": Text("Rows suppressed", "削除した行数"),
+    "classes": Text("Classes", "同値類の数"),
+    "k": Text("Smallest class (k)", "最小の同値類（k）"),
+    "ncp": Text("Loss of detail (NCP, 0 to 1)", "詳細さの損失（NCP、0〜1）"),
+    "discernibility": Text("Discernibility", "識別不能性の指標（discernibility）"),
+}
 
 
 def release_page(release: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]) -> str:
     """The report on a release, from `Anonymized.to_json()` and `Hierarchy.to_json(cut)` of each attribute."""
+    not_told = Text("not told", "非公表").html()
     facts = [
-        ("Rows", _whole(release["rows"])),
-        ("Rows suppressed", "not told" if release["suppressed"] is None else _whole(release["suppressed"])),
-        ("Classes", _whole(release["classes"])),
-        ("Smallest class (k)", _whole(release["k"])),
-        ("Loss of detail (NCP, 0 to 1)", f"{release['ncp_share']:.4f}"),
-        ("Discernibility", _whole(release["discernibility"])),
+        (_FACTS["rows"].html(), _whole(release["rows"])),
+        (_FACTS["suppressed"].html(), not_told if release["suppressed"] is None else _whole(release["suppressed"])),
+        (_FACTS["classes"].html(), _whole(release["classes"])),
+        (_FACTS["k"].html(), _whole(release["k"])),
+        (_FACTS["ncp"].html(), f"{release['ncp_share']:.4f}"),
+        (_FACTS["discernibility"].html(), _whole(release["discernibility"])),
     ]
-    body = [
-        _note(release["words"]),
-        *_conditions(release["guarantee"]),
-        _table(facts + _sensitive_facts(release)),
-        "<h2>Class sizes</h2>",
-        sizes_svg(release["class_sizes"]),
+    lead = [frame.note(_quoted(release["words"])), *_conditions(release["guarantee"])]
+    sections = [
+        Section("facts", Text("In numbers", "数値"), [frame.facts(facts + _sensitive_facts(release))]),
+        Section("sizes", _CLASSES, [sizes_svg(release["class_sizes"])]),
         *_trees(trees),
     ]
-    return _page("k-anonymised release", body)
+    return frame.page(Text("k-anonymised release", "k-匿名化した公表物"), lead, sections)
 
 
 def audit_page(audit: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]) -> str:
     """The report on an audit, from `Audit.to_json()`; marked confidential."""
     release, loss, bounds = audit["release"], audit["realised_loss"], audit["if_generalised_beforehand"]
-    per, alone = loss["per_class"], loss["sampling_alone"]
+    original = audit["original"]
+    rows, unique = _whole(original["rows"]), _whole(original["unique"])
     facts = [
-        ("Original rows", f"{_whole(audit['original']['rows'])}, {_whole(audit['original']['unique'])} of them unique"),
-        ("Sampling rate", escape(audit["sampling_rate"])),
-        ("Released rows", f"{_whole(release['rows'])} in {_whole(release['classes'])} classes"),
-        ("Smallest class (k)", f"{release['k']} (asked: {audit['k_asked']})"),
-        ("Rows alone in their class", _whole(release["unique"])),
-        ("Loss of detail (NCP, 0 to 1)", f"{release['ncp_share']:.4f}"),
-        ("Discernibility", _whole(release["discernibility"])),
-    ]
-    losses = [
-        ("Classes with an infinite loss", f"{_whole(per['infinite'])} of {_whole(per['groups'])}"),
-        ("Classes whose loss cannot be computed (values overlap)", _whole(per["not_computable"])),
-        ("Largest finite loss", _number(per["largest_finite"])),
-        ("Largest backward loss", f"{_number(per['largest_backward'])} (never above {loss['floor']:.4f})"),
-        ("Classes where the formula may fail (2k condition)", _whole(loss["classes_that_could_split"])),
-    ]
+        (Text("Original rows", "元の行数"),
+         Text(f"{rows}, {unique} of them unique", f"{rows}（うち唯一のもの {unique}）")),
+        (Text("Sampling rate", "抽出率"), Text(audit["sampling_rate"], audit["sampling_rate"])),
+        (Text("Released rows", "公表した行数"),
+         Text(f"{_whole(release['rows'])} in {_whole(release['classes'])} classes",
+              f"{_whole(release['rows'])}（同値類 {_whole(release['classes'])}）")),
+        (_FACTS["k"],
+         Text(f"{release['k']} (asked: {audit['k_asked']})", f"{release['k']}（要求：{audit['k_asked']}）")),
+        (Text("Rows alone in their class", "同値類に一つだけの行"), _same(_whole(release["unique"]))),
+        (_FACTS["ncp"], _same(f"{release['ncp_share']:.4f}")),
+        (_FACTS["discernibility"], _same(_whole(release["discernibility"]))),
+    ]  # fmt: skip
+    lead = [frame.note(_quoted(audit["words"]))]
+    sections = [
+        Section("facts", Text("In numbers", "数値"), [frame.facts(_html(facts) + _sensitive_facts(release))]),
+        Section("sizes", Text("Class sizes of the release", "公表物の同値類の大きさ"),
+                [sizes_svg(release["class_sizes"], secret=True)]),
+        Section("loss", Text("Realised loss of this one output: not a guarantee",
+                             "この一つの出力の実現損失（保証ではない）"),
+                [frame.facts(_html(_losses(loss))), frame.note(_quoted(loss["words"]))]),
+        Section("bounds", Text("Had the generalisation been fixed beforehand", "一般化をあらかじめ固定していた場合"),
+                [_bounds(bounds), frame.note(_quoted(bounds["words"]))]),
+        *_trees(trees, secret=True),
+    ]  # fmt: skip
+    return frame.page(Text("Audit of k-anonymisation", "k-匿名化の監査"), lead, sections, secret=True)
+
+
+def _losses(loss: Mapping[str, Any]) -> list[tuple[Text, Text]]:
+    per, alone = loss["per_class"], loss["sampling_alone"]
+    infinite, groups, floor = _whole(per["infinite"]), _whole(per["groups"]), f"{loss['floor']:.4f}"
+    backward = _number(per["largest_backward"])
+    out = [
+        (Text("Classes with an infinite loss", "損失が無限大の同値類"),
+         Text(f"{infinite} of {groups}", f"{groups} 中 {infinite}")),
+        (Text("Classes whose loss cannot be computed (values overlap)", "損失を計算できない同値類（値が重なる）"),
+         _same(_whole(per["not_computable"]))),
+        (Text("Largest finite loss", "有限な損失の最大値"), _same(_number(per["largest_finite"]))),
+        (Text("Largest backward loss", "逆向きの損失の最大値"),
+         Text(f"{backward} (never above {floor})", f"{backward}（{floor} を超えない）")),
+        (Text("Classes where the formula may fail (2k condition)", "式が成り立たない恐れのある同値類（2k 条件）"),
+         _same(_whole(loss["classes_that_could_split"]))),
+    ]  # fmt: skip
     if alone is not None:
-        losses.append(
-            (
-                "Sampling without generalisation",
-                f"infinite for {_whole(alone['infinite'])} of {_whole(alone['groups'])}",
-            )
-        )
+        infinite, groups = _whole(alone["infinite"]), _whole(alone["groups"])
+        out.append((Text("Sampling without generalisation", "一般化しない抽出のみの場合"),
+                    Text(f"infinite for {infinite} of {groups}", f"{groups} 中 {infinite} で無限大")))  # fmt: skip
+    return out
+
+
+def _bounds(bounds: Mapping[str, Any]) -> str:
     rows = [
         (f"epsilon {at['epsilon']}", f"delta {_tiny(at['delta_exact'])}", f"delta {_tiny(at['delta_theorem'])}")
         for at in bounds["at"]
     ]
     least = bounds["for_delta"]
-    rows.append(
-        (f"delta {least['delta']}", f"epsilon {least['epsilon_exact'] or 'none'}",
-         f"epsilon {least['epsilon_theorem'] or 'none'}")
-    )  # fmt: skip
-    body = [
-        '<p class="secret">Confidential: computed from the original rows. Do not publish.</p>',
-        _note(audit["words"]),
-        _table(facts + _sensitive_facts(release)),
-        "<h2>Class sizes of the release</h2>",
-        sizes_svg(release["class_sizes"]),
-        "<h2>Realised loss of this one output: not a guarantee</h2>",
-        _table(losses),
-        _note(loss["words"]),
-        "<h2>Had the generalisation been fixed beforehand</h2>",
-        _grid(("", "exact", "Li, Qardaji and Su"), rows),
-        _note(bounds["words"]),
-        *_trees(trees),
-    ]
-    return _page("Audit of k-anonymisation", body)
+    pair = (least["epsilon_exact"] or "none", least["epsilon_theorem"] or "none")
+    rows.append((f"delta {least['delta']}", f"epsilon {pair[0]}", f"epsilon {pair[1]}"))
+    head = (Text("given", "条件").html(), Text("exact", "厳密").html(), "Li, Qardaji, Su")
+    return frame.table(head, [[escape(cell) for cell in row] for row in rows])
 
 
-def sizes_svg(bins: Sequence[Mapping[str, Any]]) -> str:
+def sizes_svg(bins: Sequence[Mapping[str, Any]], *, secret: bool = False) -> str:
     """Bars: how many classes have a size in each range; ranges that are not there have no class."""
     if not bins:
-        return "<p>No class is shown.</p>"
+        return f"<p>{Text('No class is shown.', '表示する同値類はありません。').html()}</p>"
     most, step = max(item["classes"] for item in bins), 24
     parts = []
     for i, item in enumerate(bins):
         low, high = item["from"], item["below"] - 1
         name = f"{low:,}" if low == high else f"{low:,} or more" if high > 10**9 else f"{low:,} to {high:,}"
         width = max(2, round(460 * item["classes"] / most))
-        kind = "small" if high < 5 else "bar"
+        kind = "rect few" if high < 5 else "rect"
         parts.append(
             f'<text x="150" y="{i * step + 17}" text-anchor="end">{name} rows</text>'
             f'<rect class="{kind}" x="160" y="{i * step + 4}" width="{width}" height="{step - 8}"/>'
             f'<text x="{168 + width}" y="{i * step + 17}">{item["classes"]:,} classes</text>'
         )
     height = len(bins) * step + 6
-    return f'<svg viewBox="0 0 720 {height}" width="720" role="img" aria-label="class sizes">{"".join(parts)}</svg>'
+    body = "".join(parts) + chart.watermark(secret, 360, height / 2 + 12)
+    name = f"{_CLASSES.en} / {_CLASSES.ja}"
+    return f'<figure><svg viewBox="0 0 720 {height}" role="img" aria-label="{name}">{body}</svg></figure>'
 
 
-def tree_svg(tree: Mapping[str, Any]) -> str:
+def tree_svg(tree: Mapping[str, Any], *, secret: bool = False) -> str:
     """One line per node, children below their parent; what is written stands in red, what is merged into it faintly."""
     labels, parent, cut = tree["labels"], tree["parent"], set(tree["cut"] or ())
     depth = [0] * len(labels)
@@ -139,54 +176,57 @@ def tree_svg(tree: Mapping[str, Any]) -> str:
         )
     height = len(lines) * step + 8
     name = escape(tree["name"])
-    svg = f'<svg viewBox="0 0 480 {height}" width="480" role="img" aria-label="{name}">{"".join(parts)}</svg>'
-    return svg + (f"<p>and {left_out:,} more nodes</p>" if left_out else "")
+    body = "".join(parts) + chart.watermark(secret, 240, height / 2)
+    svg = f'<figure><svg viewBox="0 0 480 {height}" role="img" aria-label="{name}">{body}</svg></figure>'
+    more = Text(f"and {left_out:,} more nodes", f"ほか {left_out:,} 個の節点").html()
+    return svg + (f"<p>{more}</p>" if left_out else "")
 
 
-def _trees(trees: Sequence[Mapping[str, Any]]) -> list[str]:
+def _trees(trees: Sequence[Mapping[str, Any]], *, secret: bool = False) -> list[Section]:
     if not trees:
         return []
-    out = ["<h2>What is written</h2><p>Red: the values that stand in the release; below them what they stand for.</p>"]
+    words = Text(
+        "Red: the values that stand in the release; below them what they stand for.",
+        "赤は公表物に書かれる値、その下はそれが表す値です。",
+    )
+    out = [f"<p>{words.html()}</p>"]
     for tree in trees:
-        written = f", {len(tree['cut']):,} written" if tree["cut"] is not None else ""
-        out.append(f"<h3>{escape(tree['name'])}</h3><p>{tree['leaves']:,} leaves{written}</p>{tree_svg(tree)}")
-    return out
+        leaves, written = f"{tree['leaves']:,}", 0 if tree["cut"] is None else len(tree["cut"])
+        about = Text(
+            f"{leaves} leaves" + (f", {written:,} written" if written else ""),
+            f"葉 {leaves} 個" + (f"、書かれる値 {written:,} 個" if written else ""),
+        )
+        out.append(f"<h3>{escape(tree['name'])}</h3><p>{about.html()}</p>{tree_svg(tree, secret=secret)}")
+    return [Section("written", Text("What is written", "書かれる値"), out)]
 
 
 def _conditions(guarantee: Mapping[str, Any] | None) -> list[str]:
     """What a guarantee rests on: as much a part of it as its epsilon."""
     if guarantee is None:
         return []
-    out = [_note("Assumes: " + "; ".join(guarantee["assumes"]))] if guarantee["assumes"] else []
-    return [*out, _note("Treated as public: " + ", ".join(guarantee["public"]))]
+    assumes, public = guarantee["assumes"], guarantee["public"]
+    out = [
+        frame.note(Text("Assumes: " + "; ".join(assumes), "前提：" + "；".join(_quoted(item).ja for item in assumes)))
+    ]
+    known = Text("Treated as public: " + ", ".join(public), "公開情報として扱うもの：" + "、".join(public))
+    return [*(out if assumes else []), frame.note(known)]
 
 
 def _sensitive_facts(release: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
-        (f"Column {escape(s['column'])}", f"l = {s['distinct_l']}, {s['entropy_l']:.2f} by entropy; t = {s['t']:.4f}")
+        (Text(f"Column {s['column']}", f"列 {s['column']}").html(),
+         Text(f"l = {s['distinct_l']}, {s['entropy_l']:.2f} by entropy; t = {s['t']:.4f}",
+              f"l = {s['distinct_l']}（エントロピー {s['entropy_l']:.2f}）、t = {s['t']:.4f}").html())
         for s in release["sensitive"]
-    ]
+    ]  # fmt: skip
 
 
-def _page(title: str, body: Sequence[str]) -> str:
-    head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{title}</h1>{"".join(body)}</body></html>\n'
+def _html(facts: Sequence[tuple[Text, Text]]) -> list[tuple[str, str]]:
+    return [(name.html(), value.html()) for name, value in facts]
 
 
-def _table(facts: Sequence[tuple[str, str]]) -> str:
-    return (
-        "<table>" + "".join(f'<tr><td>{name}</td><td class="n">{value}</td></tr>' for name, value in facts) + "</table>"
-    )
-
-
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["".join(f"<th>{cell}</th>" for cell in head)]
-    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{escape(text)}</p>'
+def _same(words: str) -> Text:
+    return Text(words, words)
 
 
 def _whole(number: int) -> str:

@@ -179,6 +179,18 @@ def _line(name: str, values: list[float]) -> str:
     return f"{name:34}" + "".join(f"{value:9.2f}" for value in values)
 
 
+def maps(path: Path) -> None:
+    """Figures 1-5: the census and one output of each mechanism side by side; cells below 0 in red."""
+    from kasuri.report.figures import mesh_values, small_multiples
+
+    counts, truth = kanto()
+    panels: dict[str, NDArray[Any]] = {"Census 2020 (Fig. 1)": truth}
+    for number, name in enumerate(("Laplace", "Privelet (2D)", "Privelet (Morton)", "Proposed"), 2):
+        released = ks.release(counts, ROWS[name](), epsilon=EPSILON, ledger=None)
+        panels[f"{name} (Fig. {number})"] = mesh_values(released)
+    small_multiples(panels, path, f"epsilon {EPSILON}  ·  {examples.CREDIT_EN}")
+
+
 def figure(result: dict[str, Any], path: Path, limit: float | None) -> None:
     """Figure 6 (limit None) or 7 (errors up to `limit`): MAE and RMSE by area size; printed values as crosses."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

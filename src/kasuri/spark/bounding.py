@@ -42,7 +42,7 @@ def judge(
             f"{LABEL}: no id column {unit.id!r}. spark.release bounds records itself; a table that is one row per cell "
             "already is small enough for ks.count and ks.release"
         )
-    key = micro.sampling(Stream(names, lambda wanted: iter(()), LABEL), domain, columns, unit, weight, key)
+    key = micro.sampling(Stream(names, lambda wanted, ragged: iter(()), LABEL), domain, columns, unit, weight, key)
     faults = [f"{LABEL}: column {name!r} stands twice; rename one" for name in set(names) if names.count(name) > 1]
     types = dict(frame.dtypes)
     if not faults and _id_type(types[unit.id]) is None:
@@ -122,8 +122,8 @@ def _places(domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: st
 
     def place(batches: Iterator[Any]) -> Iterator[Any]:
         with quiet("placing records"):
-            stream = Stream(names, lambda wanted: ((batch.select(list(wanted)), None) for batch in batches), LABEL)
-            for kind, ids, cells, good, values in micro.placed(stream, domain, columns, unit, weight, None):
+            stream = Stream(names, lambda wanted, ragged: ((batch.select(wanted), None) for batch in batches), LABEL)
+            for kind, ids, cells, good, values in micro.placed(stream, domain, columns, unit, weight, _silent):
                 made = [ids.cast(pa.int64() if kind == "number" else pa.string()), pa.array(cells)]
                 if weight is not None:
                     made.append(pa.array(values))
@@ -131,6 +131,10 @@ def _places(domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: st
                 yield batch if good.all() else batch.filter(pa.array(good))
 
     return place
+
+
+def _silent(share: float) -> None:
+    """Spark tells how far a task is."""
 
 
 def _key_frame(frame: Any, key: bytes) -> Any:

@@ -175,8 +175,8 @@ def release(
         raise DomainError("partitions must be a whole number of at least 1")
     place = _folder(work)
     with ExitStack() as opened:
-        out = opened.enter_context(scratch.folder(place))  # kept open until the release is closed
-        with session.settings(spark, partitions), scratch.folder(place) as private:
+        out = opened.enter_context(scratch.folder(inside=place))  # kept open until the release is closed
+        with session.settings(spark, partitions), scratch.folder(inside=place) as private:
             session.probe(spark, private)
             copy = subtrees.Copy(spark, private)
             counted = bounding.counted(frame, domain, columns, unit, weight, key, cut.address)

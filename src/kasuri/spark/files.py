@@ -48,7 +48,7 @@ class Tables:
     def of(self, part: int, rows: Any) -> Any:
         level, place, value = (rows.column(name).to_numpy() for name in ("level", "place", "value"))
         if part == RELEASED:
-            return cell_table(self.domain, place, value, self.release_id, False)
+            return cell_table(self.domain, place, value, self.release_id, geometry=False, limits=None)
         return measured_table(Measurements(level.astype(np.int64), place, value, self.scales or {}))
 
 

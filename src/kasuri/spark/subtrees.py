@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import engine, refine
-from kasuri.draw import draw, variances
+from kasuri.choose import variances
+from kasuri.draw import draw
 from kasuri.errors import DomainError, NumericsError
 from kasuri.mechanism import Run
 from kasuri.noise import discrete_laplace
@@ -26,7 +27,8 @@ from kasuri.rng import Streams
 from kasuri.schema import MAX_CELLS
 from kasuri.spark.session import quiet, told
 from kasuri.table import Counts
-from kasuri.visit import Level, Visit
+from kasuri.visit import Visit
+from kasuri.visited import Level
 
 Int = NDArray[np.int64]
 Task = Callable[[Any, Any], Any]
@@ -133,7 +135,7 @@ class Whole:
 
         def task(own: Any, root: Any) -> Any:
             table = Counts(run.domain, *_sorted(own, run.domain.size), run.guarantee.unit)
-            cells, values, measured = draw(run, table, streams, 1)
+            cells, values, measured, _ = draw(run, table, streams, 1)
             levels = () if measured is None else (measured.level, measured.prefix, measured.value)
             return _rows(run, (cells, values), levels)
 
@@ -215,14 +217,17 @@ class CountTree:
 
     def address(self, cells: Int) -> tuple[Int, Int]:
         keys = self.run.trees[0].keys(cells)
-        return keys // self.visit.stride(self.visit.cuts[self.visit.split]), keys
+        return keys // self.visit.order.stride(self.visit.cuts[self.visit.split]), keys
 
     def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run, visit = self.run, self.visit
         noisy_rows = f"block bigint, {ROWS}"
-        top = visit.top(blocks * visit.stride(visit.cuts[visit.split]), engine.prefix_sums(sums), streams)
-        kept = top[-1].x > 0
-        roots = {"block": top[-1].prefix[kept], "x": top[-1].x[kept], "y": top[-1].y[kept]}
+        top, open_nodes, x = visit.top(
+            blocks * visit.order.stride(visit.cuts[visit.split]), engine.prefix_sums(sums), streams
+        )
+        kept = np.zeros(top[-1].y.size, dtype=bool)
+        kept[open_nodes] = True
+        roots = {"block": top[-1].prefix[kept], "x": x, "y": top[-1].y[kept]}
         measured = copy.spread(counts, roots, _measure(run, visit, streams), noisy_rows)
         noisy = copy.kept(measured, "noisy", noisy_rows)
         estimates = copy.spread(noisy, roots, _estimate(visit), "block bigint, z double, v double")
@@ -274,7 +279,7 @@ def _levels(visit: Visit, own: Any, root: int) -> list[tuple[Int, Int]]:
         mine = np.flatnonzero(level == cut)
         mine = mine[np.argsort(prefix[mine])]
         nodes = prefix[mine]
-        of = nodes // (visit.stride(visit.cuts[at]) // visit.stride(cut))
+        of = nodes // (visit.order.stride(visit.cuts[at]) // visit.order.stride(cut))
         firsts.append(np.append(np.searchsorted(of, parents), nodes.size))
         parents, at = nodes, at + 1
         out.append(y[mine])

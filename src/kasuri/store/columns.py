@@ -6,17 +6,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
+from kasuri import intervals, meshcode
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.published import NO_LEDGER, Described, Measurements, Release
+from kasuri.regions import Boxes
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
 
 Int = NDArray[np.int64]
+Float = NDArray[np.float64]
 
 
 def may_leave(release: Described, unmetered: bool) -> None:
@@ -34,12 +37,20 @@ def may_leave(release: Described, unmetered: bool) -> None:
 
 def release_table(release: Release, *, geometry: bool = False) -> Any:
     """The released cells as an Arrow table, sorted by cell. `row` and `col` count from the window's corner; `lower` and
-    `upper` are null where no interval was computed; `geometry` adds the cell's outline as WKB."""
-    return cell_table(release.domain, release.cells, release.values, release.provenance["release_id"], geometry)
+    `upper` are the ends of the 95 % interval, null where none can be made; `geometry` adds the outline as WKB."""
+    release_id = release.provenance["release_id"]
+    return cell_table(release.domain, release.cells, release.values, release_id, geometry, intervals.columns(release))
 
 
-def cell_table(domain: Domain, cells: Int, values: NDArray[Any], release_id: str, geometry: bool) -> Any:
-    """`release_table` of any cells of any domain."""
+def cell_table(
+    domain: Domain,
+    cells: Int,
+    values: NDArray[Any],
+    release_id: str,
+    geometry: bool,
+    limits: tuple[Float, Float] | None,
+) -> Any:
+    """`release_table` of any cells of any domain, with the limits of each."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {
@@ -62,7 +73,8 @@ def cell_table(domain: Domain, cells: Int, values: NDArray[Any], release_id: str
         else:
             columns[axis.name] = pa.array(index[axis.name])
     columns["value"] = pa.array(values)
-    columns["lower"] = columns["upper"] = pa.nulls(cells.size, pa.float64())
+    for at, name in enumerate(("lower", "upper")):
+        columns[name] = pa.nulls(cells.size, pa.float64()) if limits is None else pa.array(limits[at])
     if geometry:
         from kasuri.store.outline import wkb
 
@@ -95,20 +107,31 @@ def coarser_mesh(mesh: Mesh, level: str) -> tuple[Mesh, int]:
     return replace(mesh, level=level, origin=start, shape=(rows, cols)), side
 
 
-def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any]]:
-    """The release summed to a coarser level: domain, cells, values. A coarse cell that the window cuts holds the part
-    inside the window, so that every level has the same total."""
+def coarser_domain(domain: Domain, level: str) -> Domain:
+    mesh = the_mesh(domain)
+    coarse, _ = coarser_mesh(mesh, level)
+    return Domain(tuple(coarse if axis is mesh else axis for axis in domain.axes))
+
+
+def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any], Boxes]:
+    """The release summed to a coarser level: domain, cells, values, and the cells of the release each is made of. A
+    coarse cell that the window cuts holds the part inside the window, so that every level has the same total."""
     mesh = the_mesh(release.domain)
     coarse, side = coarser_mesh(mesh, level)
-    domain = Domain(tuple(coarse if axis is mesh else axis for axis in release.domain.axes))
+    domain = coarser_domain(release.domain, level)
     index = list(release.domain.unravel(release.cells))
     for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, coarse.origin, strict=True):
         index[d] = (index[d] + at) // side - first
     cells, place = np.unique(domain.ravel(index), return_inverse=True)
     values = np.zeros(cells.size, dtype=release.values.dtype)
     np.add.at(values, place, release.values)
-    keep = values != 0
-    return domain, cells[keep], values[keep]
+    cells, values = cells[values != 0], values[values != 0]
+    low = np.column_stack(domain.unravel(cells))
+    high = low + 1
+    for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, coarse.origin, strict=True):
+        for edge in (low, high):
+            edge[:, d] = np.clip((edge[:, d] + first) * side - at, 0, release.domain.shape[d])
+    return domain, cells, values, Boxes(low, high)
 
 
 def all_tables(release: Release, levels: Sequence[str] = (), *, geometry: bool = False) -> dict[str, Any]:
@@ -117,10 +140,39 @@ def all_tables(release: Release, levels: Sequence[str] = (), *, geometry: bool =
     tables = {"release": release_table(release, geometry=geometry)}
     for level in dict.fromkeys(levels):
         if level != the_mesh(release.domain).level:
-            domain, cells, values = coarser(release, level)
-            tables[f"release_{level}"] = cell_table(domain, cells, values, release_id, geometry)
+            domain, cells, values, boxes = coarser(release, level)
+            limits = intervals.columns(release, boxes, values)
+            tables[f"release_{level}"] = cell_table(domain, cells, values, release_id, geometry, limits)
     tables["release_meta"] = meta_table(release)
     return tables
+
+
+def shapes(domain: Domain, levels: Sequence[str], *, geometry: bool) -> dict[str, Any]:
+    """The tables of `all_tables` without rows, of any release over `domain`; only the type of `value` may differ."""
+    import pyarrow as pa
+
+    finer = {f"release_{level}": coarser_domain(domain, level) for level in levels if level != the_mesh(domain).level}
+    none = np.zeros(0, np.int64)
+    tables = {
+        name: cell_table(own, none, none, "", geometry, None) for name, own in {"release": domain, **finer}.items()
+    }
+    tables["release_meta"] = pa.table({name: pa.array([], type=pa.string()) for name in META})
+    return tables
+
+
+OTHER_COLUMNS = "{}: its table {} has other columns than this release; use a new file"
+
+
+def other_columns(there: Sequence[tuple[str, str]], own: Sequence[tuple[str, str]], *, value: bool = True) -> bool:
+    """Whether a table that is there has other columns (name, type); `value` says that the type of `value` counts."""
+    plain = [[(name, "" if name == "value" and not value else kind) for name, kind in side] for side in (there, own)]
+    return bool(there) and plain[0] != plain[1]
+
+
+META = (
+    "release_id", "data", "model", "epsilon", "delta", "unit", "recipe", "guarantee", "provenance", "domain",
+    "absent_cells",
+)  # fmt: skip
 
 
 def meta_table(release: Described) -> Any:
@@ -141,7 +193,7 @@ def meta_table(release: Described) -> Any:
         "domain": json.dumps(release.domain.to_json()),
         "absent_cells": "0",
     }
-    return pa.table({name: pa.array([value], type=pa.string()) for name, value in row.items()})
+    return pa.table({name: pa.array([row[name]], type=pa.string()) for name in META})
 
 
 def measurements_table(release: Release) -> Any | None:
@@ -163,3 +215,12 @@ def measured_table(measured: Measurements) -> Any:
             "scale": scale,
         }
     )
+
+
+def measurements_from(table: Any) -> Measurements:
+    """The inverse of `measurements_table`."""
+    level = table["level"].to_numpy().astype(np.int64)
+    first = np.unique(level, return_index=True)
+    scales = table["scale"].take(first[1]).to_pylist()
+    scale = {at: Fraction(text) for at, text in zip(first[0].tolist(), scales, strict=True)}
+    return Measurements(level, table["prefix"].to_numpy(), table["value"].to_numpy(), scale)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from kasuri.errors import DomainError
 from kasuri.published import Release
-from kasuri.store.columns import all_tables, meta_table, release_table
+from kasuri.schema import Domain
+from kasuri.store.columns import OTHER_COLUMNS, all_tables, meta_table, other_columns, release_table, shapes
 
 
-def write(release: Release, folder: Path) -> None:
-    """Write the DuckDB file with a fresh connection that never saw Counts."""
+def _fresh() -> Any:
+    """A connection that never saw Counts. Compressed columns of DuckDB leave a few bytes between their parts as they
+    were in memory, which the process may have used for records before; uncompressed ones leave none."""
     import duckdb
 
     connection = duckdb.connect(":memory:")
+    connection.execute("SET force_compression = 'uncompressed'")
+    return connection
+
+
+def write(release: Release, folder: Path) -> None:
+    """Write the DuckDB file with a fresh connection: the same release gives the same bytes."""
+    import duckdb
+
+    connection = _fresh()
     try:
         path = str(folder / "release.duckdb").replace("'", "''")
         connection.execute(f"ATTACH '{path}' AS out (STORAGE_VERSION 'v1.0.0')")
@@ -30,11 +42,44 @@ def write(release: Release, folder: Path) -> None:
         connection.close()
 
 
+def faults(path: Path, domain: Domain, levels: Sequence[str]) -> list[str]:
+    """What `append` of any release over `domain` would refuse of the file that is there."""
+    import duckdb
+
+    if not path.exists():
+        return []
+    connection = duckdb.connect(":memory:")
+    try:
+        name = str(path).replace("'", "''")
+        connection.execute(f"ATTACH '{name}' AS out (READ_ONLY)")
+        found = []
+        for table, content in shapes(domain, levels, geometry=False).items():
+            connection.register("source", content)
+            if other_columns(*_sides(connection, table), value=False):
+                found.append(OTHER_COLUMNS.format(path, table))
+            connection.unregister("source")
+        return found
+    except duckdb.Error as error:
+        return [f"{path}: not a file of DuckDB that can be opened ({type(error).__name__}); use a new file"]
+    finally:
+        connection.close()
+
+
+def _sides(connection: Any, table: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Columns (name, type) of the table in `out`, and of `source`: types too, so that nothing is rounded."""
+    there = connection.execute(
+        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = 'out' AND table_name = ? "
+        "ORDER BY column_index",
+        [table],
+    ).fetchall()
+    return there, [row[:2] for row in connection.execute("DESCRIBE source").fetchall()]
+
+
 def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
     """Add the release to a DuckDB file (made where there is none), in one transaction."""
     import duckdb
 
-    connection = duckdb.connect(":memory:")
+    connection = _fresh()
     try:
         name = str(path).replace("'", "''")
         connection.execute(f"ATTACH '{name}' AS out (STORAGE_VERSION 'v1.0.0')")
@@ -42,18 +87,12 @@ def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
         for table, content in all_tables(release, levels).items():
             key = "release_id" if table == "release_meta" else "release_id, cell"
             connection.register("source", content)
-            there = connection.execute(
-                "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = 'out' AND table_name = ? "
-                "ORDER BY column_index",
-                [table],
-            ).fetchall()
+            there, own = _sides(connection, table)
             if not there:
                 connection.execute(f'CREATE TABLE out."{table}" AS SELECT * FROM source LIMIT 0')
                 connection.execute(f'ALTER TABLE out."{table}" ADD PRIMARY KEY ({key})')
-            elif there != [
-                row[:2] for row in connection.execute("DESCRIBE source").fetchall()
-            ]:  # types too: no rounding
-                raise DomainError(f"{path}: its table {table} has other columns than this release; use a new file")
+            elif other_columns(there, own):
+                raise DomainError(OTHER_COLUMNS.format(path, table))
             connection.execute(f'INSERT INTO out."{table}" SELECT * FROM source')
             connection.unregister("source")
         connection.execute("COMMIT")

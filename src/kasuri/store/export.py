@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +50,17 @@ def export(release: Release, target: str | Path, levels: Sequence[str] = (), *, 
 def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str]) -> list[str]:
     """What `export` of any release over `domain` would refuse, knowable before the data is read."""
     faults = [f"{target}: named twice" for target in dict.fromkeys(targets) if targets.count(target) > 1]
+    good = True  # whether the tables can be made at all, so that those in a database can be compared with them
     if targets and levels:
         try:
             for level in levels:
                 coarser_mesh(the_mesh(domain), level)
         except DomainError as error:
             faults += error.faults
+            good = False
     for target in dict.fromkeys(targets):
         if target.startswith(("postgresql://", "postgres://")):
-            if find_spec("adbc_driver_postgresql") is None:
-                faults.append("PostgreSQL needs the extra: pip install 'kasuri[postgres]'")
+            faults += postgres.faults(target, domain, levels) if good else []
             continue
         path = Path(target)
         kind = path.suffix.lower()
@@ -74,6 +74,10 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
             faults += [f"{file} exists; a release is never written over another" for file in taken]
         elif path.is_dir():
             faults.append(f"{path}: a folder; name a file")
+        elif kind == ".duckdb" and good:
+            faults += duck.faults(path, domain, levels)
+        elif good and (kind == ".sqlite" or (kind == ".gpkg" and has_outline(domain))):
+            faults += sqlite.faults(path, domain, levels, map_format=kind == ".gpkg")
     return faults
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError
 from kasuri.published import Release
-from kasuri.store.columns import all_tables, has_outline, the_mesh
+from kasuri.schema import Domain
+from kasuri.store.columns import all_tables, has_outline, other_columns, shapes, the_mesh
 
 _LOCK = 0x6B6173757269  # "kasuri": two writers of one database take turns
 
@@ -25,8 +26,7 @@ def write(release: Release, address: str, levels: Sequence[str]) -> None:
         with dbapi.connect(address) as base, base.cursor() as cursor:
             cursor.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
             cursor.fetchall()
-            cursor.execute("SELECT count(*) FROM pg_extension WHERE extname = 'postgis'")
-            outlines = has_outline(release.domain) and cursor.fetchone() != (0,)
+            outlines = _outlines(cursor, release.domain)
             for name, table in all_tables(release, levels, geometry=outlines).items():
                 _add(cursor, name, table, release)
             base.commit()
@@ -38,20 +38,52 @@ def write(release: Release, address: str, levels: Sequence[str]) -> None:
         ) from None
 
 
-def _add(cursor: Any, name: str, table: Any, release: Release) -> None:
-    key = "release_id" if name == "release_meta" else "release_id, cell"
-    columns = [f'"{field.name}" {_kind(field, release)}' for field in table.schema]
-    cursor.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({", ".join(columns)}, PRIMARY KEY ({key}))')
+def faults(address: str, domain: Domain, levels: Sequence[str]) -> list[str]:
+    """What `write` of any release over `domain` would refuse of the database at `address`."""
+    try:
+        from adbc_driver_manager import Error
+        from adbc_driver_postgresql import dbapi
+    except ImportError:
+        return ["PostgreSQL needs the extra: pip install 'kasuri[postgres]'"]
+
+    try:
+        with dbapi.connect(address) as base, base.cursor() as cursor:
+            tables = shapes(domain, levels, geometry=_outlines(cursor, domain))
+            return [
+                _OTHER.format(name)
+                for name, table in tables.items()
+                if other_columns(*_sides(cursor, name, table, domain), value=False)
+            ]
+    except Error as error:  # its message can hold the password of the address
+        return [f"PostgreSQL cannot be reached ({type(error).__name__}, state {error.sqlstate or 'none'})"]
+
+
+_OTHER = "the table {} in this database has other columns than this release; use another schema"
+
+
+def _outlines(cursor: Any, domain: Domain) -> bool:
+    cursor.execute("SELECT count(*) FROM pg_extension WHERE extname = 'postgis'")
+    return has_outline(domain) and cursor.fetchone() != (0,)
+
+
+def _sides(cursor: Any, name: str, table: Any, domain: Domain) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Columns (name, type) of the table in the database, and of ours; the server itself compares outlines."""
     cursor.execute(
         "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = to_regclass($1) "
         "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
         (f'"{name}"',),
     )
-    # the server itself compares outlines; it would round values of another type
     there = [(column, "" if column == "geom" else kind) for column, kind in cursor.fetchall()]
-    own = [(f.name, "" if f.name == "geom" else _kind(f, release).removesuffix(" NOT NULL")) for f in table.schema]
-    if there != own:
-        raise DomainError(f"the table {name} in this database has other columns than this release; use another schema")
+    own = [(f.name, "" if f.name == "geom" else _kind(f, domain).removesuffix(" NOT NULL")) for f in table.schema]
+    return there, own
+
+
+def _add(cursor: Any, name: str, table: Any, release: Release) -> None:
+    key = "release_id" if name == "release_meta" else "release_id, cell"
+    columns = [f'"{field.name}" {_kind(field, release.domain)}' for field in table.schema]
+    cursor.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({", ".join(columns)}, PRIMARY KEY ({key}))')
+    if other_columns(*_sides(cursor, name, table, release.domain)):
+        raise DomainError(_OTHER.format(name))
     cursor.execute(f'SELECT count(*) FROM "{name}" WHERE release_id = $1', (release.provenance["release_id"],))
     if cursor.fetchone() != (0,):
         raise DomainError("this release is in the database already; a release is never written over another")
@@ -63,11 +95,11 @@ def _add(cursor: Any, name: str, table: Any, release: Release) -> None:
     cursor.execute(f'DROP TABLE pg_temp."incoming_{name}"')
 
 
-def _kind(field: Any, release: Release) -> str:
+def _kind(field: Any, domain: Domain) -> str:
     import pyarrow as pa
 
     if field.name == "geom":
-        return f"geometry(Polygon, {meshcode.DATUMS[the_mesh(release.domain).crs]})"
+        return f"geometry(Polygon, {meshcode.DATUMS[the_mesh(domain).crs]})"
     if pa.types.is_int32(field.type):
         return "integer NOT NULL"
     if pa.types.is_integer(field.type):

@@ -11,9 +11,9 @@ from typing import Any
 from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.published import Release
-from kasuri.schema import Mesh
+from kasuri.schema import Domain, Mesh
 from kasuri.store import outline
-from kasuri.store.columns import all_tables, coarser, the_mesh
+from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser, other_columns, shapes, the_mesh
 
 _GPKG_ID = 0x47504B47  # "GPKG"
 _GPKG_VERSION = 10300
@@ -63,6 +63,39 @@ def write(release: Release, path: Path, levels: Sequence[str], *, map_format: bo
             path.unlink()
 
 
+def faults(path: Path, domain: Domain, levels: Sequence[str], *, map_format: bool) -> list[str]:
+    """What `write` of any release over `domain` would refuse of the file that is there."""
+    if not path.exists():
+        return []
+    try:
+        base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            if map_format and base.execute("PRAGMA application_id").fetchone()[0] != _GPKG_ID:
+                return [f"{path}: not a GeoPackage; use a new file"]
+            found = [
+                OTHER_COLUMNS.format(path, name)
+                for name, table in shapes(domain, levels, geometry=map_format).items()
+                if other_columns(_there(base, name), _wanted(table), value=False)
+            ]
+            if map_format and _there(base, "release_meta") and not found:
+                _one_mesh(base, path, the_mesh(domain))
+            return found
+        finally:
+            base.close()
+    except DomainError as error:
+        return list(error.faults)
+    except sqlite3.Error as error:
+        return [f"{path}: not a file of SQLite ({type(error).__name__}); use a new file"]
+
+
+def _there(base: Any, name: str) -> list[tuple[str, str]]:
+    return [row[1:3] for row in base.execute(f'PRAGMA table_info("{name}")') if row[1] != "fid"]
+
+
+def _wanted(table: Any) -> list[tuple[str, str]]:
+    return [(field.name, _kind(field).split()[0]) for field in table.schema]
+
+
 def _add(base: Any, path: Path, name: str, table: Any, release: Release, map_format: bool) -> None:
     key = "release_id" if name == "release_meta" else "release_id, cell"
     shape = "geom" in table.column_names
@@ -71,11 +104,11 @@ def _add(base: Any, path: Path, name: str, table: Any, release: Release, map_for
         columns = ["fid INTEGER PRIMARY KEY AUTOINCREMENT", *columns, f"UNIQUE ({key})"]
     else:
         columns.append(f"PRIMARY KEY ({key})")
-    there = [row[1:3] for row in base.execute(f'PRAGMA table_info("{name}")') if row[1] != "fid"]
+    there = _there(base, name)
     if not there:
         base.execute(f'CREATE TABLE "{name}" ({", ".join(columns)})')
-    elif there != [(field.name, _kind(field).split()[0]) for field in table.schema]:
-        raise DomainError(f"{path}: its table {name} has other columns than this release; use a new file")
+    elif other_columns(there, _wanted(table)):
+        raise DomainError(OTHER_COLUMNS.format(path, name))
     fields = ", ".join(f'"{column}"' for column in table.column_names)
     marks = ", ".join("?" * table.num_columns)
     mesh = the_mesh(release.domain) if map_format else None

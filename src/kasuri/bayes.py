@@ -1,0 +1,352 @@
+"""Empirical Bayes on the visited tree: `bayes_tree` after its measurement. Pure post-processing.
+
+Sees noisy counts, their scales and the public tree; it can import neither table nor noise. The cells of a bin of
+like neighbourhoods share one prior, a mixture fitted to their own noisy counts; posterior means go up the tree, where
+each level's noisy counts correct them, and come down as non-negative numbers that add up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.order import Order
+from kasuri.public import PublicTable
+from kasuri.schema import Domain, Mesh
+from kasuri.visited import Float, Int, Level, Visited
+
+MEANS = tuple(m / 16 for m in (4, 10, 25, 60, 150, 400))
+SHAPES = (1, 4)
+"""The prior of a bin: a point mass at 0 and gammas of these means (in units of the noise scale) and shapes."""
+FLAT = 5.0
+"""From here (in units of the scale) the prior is blended into a flat one, which holds alone from 8 on."""
+STEPS = 120
+RIDGE = 30.0
+"""EM steps for a bin's weights, which are drawn to the pooled ones as by so many further cells."""
+SMALL = 20_000
+"""Fewer drawn cells have 8 x 2 bins instead of 24 x 5."""
+WINDOWS = (0.8, 1.6, 4.0)
+"""Widths (in cells) of the Gaussian windows; the first two, 0.6 and 0.4, make the near neighbourhood."""
+SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
+BROAD = 80.0
+PUBLIC_BINS = 14
+"""Where a public table says p: 0, or normal about p with these relative spreads, or this broad (in scales of noise),
+without which areas rebuilt since would be drawn to their old value; weights in so many quantile bins of p."""
+
+
+def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None = None) -> tuple[Int, Int]:
+    """Keys and integer values of the leaves: non-negative, every drawn node the sum of its drawn children."""
+    from kasuri._kernels.bayes import project
+
+    levels = visited.levels
+    scales = [float(scale) for scale in visited.scales]
+    groups = [np.array([0, levels[0].y.size], dtype=np.int64), *(level.first for level in levels[:-1])]
+    dropped = [_dropped(level, part, scale) for level, part, scale in zip(levels[:-1], groups, scales, strict=False)]
+    cells = levels[-1]
+    index = tree.cells(cells.prefix)
+    place = _Neighbours.of(index, domain)
+    u = cells.y / scales[-1]
+    public = None if prior is None else _on_cells(prior, index, float(levels[0].y.sum())) / scales[-1]
+    around = None if public is None or place is None else place.smooth(public)[0]
+    values: Float = u
+    z: list[Float] = []
+    v: list[Float] = []
+    for turn in range(2):
+        features = place.smooth(values) if place is not None else (_siblings(values, groups[-1]), np.zeros(u.size))
+        if public is None:
+            mean, variance = _cells(u, *features)
+        else:
+            mean, variance = _cells_near(u, public, scales[-1], features[0] if around is None else around, features[0])
+        z, v = _upward(visited, groups, dropped, mean * scales[-1], variance * scales[-1] ** 2)
+        if turn == 0:
+            totals = np.array([max(float(z[0].sum()), 0.0)])
+            for at in range(len(levels)):
+                out = np.empty(z[at].size)
+                project(z[at], v[at], groups[at], totals, out)
+                totals = out
+            values = totals / scales[-1]
+    return _integers(z, v, levels, groups, visited.cuts, tree)
+
+
+def _integers(
+    z: list[Float], v: list[Float], levels: tuple[Level, ...], groups: list[Int], cuts: tuple[int, ...], tree: Order
+) -> tuple[Int, Int]:
+    from kasuri._kernels.visit import share_out
+
+    totals = np.array([max(int(np.rint(z[0].sum())), 0)], dtype=np.int64)
+    keys, values = [], []
+    for at, level in enumerate(levels):
+        shares = np.zeros(z[at].size, dtype=np.int64)
+        share_out(z[at], v[at], np.zeros(z[at].size, dtype=bool), groups[at], totals, shares)
+        if at + 1 == len(levels):
+            keep = shares > 0
+            keys.append(level.prefix[keep])
+            values.append(shares[keep])
+        else:
+            alone = (shares > 0) & (np.diff(level.first) == 0)
+            down, mass = spread_evenly(tree, cuts[at], level.prefix[alone], shares[alone])
+            keys.append(down)
+            values.append(mass)
+        totals = shares
+    key, value = np.concatenate(keys), np.concatenate(values)
+    ranked = np.argsort(key, kind="stable")
+    return key[ranked], value[ranked]
+
+
+def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int) -> tuple[Int, Int]:
+    """Whole numbers `mass` on nodes of `depth`, split level by level as evenly as they go among possible children."""
+    for at in range(depth, tree.depth):
+        below, first = tree.children(nodes, at, at + 1)
+        fan = np.diff(first)
+        owner = np.repeat(np.arange(nodes.size), fan)
+        rank = np.arange(below.size) - first[owner]
+        turn = (nodes * np.int64(-7046029254386353131) >> np.int64(40)) % fan  # where the remainder starts
+        share = mass[owner] // fan[owner] + ((rank - turn[owner]) % fan[owner] < mass[owner] % fan[owner])
+        keep = share > 0
+        nodes, mass = below[keep], share[keep]
+    return nodes, mass
+
+
+@dataclass(frozen=True, eq=False)
+class _Neighbours:
+    """Drawn cells in square tiles of a mesh, one layer per combination of the other axes: each cell's tile and place
+    in it; `shape` counts the tiles of a layer."""
+
+    tile: Int
+    local: Int
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, cells: Int, domain: Domain) -> _Neighbours | None:
+        """None where there is no mesh, or hardly a drawn cell has a drawn neighbour on it."""
+        from kasuri._kernels.bayes import TILE
+
+        meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+        if not meshes or cells.size == 0:
+            return None
+        at = domain.positions(meshes[-1].name)[0]
+        size_r, size_c = domain.shape[at : at + 2]
+        below = math.prod(domain.shape[at + 2 :])
+        rest, after = np.divmod(cells, below)  # the axes before and after the mesh together number the layers
+        rest, col = np.divmod(rest, size_c)
+        rest, row = np.divmod(rest, size_r)
+        rows, cols = -(-size_r // TILE), -(-size_c // TILE)
+        tile = ((rest * below + after) * rows + row // TILE) * cols + col // TILE
+        if 4 * (1 + int(np.count_nonzero(np.diff(tile)))) > cells.size:  # perhaps tiles stand in several runs
+            some = tile[tile % 61 == 0] if tile.size > 1 << 20 else tile
+            if 4 * np.unique(some).size > some.size:
+                return None
+        return cls(tile, row % TILE * TILE + col % TILE, (rows, cols))
+
+    def smooth(self, values: Float) -> tuple[Float, Float]:
+        """Two averages of the neighbours' values, the cell itself left out: near, and farther."""
+        from kasuri._kernels.bayes import RADIUS, TILE, smooth, tiles_of
+
+        size = 1 << max(4, (2 * self.tile.size // 4).bit_length())
+        keys, slots = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+        slot = np.empty(self.tile.size, dtype=np.int64)
+        tiles, ids = tiles_of(self.tile, self.local, values, slots, keys, slot)
+        offset = np.arange(-RADIUS, RADIUS + 1)
+        weights = np.array([np.exp(-0.5 * (offset / sigma) ** 2) for sigma in WINDOWS])
+        weights /= weights.sum(axis=1, keepdims=True)
+        out = np.empty((len(WINDOWS), len(ids), TILE * TILE))
+        smooth(tiles, ids, *self.shape, slots, keys, weights, out)
+        near = 0.6 * out[0] + 0.4 * out[1]
+        return near[slot, self.local], out[2][slot, self.local]
+
+
+def _siblings(values: Float, groups: Int) -> Float:
+    from kasuri._kernels.bayes import sibling_means
+
+    out = np.zeros(values.size)
+    sibling_means(values, groups, out)
+    return out
+
+
+def _cells(u: Float, f: Float, g: Float) -> tuple[Float, Float]:
+    """Posterior mean and variance of every drawn cell, in units of the scale."""
+    outer, inner = (24, 5) if u.size >= SMALL else (8, 2)
+    return _fitted(u, _bins(f, g, outer, inner), outer * inner)
+
+
+def _on_cells(prior: PublicTable, cells: Int, total: float) -> Float:
+    """The public table on these cells, scaled to the noisy total."""
+    return prior.on(cells) * (max(total, 0.0) / max(float(prior.values.sum()), 1.0))
+
+
+def _cells_near(u: Float, public: Float, scale: float, f: Float, g: Float) -> tuple[Float, Float]:
+    """As `_cells`, where a public table says p > 0: x is 0, or near p, or anything; elsewhere the ordinary prior in
+    bins of the public table around."""
+    from kasuri._kernels.bayes import public_likelihoods, public_posteriors, row_weights
+
+    mean, variance = np.empty(u.size), np.empty(u.size)
+    known = public > 0
+    other = ~known
+    if other.any():
+        mean[other], variance[other] = _cells(u[other], f[other], g[other])
+    if known.any():
+        own, p = u[known], public[known]
+        parts = np.column_stack((p, p / (2 * scale)))  # p / 2 people of variance, in squared scales
+        bins = _bins(p, p, PUBLIC_BINS, 1)
+        spreads = np.array(SPREADS)
+        step = -(-own.size // 40_000)
+        some = slice(None, None, step)
+        likelihood = np.empty((own[some].size, len(SPREADS) + 2))
+        public_likelihoods(own[some], parts[some], spreads, BROAD, likelihood)
+        weights = row_weights(likelihood, bins[some], PUBLIC_BINS, STEPS)
+        m, v = np.empty(own.size), np.empty(own.size)
+        public_posteriors(own, parts, bins, weights, spreads, BROAD, m, v)
+        mean[known], variance[known] = m, v
+    return mean, variance
+
+
+def _fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Float, Float]:
+    """Mixture weights per bin by EM on the bins' own values, and every value's posterior mean and variance under them.
+
+    middle: instead of the mean m the point half way to the median, which is m (1 - 2p) / (1 - p)^2 where 0 has
+    probability p < 1/2 and the rest is taken as uniform from 0 up, else 0: good for squared and absolute errors alike.
+    """
+    from kasuri._kernels.bayes import GRID, TOP, histograms, mixture_weights, posteriors
+
+    likelihood, first, second = mixture()
+    hist = np.zeros((count, TOP * GRID + 2))
+    histograms(u, bins, hist)
+    parts = likelihood.shape[1]
+    pooled = mixture_weights(hist.sum(axis=0, keepdims=True), likelihood, np.full(parts, 1 / parts), 1.0, STEPS)[0]
+    weights = mixture_weights(hist, likelihood, pooled, RIDGE, STEPS)
+    # einsum, not @: a fixed order of sums, whatever the number of threads of the linear algebra behind @
+    total, one, two = (np.einsum("bk,jk->bj", weights, table) for table in (likelihood[:-1], first, second))
+    means = one / total
+    variances = np.maximum(two / total - means**2, 1e-4)
+    if middle:
+        zero = np.minimum(weights[:, :1] * likelihood[:-1, 0] / total, 0.5)
+        means = means * (1 + (1 - 2 * zero) / (1 - zero) ** 2) / 2
+    mean, variance = np.empty(u.size), np.empty(u.size)
+    posteriors(u, bins, means, variances, FLAT, mean, variance)
+    return mean, variance
+
+
+def _bins(f: Float, g: Float, outer: int, inner: int) -> Int:
+    """Quantile bins of f, and within each of them quantile bins of g, from at most 2^16 evenly placed values."""
+    from kasuri._kernels.bayes import bins_of
+
+    step = -(-f.size // (1 << 16)) or 1
+    some, other = f[::step], g[::step]
+    edges = np.quantile(some, np.arange(1, outer) / outer) if some.size else np.zeros(outer - 1)
+    at = np.searchsorted(edges, some, "right")
+    within = np.zeros((outer, inner - 1))
+    for b in range(outer):
+        own = other[at == b]
+        if own.size:
+            within[b] = np.quantile(own, np.arange(1, inner) / inner)
+    out = np.empty(f.size, dtype=np.int64)
+    bins_of(f, g, edges, within, out)
+    return out
+
+
+def _dropped(level: Level, groups: Int, scale: float) -> tuple[Float, Float]:
+    """Posterior of every node of a level from its own y, the prior fitted in bins of its siblings' mean: for nodes that
+    were not kept. Fitted on all drawn nodes, whose y were not selected."""
+    u = level.y / scale
+    bins = int(np.clip(u.size // 400, 1, 8))
+    mean, variance = _fitted(u, _bins(_siblings(u, groups), u, bins, 1), bins, middle=True)
+    return mean * scale, variance * scale**2
+
+
+def _upward(
+    visited: Visited, groups: list[Int], dropped: list[tuple[Float, Float]], mean: Float, variance: Float
+) -> tuple[list[Float], list[Float]]:
+    """Estimates and variances of every level, from the cells to the top."""
+    from kasuri._kernels.bayes import child_sums, normal_laplace, thresholds
+
+    z, v = [mean], [variance]
+    for at in range(len(visited.levels) - 2, -1, -1):
+        level, scale = visited.levels[at], float(visited.scales[at])
+        s, w = np.empty(level.y.size), np.empty(level.y.size)
+        child_sums(level.first, z[0], v[0], s, w)
+        t = np.empty(level.y.size)
+        y = level.y.astype(np.float64)
+        thresholds(y, level.x, groups[at], t)
+        kept = np.diff(level.first) > 0
+        new_z, new_v = dropped[at][0].copy(), dropped[at][1].copy()
+        if kept.any():
+            own_s, own_w = _calibrated(s[kept], w[kept], y[kept], t[kept], scale, visited.slacks[at])
+            out_z, out_v = np.empty(own_s.size), np.empty(own_s.size)
+            normal_laplace(own_s, own_w, y[kept], scale, out_z, out_v)
+            new_z[kept], new_v[kept] = out_z, out_v
+        z.insert(0, new_z)
+        v.insert(0, new_v)
+    return z, v
+
+
+def _calibrated(s: Float, w: Float, y: Float, t: Float, scale: float, slack: float) -> tuple[Float, Float]:
+    """Sums of children and their variances, corrected against the level's own y in bins of w.
+
+    Only nodes kept almost surely (s well above the limit) are compared, and the mean and variance of noise that was
+    cut off at the limit are allowed for.
+    """
+    w = np.maximum(w, 1e-6 * scale**2)
+    if s.size < 200:
+        return s, 2.0 * w
+    sure, a, tail = np.ones(s.size, dtype=bool), np.zeros(s.size), np.zeros(s.size)
+    if np.isfinite(slack):
+        above = (s - t) / scale + slack  # of the limit, in scales
+        sure = above > 1.6
+        a = np.where(sure, above, 0.0)
+        tail = np.where(sure, np.exp(-a) / 2, 0.0)
+    cut_mean = tail * (a + 1) / (1 - tail) * scale  # E[n | n > -a] of Laplace noise
+    cut_square = (2 - tail * (a * a + 2 * a + 2)) / (1 - tail) * scale**2
+    r = y - s
+    count = int(np.clip(sure.sum() // 100, 1, 6))
+    edges = np.quantile(w[sure] if sure.any() else w, np.arange(1, count) / count)
+    at = np.searchsorted(edges, w, "right")
+    out_s, out_w = s.copy(), w.copy()
+    for b in range(count):
+        own, here = sure & (at == b), at == b
+        n = int(own.sum())
+        bias, inflation = 0.0, 1.3
+        if n >= 30:
+            bias = float((r[own] - cut_mean[own]).mean())
+            spare = float(((r[own] - bias) ** 2 - cut_square[own]).mean())
+            inflation = (n * spare / float(w[own].mean()) + 100 * 1.3) / (n + 100)
+            inflation = min(max(inflation, 0.5), 30.0)
+        out_s[here] += bias
+        out_w[here] *= inflation
+    return out_s, out_w
+
+
+@lru_cache(maxsize=1)
+def mixture() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Per class of u and part of the prior: its likelihood, and on the grid the first two moments times likelihood.
+
+    Classes as in the histograms; Laplace noise of scale 1, integrated panel by panel (the kink is an edge).
+    """
+    from kasuri._kernels.bayes import GRID, TOP
+
+    grid = np.arange(TOP * GRID + 1) / GRID
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    panels = [0, 0.03, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 11, 15, 20, 30, 45, 70, 100, 150, 250, 400]
+    tables = np.zeros((3, grid.size + 1, 1 + len(MEANS) * len(SHAPES)))
+    tables[0, :-1, 0] = np.exp(-grid) / 2
+    tables[0, -1, 0] = np.exp(-TOP) / 2
+    for j, u in enumerate([*grid, float(TOP)]):
+        edges = np.unique([*panels, u])
+        half = np.diff(edges) / 2
+        x = (edges[:-1, None] + half[:, None] * (1 + nodes)).ravel()
+        dx = (half[:, None] * weights).ravel()
+        if j < grid.size:
+            noise = np.exp(-np.abs(u - x)) / 2
+        else:
+            noise = np.where(x < u, np.exp(-np.abs(u - x)) / 2, 1 - np.exp(-np.abs(u - x)) / 2)  # P(noise > u - x)
+        for k, (mean, shape) in enumerate((mean, shape) for mean in MEANS for shape in SHAPES):
+            rate = shape / mean
+            factorial = {1: 1.0, 4: 6.0}[shape]
+            density = rate**shape * x ** (shape - 1) * np.exp(-rate * x) / factorial * noise * dx
+            tables[:, j, k + 1] = density.sum(), (density * x).sum(), (density * x * x).sum()
+    likelihood, first, second = tables
+    return likelihood, first[:-1], second[:-1]

@@ -1,0 +1,273 @@
+"""How far releases are from the truth, on data one may look at. Every result here is confidential: it depends on the
+counts without protection.
+
+`compare` draws its releases from a seeded source and never hands one out: nothing is charged, and nothing can be
+published.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kasuri.draw import release as draw
+from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.mechanism import Mechanism, resolve
+from kasuri.privacy import decimal, exact
+from kasuri.published import Release
+from kasuri.regions import cells_of
+from kasuri.rng import seeded
+from kasuri.schema import Domain, Mesh
+from kasuri.table import Counts
+
+CONFIDENTIAL = "CONFIDENTIAL: computed from the counts without protection"
+CLASSES = (("0", 0, 0), ("1-9", 1, 9), ("10-99", 10, 99), ("100-999", 100, 999), ("1000+", 1000, 1 << 62))
+"""Size classes of the true count of an area."""
+METRICS = ("mae", "rmse", "bias", "false_zero", "false_non_zero", "within_5", "within_10")
+"""mae, rmse; bias: mean signed error; false_zero: share of non-empty areas released as 0 or less; false_non_zero: share
+of empty areas not released as 0; within_5, within_10: share of non-empty areas within 5 and 10 % of the truth."""
+REGION = "regions"
+
+_DENSE = 1 << 26
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Errors of recipes by epsilon and area size, over all areas and trials. Confidential.
+
+    `rows`: one mapping per (recipe, epsilon, area): the METRICS, `areas` (how many), and `classes`: areas, mae, rmse
+    and bias by size class of the true count.
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+    trials: int
+    data: str | None
+
+    def __repr__(self) -> str:
+        return f"Comparison({CONFIDENTIAL}; {len(self.rows)} rows, {self.trials} trials)"
+
+    def table(self, metric: str = "rmse") -> str:
+        """One metric as text: a line per recipe and epsilon, a column per area size."""
+        if metric not in METRICS:
+            raise DomainError(f"metric {metric!r} is not known; use {', '.join(METRICS)}")
+        sizes = list(dict.fromkeys(row["cells"] for row in self.rows))
+        names = list(dict.fromkeys((row["recipe"], row["epsilon"]) for row in self.rows))
+        width = max(len(f"{recipe}, epsilon {epsilon}") for recipe, epsilon in names) + 2
+        found = {(row["recipe"], row["epsilon"], row["cells"]): row[metric] for row in self.rows}
+        head = f"{metric + ' by cells':{width}}" + "".join(f"{size!s:>11}" for size in sizes)
+        lines = [CONFIDENTIAL, head]
+        for recipe, epsilon in names:
+            numbers = (_number(found[recipe, epsilon, size]) for size in sizes)
+            lines.append(f"{f'{recipe}, epsilon {epsilon}':{width}}" + "".join(f"{text:>11}" for text in numbers))
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain data, marked confidential."""
+        return {
+            "confidential": True,
+            "note": CONFIDENTIAL,
+            "data": self.data,
+            "trials": self.trials,
+            "rows": [dict(row) for row in self.rows],
+        }
+
+
+def compare(
+    counts: Counts,
+    recipes: Sequence[Mechanism],
+    *,
+    epsilons: Sequence[object],
+    areas: Sequence[int] = (1,),
+    trials: int = 20,
+    regions: Sequence[ArrayLike] = (),
+    seed: int = 0,
+) -> Comparison:
+    """Release `counts` `trials` times with each recipe and epsilon, and say how far off the areas were.
+
+    areas: numbers of cells, e.g. [1, 4, 16, 64]: on a mesh squares from the window's corner (the last ones may be cut
+    by its edge), else runs of cells. regions: irregular areas as for `Release.area(cells=)`. The noise comes from
+    seeded sources: no ledger is charged, no release is handed out, and the same seed gives the same numbers.
+
+    Privacy
+    -------
+    None: the result is computed from the counts and is marked confidential. It must not leave those who may see them,
+    and a recipe chosen by it is tuned on the truth.
+
+    Cost: O(n) for n cells, per recipe, epsilon and trial.
+    """
+    faults = []
+    if not isinstance(counts, Counts):
+        raise PrivacyError("compare() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
+    if not recipes or any(not isinstance(recipe, Mechanism) for recipe in recipes):
+        faults.append("compare: recipes is a list such as [ks.geometric(), ks.refined_tree()]")
+    if not epsilons:
+        faults.append('compare: epsilons is a list of exact decimals such as ["0.1"]')
+    if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
+        faults.append("compare: trials is a whole number from 1")
+    if counts.domain.size > _DENSE:
+        faults.append(f"compare: at most {_DENSE} cells; take a part of the table")
+    raise_faults(DomainError, faults)
+    sizes, shapes = [exact(epsilon) for epsilon in epsilons], areas_of(counts.domain, areas, regions)
+    for recipe in recipes:
+        for loss in sizes:
+            resolve(recipe, counts.domain, counts.unit, loss)  # refuses before any work is done
+    truth = _dense(counts)
+    names = names_of(recipes)
+    rows = []
+    for recipe, name in zip(recipes, names, strict=True):
+        for loss in sizes:
+            tally = {key: _Tally(area.sums(truth)) for key, area in shapes.items()}
+            for trial in range(trials):
+                out = draw(counts, recipe, epsilon=loss, ledger=None, source=seeded(seed + trial)).to_dense()
+                for key, area in shapes.items():
+                    tally[key].add(area.sums(out))
+            start = {"recipe": name, "epsilon": decimal(loss)}
+            rows += [start | {"cells": key} | tally[key].row() for key in shapes]
+    return Comparison(tuple(rows), trials, counts.data)
+
+
+def evaluate(
+    counts: Counts, release: Release, *, areas: Sequence[int] = (1,), regions: Sequence[ArrayLike] = ()
+) -> Comparison:
+    """How far one release is from the counts it was made of, as `compare` says it. Confidential."""
+    if counts.domain != release.domain:
+        raise DomainError("evaluate: the release is over another domain than the counts")
+    truth, out = _dense(counts), release.to_dense()
+    rows = []
+    for key, area in areas_of(counts.domain, areas, regions).items():
+        tally = _Tally(area.sums(truth))
+        tally.add(area.sums(out))
+        start = {"recipe": release.recipe["name"], "epsilon": decimal(release.guarantee.epsilon)}
+        rows.append(start | {"cells": key} | tally.row())
+    return Comparison(tuple(rows), 1, counts.data)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Sums over a partition: `steps` cells along every dimension."""
+
+    steps: tuple[int, ...]
+
+    def sums(self, dense: NDArray[Any]) -> NDArray[Any]:
+        """One number per block."""
+        for d, step in enumerate(self.steps):
+            if step > 1:
+                dense = np.add.reduceat(dense, np.arange(0, dense.shape[d], step), axis=d)
+        return dense.ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Sums over irregular areas."""
+
+    cells: tuple[NDArray[np.int64], ...]
+
+    def sums(self, dense: NDArray[Any]) -> NDArray[Any]:
+        """One number per area."""
+        flat = dense.ravel()
+        return np.array([flat[cells].sum() for cells in self.cells])
+
+
+def areas_of(domain: Domain, areas: Sequence[int], regions: Sequence[ArrayLike]) -> dict[int | str, Blocks | Regions]:
+    """Areas by number of cells, and REGION for the irregular ones; every fault at once."""
+    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    faults: list[str] = []
+    out: dict[int | str, Blocks | Regions] = {}
+    for cells in areas:
+        if not isinstance(cells, int) or isinstance(cells, bool) or not 1 <= cells <= domain.size:
+            faults.append(f"areas: {cells!r} is no number of cells of this domain (1..{domain.size})")
+            continue
+        steps = [1] * len(domain.shape)
+        if meshes:
+            side = math.isqrt(cells)
+            if side * side != cells or side > min(meshes[0].shape):
+                faults.append(f"areas: {cells} cells make no square inside the mesh; use 1, 4, 9, 16, ...")
+                continue
+            for d in domain.positions(meshes[0].name):
+                steps[d] = side
+        else:
+            for d in range(len(steps) - 1, -1, -1):  # runs of cells: whole dimensions from the last
+                steps[d] = min(cells, domain.shape[d])
+                if cells % steps[d]:
+                    faults.append(f"areas: {cells} cells are no whole number of the last dimensions")
+                    break
+                cells //= steps[d]
+            cells = math.prod(steps)
+        out[cells] = Blocks(tuple(steps))
+    if not areas and not len(regions):
+        faults.append("areas: name at least one number of cells, or regions")
+    raise_faults(DomainError, faults)
+    if len(regions):
+        out[REGION] = Regions(tuple(cells_of(region, domain) for region in regions))
+    return out
+
+
+class _Tally:
+    """Sums of errors over trials, by size class of the true count."""
+
+    def __init__(self, truth: NDArray[Any]) -> None:
+        self._truth = truth.astype(np.float64)
+        self._of = [(truth >= low) & (truth <= high) for _, low, high in CLASSES]
+        self._sums = np.zeros((len(CLASSES), 4))  # areas, absolute, squared, signed
+        self._shares = np.zeros(4)  # false zero, false non-zero, within 5, within 10
+        self._trials = 0
+
+    def add(self, out: NDArray[Any]) -> None:
+        error = out - self._truth
+        for i, own in enumerate(self._of):
+            e = error[own]
+            self._sums[i] += e.size, np.abs(e).sum(), (e**2).sum(), e.sum()
+        there = self._truth > 0
+        off = np.abs(error[there]) / self._truth[there]
+        self._shares += (out[there] <= 0).sum(), (out[~there] != 0).sum(), (off <= 0.05).sum(), (off <= 0.1).sum()
+        self._trials += 1
+
+    def row(self) -> dict[str, Any]:
+        there, trials = int((self._truth > 0).sum()), self._trials
+        empty = self._truth.size - there
+        totals = [there, empty, there, there]
+        names = ("false_zero", "false_non_zero", "within_5", "within_10")
+        shares = {
+            name: float(part) / (total * trials) if total else None
+            for name, part, total in zip(names, self._shares, totals, strict=True)
+        }
+        classes = {
+            name: {"areas": int(n) // trials} | _errors(n, a, q, s)
+            for (name, _, _), (n, a, q, s) in zip(CLASSES, self._sums, strict=True)
+        }
+        return {"areas": self._truth.size} | _errors(*self._sums.sum(axis=0)) | shares | {"classes": classes}
+
+
+def _errors(n: float, absolute: float, squared: float, signed: float) -> dict[str, float | None]:
+    if n == 0:
+        return {"mae": None, "rmse": None, "bias": None}
+    return {"mae": float(absolute / n), "rmse": math.sqrt(squared / n), "bias": float(signed / n)}
+
+
+def _dense(counts: Counts) -> NDArray[np.int64]:
+    out = np.zeros(counts.domain.size, dtype=np.int64)
+    out[counts.cells] = counts.values
+    return out.reshape(counts.domain.shape)
+
+
+def names_of(recipes: Sequence[Mechanism]) -> list[str]:
+    """Names of recipes, with what tells two of one name apart."""
+    names = [recipe.name for recipe in recipes]
+    out = []
+    for recipe, name in zip(recipes, names, strict=True):
+        parts = [str(recipe.order)] if recipe.order != "none" else []
+        parts += [str(recipe.shares)] if recipe.shares else []
+        parts += [recipe.transform] if recipe.transform in ("haar", "nominal") else []
+        out.append(name if names.count(name) == 1 else f"{name}({', '.join(parts)})")
+    return [name if out.count(name) == 1 else f"{name} #{i + 1}" for i, name in enumerate(out)]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"

@@ -1,0 +1,104 @@
+"""PublicTable: an earlier or outside table that everyone may know, declared by name; never made from the data."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.schema import Domain
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PublicTable:
+    """A public table in coordinate form: `cells` rising, `values` positive, every other cell 0.
+
+    Making one declares that its numbers are public: a published statistic of an earlier year, another source, or an
+    earlier release. A prior made from the confidential table itself would void the guarantee. `name` stands in the
+    guarantee of every release that uses it.
+
+    >>> from kasuri.schema import Ordered
+    >>> domain = Domain.of(Ordered("age", 3))
+    >>> PublicTable.from_dense([5, 0, 2], domain, name="census-2015").cells.tolist()
+    [0, 2]
+    """
+
+    domain: Domain
+    cells: NDArray[np.int64]
+    values: NDArray[np.float64]
+    name: str
+
+    def __repr__(self) -> str:
+        return f"PublicTable({self.name!r}, shape={self.domain.shape})"
+
+    @classmethod
+    def from_dense(cls, array: ArrayLike, domain: Domain, *, name: str) -> PublicTable:
+        """From an array of the domain's shape."""
+        dense = _numbers(array, "array")
+        if dense.shape != domain.shape:
+            raise DomainError(f"the public table has shape {dense.shape}; the domain has {domain.shape}")
+        flat = dense.ravel()
+        cells = np.flatnonzero(flat)  # NaN counts as non-zero and is found below
+        return cls.from_coo(cells, flat[cells], domain, name=name)
+
+    @classmethod
+    def from_coo(cls, cells: ArrayLike, values: ArrayLike, domain: Domain, *, name: str) -> PublicTable:
+        """From (cell, value) pairs, at most one per cell; every fault is named at once."""
+        if not isinstance(domain, Domain):
+            raise DomainError("a public table stands on a Domain")
+        if not isinstance(name, str) or not name.strip():
+            raise PrivacyError('a public table is declared by a name, such as "census-2015"')
+        index, number = _numbers(cells, "cells"), _numbers(values, "values")
+        if index.ndim != 1 or number.shape != index.shape:
+            raise DomainError("cells and values must be two one-dimensional arrays of one length")
+        if index.size and index.dtype.kind not in "iu":
+            raise DomainError(f"cells must be whole numbers, not {index.dtype}")
+        ranked = np.argsort(index, kind="stable")
+        at: NDArray[np.int64] = index.astype(np.int64)[ranked]
+        found: NDArray[np.float64] = number.astype(np.float64)[ranked]
+        outside = bool(at.size and (at[0] < 0 or at[-1] >= domain.size))
+        faults = []
+        if outside:
+            faults.append(f"public table: a cell lies outside the domain of {domain.size} cells")
+        elif not domain.possible(at).all():
+            faults.append("public table: a cell is impossible by the mask")
+        if (at[1:] == at[:-1]).any():
+            faults.append("public table: a cell appears more than once")
+        if not (np.isfinite(found).all() and (found >= 0).all()):
+            faults.append("public table: values must be finite and not negative")
+        raise_faults(DomainError, faults)
+        keep = found > 0
+        at, found = at[keep], found[keep]
+        for array in (at, found):
+            array.flags.writeable = False
+        return cls(domain, at, found, name)
+
+    def on(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The values of any cells, 0 where the table has none."""
+        out = np.zeros(cells.size)
+        if self.cells.size:
+            at = np.minimum(np.searchsorted(self.cells, cells), self.cells.size - 1)
+            there = self.cells[at] == cells
+            out[there] = self.values[at[there]]
+        return out
+
+    def fingerprint(self) -> str:
+        """A digest of the whole public table, for the plan of a release."""
+        digest = hashlib.sha256(self.name.encode() + b"\0")
+        for array in (self.cells, self.values):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def _numbers(values: ArrayLike, what: str) -> NDArray[Any]:
+    """A plain array of numbers; anything else (Counts, a frame, a masked array) is refused."""
+    if not isinstance(values, (np.ndarray, list, tuple)) or isinstance(values, np.ma.MaskedArray):
+        raise PrivacyError(f"a public table is made of plain arrays ({what}); confidential Counts are none")
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise DomainError(f"{what} must be numbers, not {array.dtype}")
+    return array

@@ -1,0 +1,173 @@
+"""Areas of a domain against a public tree: boxes, and any set of cells. Everything here is public geometry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kasuri.errors import DomainError
+from kasuri.order import NONE, Order
+from kasuri.schema import Domain
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+APART, CUT, INSIDE = 0, 1, 2
+"""A node against an area."""
+MOST_CELLS = 1 << 24
+"""Most cells of an area that is given, or has to be treated, cell by cell."""
+_END = np.int64(1) << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Areas low[r, d] <= index < high[r, d] along every dimension d."""
+
+    low: Int
+    high: Int
+
+    @property
+    def count(self) -> int:
+        return self.low.shape[0]
+
+    def sizes(self) -> Int:
+        """Cells of every area, impossible ones included; never wraps, as a domain has at most 2^62."""
+        return np.prod(self.high - self.low, axis=1)
+
+    def all_cells(self, domain: Domain) -> tuple[Int, Int]:
+        """Possible cells of all areas, area by area, and the area each belongs to."""
+        sizes = self.sizes()
+        if int(sizes.sum()) > MOST_CELLS:
+            raise DomainError(f"more than {MOST_CELLS} cells would have to be treated one by one; give smaller areas")
+        region = np.repeat(np.arange(self.count), sizes)
+        rest = np.arange(region.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        index = []
+        for d in range(len(domain.shape) - 1, -1, -1):
+            rest, own = np.divmod(rest, (self.high[:, d] - self.low[:, d])[region])
+            index.append(own + self.low[region, d])
+        cells = domain.ravel(index[::-1])
+        good = domain.possible(cells)
+        return cells[good], region[good]
+
+    def possible(self, domain: Domain) -> Int:
+        """Possible cells of every area, counted."""
+        if not domain.mask:
+            return self.sizes()
+        return np.bincount(self.all_cells(domain)[1], minlength=self.count)
+
+    def search(self, order: Order, domain: Domain) -> BoxSearch | CellSearch:
+        """These areas against a tree over the domain."""
+        boxes = self.in_places(order, domain)
+        if boxes is not None:
+            return BoxSearch(order, boxes)
+        cells, region = self.all_cells(domain)
+        if self.count * order.leaves >= 1 << 62:
+            raise DomainError("too many areas for so large a tree; give them one by one")
+        return CellSearch(order, np.sort(region * order.leaves + order.keys(cells)), self.count)
+
+    def in_places(self, order: Order, domain: Domain) -> Boxes | None:
+        """The same areas as ranges of the tree's places, open ended where they reach the edge; None where a range of
+        labels is no range of places."""
+        if len(order.dims) != len(domain.shape):  # cells one after the other, whatever their dimensions
+            return None
+        low, high = self.low.copy(), self.high.copy()
+        for d, dim in enumerate(order.dims):
+            first, last = self.low[:, d] == 0, self.high[:, d] == dim.size
+            if dim.places is not None:
+                one = self.high[:, d] - self.low[:, d] == 1
+                rising = bool((np.diff(dim.places) > 0).all())
+                if not rising and not (one | (first & last)).all():
+                    return None
+                low[:, d], high[:, d] = dim.places[self.low[:, d]], dim.places[self.high[:, d] - 1] + 1
+                if not rising:
+                    first = last = first & last
+            low[first, d] = 0
+            high[last, d] = _END  # what lies beyond the last cell is padding
+        return Boxes(low, high)
+
+
+class BoxSearch:
+    """Status of nodes against boxes in places."""
+
+    def __init__(self, order: Order, boxes: Boxes) -> None:
+        self._tree = tuple(
+            np.array([getattr(digit, name) for digit in order.digits], dtype=np.int64)
+            for name in ("dim", "weight", "radix")
+        )
+        self._boxes, self.count = boxes, boxes.count
+        self._sizes = np.array([dim.size if dim.places is None else dim.places.max() + 1 for dim in order.dims])
+
+    def status(self, depth: int, prefix: Int, region: Int) -> Int:
+        from kasuri._kernels.intervals import box_status
+
+        out = np.zeros(prefix.size, dtype=np.int64)
+        box_status(  # type: ignore[call-arg]
+            prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high, out
+        )
+        return out
+
+    def share(self, depth: int, prefix: Int, region: Int) -> Float:
+        from kasuri._kernels.intervals import box_share
+
+        out = np.zeros(prefix.size)
+        box_share(  # type: ignore[call-arg]
+            prefix, region, depth, *self._tree, self._sizes, self._boxes.low, self._boxes.high, out
+        )
+        return out
+
+
+class CellSearch:
+    """Status of nodes against sets of cells: sorted numbers, area * leaves + key."""
+
+    def __init__(self, order: Order, keys: Int, count: int = 1) -> None:
+        self._order, self._keys, self.count = order, keys, count
+
+    def _inside(self, depth: int, prefix: Int, region: Int) -> Int:
+        stride = self._order.stride(depth)
+        first = region * self._order.leaves + prefix * stride
+        return np.searchsorted(self._keys, first + stride) - np.searchsorted(self._keys, first)
+
+    def share(self, depth: int, prefix: Int, region: Int) -> Float:
+        return self._inside(depth, prefix, region) / np.maximum(leaves_below(self._order, depth, prefix), 1)
+
+    def status(self, depth: int, prefix: Int, region: Int) -> Int:
+        inside = self._inside(depth, prefix, region)
+        return np.where(inside == 0, APART, np.where(inside == leaves_below(self._order, depth, prefix), INSIDE, CUT))
+
+
+def leaves_below(order: Order, depth: int, prefix: Int) -> Int:
+    """Possible leaves below nodes at `depth`."""
+    out = np.ones(prefix.size, dtype=np.int64)
+    for f, factor in enumerate(order.factors):
+        own = sum(level < depth for level in factor.levels)
+        span = int(np.prod(factor.radices[own:], dtype=object)) if own < len(factor.radices) else 1
+        digits = order.own(prefix, depth, f)
+        if factor.whole:
+            out *= span
+        elif factor.status is None:
+            out *= np.clip(factor.size - digits * span, 0, span)
+        else:
+            before = np.concatenate(([0], np.cumsum(factor.status[-1] != NONE)))
+            out *= before[(digits + 1) * span] - before[digits * span]
+    return out
+
+
+def cells_of(area: ArrayLike, domain: Domain) -> Int:
+    """Possible cells of an irregular area: an array of cell indices, or a boolean array of the domain's shape."""
+    array: Any = np.asarray(area)
+    if array.dtype == np.bool_:
+        if array.shape != domain.shape:
+            raise DomainError(f"the area has shape {array.shape}; the domain has {domain.shape}")
+        cells = np.flatnonzero(array)
+    else:
+        if array.dtype.kind not in "iu":
+            raise DomainError("cells= is an array of cell indices, or of true and false in the domain's shape")
+        cells = np.unique(array.ravel().astype(np.int64))
+        if cells.size and (cells[0] < 0 or cells[-1] >= domain.size):
+            raise DomainError(f"cells= names a cell outside the domain (0..{domain.size - 1})")
+    if cells.size > MOST_CELLS:
+        raise DomainError(f"an irregular area has at most {MOST_CELLS} cells; this one has {cells.size}")
+    return cells[domain.possible(cells)]

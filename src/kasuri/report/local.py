@@ -1,0 +1,99 @@
+"""The report of an estimate under local differential privacy, in the frame all reports share. Plain data in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from kasuri.report import frame
+from kasuri.report.frame import Section, Text
+from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack
+from kasuri.report.page import view_axis
+from kasuri.schema import Domain, Mesh, Nominal
+
+
+def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> str:
+    """The report on `Estimate.to_json()`; `domain` is the randomizer's places, "elsewhere" stands below the map."""
+    axis = domain.axes[0]
+    count, lower, upper = (np.asarray(estimate[name], dtype=float) for name in ("counts", "lower", "upper"))
+    labels, level = estimate["labels"], round(100 * estimate["level"])
+    on_map = isinstance(axis, Mesh)
+    size = axis.shape[0] * axis.shape[1] if isinstance(axis, Mesh) else count.size
+    shown = axis if isinstance(axis, Mesh) else Nominal(axis.name, tuple(labels))
+    below, above = distances(count[:size], lower[:size], upper[:size], HUNDREDTHS)
+    value = np.rint(count[:size] * HUNDREDTHS).astype(np.int64)
+    rows = Rows((np.arange(size),), {"value": value, "below": below, "above": above}, HUNDREDTHS)
+    view = {
+        "axes": [view_axis(shown)],
+        "mask": [],
+        "estimate": True,
+        "unit": estimate["guarantee"]["unit"]["id"],
+        "confidence": level,
+    }
+    guarantee = estimate["guarantee"]
+    elsewhere = [
+        Text(
+            f"Elsewhere: {count[i]:,.1f} ({level} % interval {lower[i]:,.1f} to {upper[i]:,.1f}).",
+            f"対象範囲の外：{count[i]:,.1f}（{level} % 信頼区間 {lower[i]:,.1f}〜{upper[i]:,.1f}）。",
+        ).html()
+        for i in range(size, count.size)
+    ]
+    figure = [frame.viewer(on_map), *(f"<p>{words}</p>" for words in elsewhere)]
+    sections = [
+        Section("map", Text("The estimate", "推定値"), figure),
+        Section("promise", Text("What is promised", "約束すること"), [_promise(guarantee)]),
+        Section("method", Text("How it was estimated", "推定の方法"), [_method(estimate)]),
+    ]
+    lead = Text(
+        "Every person's device added noise before it sent anything: no true place was ever collected. The numbers are "
+        "estimated from noisy reports, so read them with their intervals.",
+        "各人の端末が送信前に雑音を加えているため、真の所在は一度も収集されていません。数値は雑音を含む報告からの推定値です。"
+        "信頼区間とあわせてお読みください。",
+    )
+    loss = f"ε {escape(guarantee['epsilon'])}" + (
+        f", δ {escape(guarantee['delta'])}" if guarantee["delta"] != "0" else ""
+    )
+    tiles = frame.tiles(
+        [
+            (Text("Reports", "報告数").html(), f"{estimate['reports']:,}", ""),
+            (Text("Places", "区分").html(), f"{count.size:,}", Text("elsewhere included", "範囲外を含む").html()),
+            (
+                Text("Privacy loss", "プライバシー損失").html(),
+                loss,
+                Text("per device, in all", "端末ごと、合計").html(),
+            ),
+        ]
+    )
+    heading = Text(f"{title}: estimated under local differential privacy", f"{title}：局所差分プライバシーによる推定")
+    return frame.page(heading, [f'<p class="lead">{lead.html()}</p>', tiles], sections, view=view, packed=pack(rows))
+
+
+def _promise(guarantee: Mapping[str, Any]) -> str:
+    epsilon = guarantee["epsilon"]
+    words = Text(
+        f"Local differential privacy: the odds of any report change by at most a factor of e^{epsilon} with the place "
+        "the device is in. The collector need not be trusted.",
+        f"局所差分プライバシー：どの場所にいても、ある報告が送られるオッズは最大 e^{epsilon} 倍しか変わりません。"
+        "収集者を信頼する必要はありません。",
+    )
+    assumes = "".join(f"<li>{escape(item)}</li>" for item in guarantee["assumes"])
+    rests = f"<p>{Text('It rests on:', '前提：').html()}</p><ul>{assumes}</ul>" if assumes else ""
+    return f"<p>{words.html()}</p>{rests}"
+
+
+def _method(estimate: Mapping[str, Any]) -> str:
+    state = (
+        Text("yes", "はい") if estimate["converged"] else Text("NO: do not use it", "いいえ（利用しないでください）")
+    )
+    return frame.facts(
+        [
+            (Text("Method", "手法").html(), escape(estimate["method"])),
+            (Text("Converged", "収束").html(), state.html()),
+            (Text("Passes", "反復回数").html(), f"{estimate['passes']:,}"),
+            (Text("Distance to the best likelihood, at most (nats)", "最大尤度との差の上限（nat）").html(),
+             f"{estimate['gap']:.2g}"),
+        ]
+    )  # fmt: skip

@@ -1,0 +1,484 @@
+"""The report of a release: one HTML file from the release's own folder and nothing else.
+
+*Privacy.* Reads release.parquet, datapackage.json and the two certificates, so the page is a function of what is
+published (post-processing); this package cannot import Counts (tests/architecture). Equal folders give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri import meshcode
+from kasuri.errors import FormatError
+from kasuri.published import files_of
+from kasuri.report import chart, frame
+from kasuri.report.frame import Section, Text
+from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole
+from kasuri.schema import Domain, Mesh, Time
+
+REPORT = "report.html"
+CONFIDENCE = 95
+"""Of the columns lower and upper, in per cent."""
+MOST_BYTES = 14_000_000
+MOST_ROWS = 5_000_000
+MOST_SIDE = 1 << 14
+"""Tables beyond these (bytes, rows; cells to a side of the mesh) are shown at a coarser level, so that a page stays
+below 15 MB and opens at once."""
+MOST_READ = 1 << 26
+"""A table of more rows has no report: it is read whole to make one."""
+MOST_LABELS = 20_000
+"""An axis with more labels is shown by number."""
+CERTIFICATES = ("certificate.md", "certificate.ja.md")
+
+
+def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
+    """The report of the release in `folder`.
+
+    `manifest` is given while a release is being written, before its file exists; both ways give the same bytes, since
+    the page uses neither the manifest's digest nor what it says of the report itself.
+    """
+    folder = Path(folder)
+    about = read_manifest(folder) if manifest is None else manifest
+    sheet = Sheet.read(folder, about)
+    words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
+    return compose(about, sheet, words)
+
+
+def too_large(folder: Path) -> str | None:
+    """Why the release in `folder` has no report: its table has too many rows to be read whole. None where it has."""
+    from pyarrow import parquet
+
+    names = files_of("release", (path.name for path in folder.iterdir()))
+    rows = sum(parquet.read_metadata(folder / name).num_rows for name in names)
+    return None if rows <= MOST_READ else f"none: the table has more than {MOST_READ} rows"
+
+
+def says_the_same(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    """Is the report in `folder` the one of its release? Bytes may differ where another zlib squeezed the rows; what
+    they hold may not."""
+    found, made = text_of(folder / REPORT), build(folder, manifest)
+    if found == made:
+        return True
+    (head, packed, foot), (head_here, packed_here, foot_here) = _around(found), _around(made)
+    if (head, foot) != (head_here, foot_here):
+        return False
+    about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
+    try:
+        one, other = unpack(about, packed), unpack(about, packed_here)
+    except (ValueError, KeyError, TypeError, zlib.error):
+        return False
+    pairs = [
+        *zip(one.index, other.index, strict=True),
+        *((one.columns[name], other.columns[name]) for name in one.columns),
+    ]
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _around(text: str) -> tuple[str, str, str]:
+    """The page before its packed rows, these, and what follows."""
+    head, mark, rest = text.partition('id="rows">')
+    packed, _, foot = rest.partition("</script>")
+    return head + mark, packed, foot
+
+
+def compose(
+    about: Mapping[str, Any],
+    sheet: Sheet,
+    words: list[list[tuple[str, str]]],
+    *,
+    first: tuple[Section, ...] = (),
+    secret: bool = False,
+) -> str:
+    """The page from its parts; `first` are sections of an internal report, which `secret` marks."""
+    privacy = about["privacy"]
+    name = privacy["data"] or about["name"]
+    packed, drawn = sheet.shown()
+    title = Text(f"{name}: a table released with differential privacy", f"{name}：差分プライバシーによる公表統計")
+    view = {
+        "axes": [view_axis(axis) for axis in drawn.domain.axes],
+        "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
+        "unit": privacy["privacy_loss"]["privacy_unit"],
+        "confidence": CONFIDENCE,
+    }
+    figure = [frame.viewer(sheet.has_mesh), *_remarks(sheet, drawn)]
+    heading = Text("The map", "地図") if sheet.has_mesh else Text("The table", "統計表")
+    sections = [
+        Section("map", heading, figure),
+        *first,
+        Section("levels", Text("Totals by size of area", "区域の大きさ別の集計"), [_levels(sheet)]),
+        *_certificate(words, _errors(privacy["expected_error"], secret)),
+        Section("files", Text("Files and checksums", "ファイルとチェックサム"), _files(about)),
+        Section("cite", Text("How to cite", "引用のしかた"), _cite(about, name)),
+        Section("manifest", Text("The manifest", "マニフェスト"), [_manifest(about)]),
+    ]
+    return frame.page(title, _lead(about, sheet), sections, view=view, packed=packed, secret=secret)
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """The released rows and the domain they lie in; `truth` only in internal reports."""
+
+    domain: Domain
+    cells: Int
+    values: NDArray[Any]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    truth: NDArray[Any] | None = None
+
+    @classmethod
+    def read(cls, folder: Path, about: Mapping[str, Any]) -> Sheet:
+        """The table of a saved release: release.parquet, or numbered files where it was written in parts. Their
+        SHA-256 must be those the manifest names."""
+        from pyarrow import ArrowException, concat_tables, parquet
+
+        said = {str(item.get("path")): item.get("hash") for item in about["resources"] if isinstance(item, dict)}
+        names, parts = ["cell", "value", "lower", "upper"], []
+        for name in files_of("release", said):
+            path = folder / name
+            try:
+                if "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() != said[name]:
+                    raise FormatError(f"{path}: changed since it was written; see: kasuri verify {folder}")
+                parts.append(parquet.read_table(path, columns=names).select(names))
+            except (OSError, KeyError, ArrowException) as error:
+                raise FormatError(f"{path}: cannot be read ({type(error).__name__})") from None
+        if not parts:
+            raise FormatError(f"{folder}: no released table (release.parquet) is listed in its manifest")
+        table = concat_tables(parts)
+        cells, values, lower, upper = (table[name].to_numpy() for name in names)
+        if np.any(np.diff(cells) <= 0):
+            order = np.argsort(cells, kind="stable")
+            cells, values, lower, upper = cells[order], values[order], lower[order], upper[order]
+        low, high = lower.astype(float, copy=False), upper.astype(float, copy=False)
+        return cls(Domain.from_json(about["domain"]), cells, values, low, high)
+
+    @property
+    def meshes(self) -> list[Mesh]:
+        return [axis for axis in self.domain.axes if isinstance(axis, Mesh)]
+
+    @property
+    def has_mesh(self) -> bool:
+        return bool(self.meshes)
+
+    @property
+    def has_intervals(self) -> bool:
+        return bool(np.isfinite(self.lower).any())
+
+    def along(self) -> tuple[Int, ...]:
+        """Index of each row along every axis (of a mesh: row-major)."""
+        dims, out = list(self.domain.unravel(self.cells)), []
+        for axis in self.domain.axes:
+            at = [dims[p] for p in self.domain.positions(axis.name)]
+            out.append(at[0] if len(at) == 1 else at[0] * axis.sizes[1] + at[1])
+        return tuple(out)
+
+    def rows(self) -> Rows:
+        """What the viewer is given, in full detail."""
+        numbers = [self.values] + ([] if self.truth is None else [self.truth])
+        unit = whole(numbers)
+        columns = {"value": np.rint(self.values * unit).astype(np.int64)}
+        if self.has_intervals:
+            columns["below"], columns["above"] = distances(self.values, self.lower, self.upper, unit)
+        if self.truth is not None:
+            columns["truth"] = np.rint(self.truth * unit).astype(np.int64)
+        return Rows(self.along(), columns, unit)
+
+    def shown(self) -> tuple[Packed, Sheet]:
+        """The packed rows for the page, and the sheet they show: this one, or its sums at the finest level that
+        fits."""
+        small = self.cells.size <= MOST_ROWS and all(max(mesh.shape) <= MOST_SIDE for mesh in self.meshes)
+        packed = pack(self.rows()) if small else None
+        if packed is not None and len(packed[1]) <= MOST_BYTES:
+            return packed, self
+        coarse = self.coarser()
+        if coarse is not None:
+            return coarse.shown()
+        kept = np.sort(np.argsort(-np.abs(self.values), kind="stable")[: MOST_ROWS // 4])
+        few = None if self.truth is None else self.truth[kept]
+        part = replace(self, cells=self.cells[kept], values=self.values[kept], lower=self.lower[kept],
+                       upper=self.upper[kept], truth=few)  # fmt: skip
+        return pack(part.rows()), part
+
+    def coarser(self) -> Sheet | None:
+        """Sums over squares of 2 x 2 (or the next level's) cells of the first mesh; no intervals."""
+        mesh = max(self.meshes, key=lambda mesh: max(mesh.shape), default=None)
+        mesh = mesh if mesh is not None and len(levels_of(mesh)) > 1 else None
+        if mesh is None:
+            return None
+        step = levels_of(mesh)[1]
+        side, offset = step["side"], step["offset"]
+        start = tuple((at - off) // side for at, off in zip(mesh.origin, offset, strict=True))
+        shape = tuple((size - 1 + off) // side + 1 for size, off in zip(mesh.shape, offset, strict=True))
+        small = replace(mesh, level=step["name"] if mesh.level else None, origin=start, shape=shape)
+        domain = Domain(tuple(small if axis is mesh else axis for axis in self.domain.axes))
+        index = list(self.domain.unravel(self.cells))
+        for place, off in zip(self.domain.positions(mesh.name), offset, strict=True):
+            index[place] = (index[place] + off) // side
+        columns = [self.values] + ([] if self.truth is None else [self.truth])
+        cells, (values, *true) = summed(domain.ravel(index), columns, domain.size)
+        truth = true[0] if true else None
+        none = np.full(cells.size, np.nan)
+        return Sheet(domain, cells, values.astype(self.values.dtype), none, none, truth)
+
+
+def summed(keys: Int, columns: list[NDArray[Any]], size: int) -> tuple[Int, list[NDArray[Any]]]:
+    """Columns added up by key (below `size`): the keys whose sums are not all 0, and these sums."""
+    if size <= max(1 << 20, 4 * keys.size):
+        sums = [np.bincount(keys, weights=column, minlength=size) for column in columns]
+        names = np.arange(size)
+    else:
+        names, at = np.unique(keys, return_inverse=True)
+        sums = [np.bincount(at, weights=column, minlength=names.size) for column in columns]
+    keep = np.any([part != 0 for part in sums], axis=0)
+    return names[keep], [part[keep] for part in sums]
+
+
+def levels_of(mesh: Mesh) -> list[dict[str, Any]]:
+    """Its own level and every coarser one it is made of: name, cells to a side, cells that the window's first lacks."""
+    if mesh.level is None:
+        sides = [(str(1 << k), 1 << k) for k in range(max(mesh.shape).bit_length()) if 1 << k <= max(mesh.shape)]
+        return [{"name": name, "side": side, "offset": [0, 0]} for name, side in sides]
+    own, out = meshcode.level(mesh.level).per_first, []
+    for name, level in reversed(meshcode.LEVELS.items()):
+        if own % level.per_first == 0:
+            side = own // level.per_first
+            out.append({"name": name, "side": side, "offset": [at % side for at in mesh.origin]})
+    return out
+
+
+def view_axis(axis: Any) -> dict[str, Any]:
+    """One axis as the viewer wants it."""
+    if isinstance(axis, Mesh):
+        return {
+            "kind": "mesh", "name": axis.name, "size": axis.shape[0] * axis.shape[1], "rows": axis.shape[0],
+            "cols": axis.shape[1], "level": axis.level, "origin": list(axis.origin), "levels": levels_of(axis),
+            "labels": None,
+        }  # fmt: skip
+    labels: list[str] | None = None
+    if axis.sizes[0] > MOST_LABELS:
+        pass
+    elif isinstance(axis, Time):
+        labels = _times(axis)
+    elif axis.labels is not None:
+        labels = list(axis.labels)
+    return {"kind": axis.kind, "name": axis.name, "size": axis.sizes[0], "labels": labels}
+
+
+def _times(axis: Time) -> list[str] | None:
+    """The start of every step, or None where the calendar ends before the axis."""
+    start = datetime.fromisoformat(axis.start)
+    try:
+        return [(start + timedelta(seconds=axis.seconds * i)).isoformat(" ", "minutes") for i in range(axis.size)]
+    except OverflowError:
+        return None
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """datapackage.json of a saved release."""
+    try:
+        about = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+        about["privacy"]["privacy_loss"], about["resources"], about["domain"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise FormatError(f"{folder}: no saved release (datapackage.json is missing or malformed)") from None
+    return about
+
+
+def text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise FormatError(f"{path}: cannot be read ({type(error).__name__})") from None
+
+
+def number(value: float) -> str:
+    """A number with separators; two decimals where it is not whole."""
+    return f"{value:,.0f}" if value == round(value) else f"{round(value * HUNDREDTHS) / HUNDREDTHS:,.2f}"
+
+
+def people(unit: str) -> Text:
+    """What is counted."""
+    return Text("people", "人") if unit == "person" else Text(f"{unit}s" if unit.isalpha() else unit, f"{unit} 件")
+
+
+def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
+    loss = about["privacy"]["privacy_loss"]
+    epsilon, delta = loss["privacy_parameters"]["epsilon"], loss["privacy_parameters"]["delta"]
+    unit = loss["privacy_unit"]
+    spoken = Text(
+        f"The numbers carry random noise that limits what this table can tell about any one {unit}. Relative to the "
+        "counts the noise is small for large areas and large for small ones: read the error before a single cell.",
+        f"数値には確率的な雑音が加えられており、どの{_unit_ja(unit)}についても、この表から知りうることが限られています。"
+        "件数に対する雑音の割合は広い区域では小さく、狭い区域では大きくなります。"
+        "個々のセルを読む前に誤差の目安をご覧ください。",
+    )
+    limit = "" if delta == "0" else f", δ {escape(delta)}"
+    total, size, empty = about["total"], sheet.domain.size, sheet.cells.size
+    return [
+        f'<p class="lead">{spoken.html()}</p>',
+        frame.tiles(
+            [
+                (Text("Released total", "公表値の合計").html(), number(total), people(unit).html()),
+                (Text("Cells that are not 0", "0 でないセル").html(), number(empty),
+                 Text(f"of {size:,}", f"全 {size:,} セル中").html()),
+                (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}{limit}",
+                 Text("smaller is safer", "小さいほど安全").html()),
+                (Text("Protected", "保護の単位").html(), frame.both(escape(unit), escape(_unit_ja(unit))),
+                 frame.both(escape(loss["privacy_unit_description"]), _relation_ja(about))),
+            ]
+        ),
+    ]  # fmt: skip
+
+
+def _unit_ja(unit: str) -> str:
+    return {"person": "個人", "household": "世帯", "phone": "端末", "device": "端末"}.get(unit, unit)
+
+
+def _relation_ja(about: Mapping[str, Any]) -> str:
+    most = about["privacy"]["privacy_loss"]["contribution_bound"]["max_cells"]
+    change = {"add-remove": "データに加わる・抜ける場合", "replace": "記録の内容が変わる場合"}
+    return f"最大 {most} セル、{change[about['privacy']['dp_variant']['relation']]}"
+
+
+def _remarks(sheet: Sheet, drawn: Sheet) -> list[str]:
+    out = []
+    if drawn.domain != sheet.domain:
+        was, now = next(pair for pair in zip(sheet.meshes, drawn.meshes, strict=True) if pair[0] != pair[1])
+        side = -(-max(was.shape) // max(now.shape))
+        coarse = now.level or f"{side} x {side}"
+        out.append(
+            frame.note(
+                Text(
+                    f"The released table is too large for one page: the map shows its sums at {coarse}. Every cell is "
+                    "in release.parquet.",
+                    f"公表した表は一つのページに収まらないため、地図は {coarse} に集計した値を示します。"
+                    "すべてのセルの値は release.parquet にあります。",
+                )
+            )
+        )
+    elif drawn is not sheet:
+        out.append(
+            frame.note(
+                Text(
+                    f"The released table is too large for one page: its {drawn.cells.size:,} largest values are shown, "
+                    "the others as 0. Every cell is in release.parquet.",
+                    f"公表した表は一つのページに収まらないため、絶対値の大きい {drawn.cells.size:,} 件のみを示し、"
+                    "ほかは 0 として表示します。すべてのセルの値は release.parquet にあります。",
+                )
+            )
+        )
+    if not sheet.has_intervals:
+        out.append(
+            frame.note(
+                Text(
+                    "No interval is stored with the single cells of this release (columns lower and upper are empty); "
+                    "the expected error below says how far a value may be off.",
+                    "この公表物にはセルごとの信頼区間が含まれていません（lower 列と upper 列は空です）。"
+                    "値のずれの目安は下の「誤差の目安」をご覧ください。",
+                )
+            )
+        )
+    return out
+
+
+def _levels(sheet: Sheet) -> str:
+    """Per level of the first mesh: areas that are not 0, the total, the median and the largest."""
+    mesh = sheet.meshes[0] if sheet.meshes else None
+    head = [
+        Text("area", "区域").html(),
+        Text("areas that are not 0", "0 でない区域数").html(),
+        Text("total", "合計").html(),
+        Text("median of these", "その中央値").html(),
+        Text("largest", "最大値").html(),
+    ]
+    lines = []
+    if mesh is None:
+        lines.append([Text("one cell", "1 セル").html(), *_four(sheet.values)])
+    else:
+        index = sheet.domain.unravel(sheet.cells)
+        row, col = (index[place] for place in sheet.domain.positions(mesh.name))
+        values: Any = sheet.values
+        for step in levels_of(mesh):
+            side, (above, beside) = step["side"], step["offset"]
+            width = (mesh.shape[1] - 1 + beside) // side + 1
+            high = (mesh.shape[0] - 1 + above) // side + 1
+            _, (sums,) = summed((row + above) // side * width + (col + beside) // side, [values], width * high)
+            named = Text(f"{step['name']} cells", f"{step['name']}メッシュ")
+            plain = Text(f"{side} x {side} cells", f"{side} × {side} セル")
+            lines.append([(named if mesh.level else plain).html(), *_four(sums)])
+    return frame.table(head, lines, numbers=range(1, 5))
+
+
+def _four(values: NDArray[Any]) -> list[str]:
+    if values.size == 0:
+        return ["0", "0", "–", "–"]
+    return [f"{values.size:,}", number(values.sum()), number(float(np.median(values))), number(values.max())]
+
+
+def _errors(error: Mapping[str, Any], secret: bool) -> str:
+    found = error["before_refinement"]
+    return "" if found is None else chart.errors(found, secret)
+
+
+def _certificate(words: list[list[tuple[str, str]]], curve: str) -> list[Section]:
+    """The certificate's sections, word for word, in both languages: the error first, with its chart."""
+    english, japanese = words
+    out = []
+    for (heading, body), (heading_ja, body_ja) in zip(english, japanese, strict=True):
+        anchor = "c-" + re.sub("[^a-z0-9]+", "-", heading.lower())
+        out.append(Section(anchor, Text(heading, heading_ja), [frame.both(body, body_ja, "div")]))
+    *rest, last = out[1:]  # the first names the release, as the title does
+    return [replace(last, anchor="error", body=[curve, *last.body]), *rest]
+
+
+def _files(about: Mapping[str, Any]) -> list[str]:
+    rows = [
+        (f"<code>{escape(str(item['path']))}</code>", f"<code>{escape(str(item['hash']))}</code>")
+        for item in about["resources"]
+        if item["path"] != REPORT
+    ]
+    check = Text(
+        "To check the folder this report came with, every file and the signature of its publisher:",
+        "この報告書が入っていたフォルダーの全ファイルと公表者の署名を確かめるには：",
+    )
+    return [
+        frame.table([Text("file", "ファイル").html(), "SHA-256"], rows),
+        f"<p>{check.html()}</p><pre>kasuri verify FOLDER --key PUBLISHER.key.pub</pre>",
+    ]
+
+
+def _cite(about: Mapping[str, Any], name: str) -> list[str]:
+    loss = about["privacy"]["privacy_loss"]["privacy_parameters"]
+    software = about["privacy"]["implementation"]["software"]
+    text = Text(
+        f"{name}, released with differential privacy (epsilon = {loss['epsilon']}, delta = {loss['delta']}), "
+        f"release {about['id']}, made with {software}.",
+        f"{name}（差分プライバシーによる公表、epsilon = {loss['epsilon']}、delta = {loss['delta']}）、"
+        f"公表番号 {about['id']}、{software} により作成。",
+    )
+    bibtex = (
+        f"@misc{{kasuri-{about['id'][:8]},\n  title = {{{name}}},\n"
+        f"  note = {{released with differential privacy, epsilon {loss['epsilon']}, delta {loss['delta']}, "
+        f"release {about['id']}, {software}}}\n}}"
+    )
+    return [f"<p>{text.html()}</p>", f"<pre>{escape(bibtex)}</pre>"]
+
+
+def _manifest(about: Mapping[str, Any]) -> str:
+    """datapackage.json but for its own digest, this report, and the long list of impossible cells."""
+    shown = {key: value for key, value in about.items() if key != "digest"}
+    shown["resources"] = [item for item in about["resources"] if item["path"] != REPORT]
+    masks = [{**mask, "runs": f"({len(mask['runs'])} runs)"} for mask in about["domain"]["mask"]]
+    shown["domain"] = {**about["domain"], "mask": masks}
+    text = json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False)
+    return f"<details><summary>datapackage.json</summary><pre>{escape(text)}</pre></details>"

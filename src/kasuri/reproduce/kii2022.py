@@ -1,0 +1,236 @@
+"""Kii et al. 2022: the epsilon curves (Figures 1-3), only b/a matters (Figure 4), and Figures 5-7 redone honestly.
+
+The paper's covariance and correlation errors mix the off-diagonal with a diagonal that two-point reports cannot
+identify; here the two are apart, and the identity matrix, which needs no data at all, is a baseline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import kasuri as ks
+from kasuri import shuffle
+from kasuri.local import numeric
+from kasuri.shuffle import bounds
+from kasuri.shuffle.joined import Joined
+
+PEOPLE = (10**3, 10**4, 10**5, 10**6)
+DELTAS = ("1e-10", "1e-9", "1e-8", "1e-7")
+DELTA = Fraction("1e-10")
+PRINTED = {"0.1": 2.4, "0.2": 3.7, "0.5": 5.7, "1": 7.6}
+"""eps* <- eps' that the paper reads off Figure 3 at n = 10^6."""
+CLAIMED = 0.248
+"""Theorem 4 at nA = nB = 10^6, eps' = 4, whatever the overlap."""
+COLUMNS = ("age", "education_num", "fnlwgt", "capital_gain", "capital_loss", "hours_per_week")
+EPSILONS = ("0.6", "1.2", "3", "6", "12", "24")
+"""Of a whole row of six columns."""
+MECHANISMS = ("two_point", "coin", "piecewise", "laplace")
+
+
+def adult() -> dict[str, NDArray[np.float64]]:
+    """Six numeric columns of the 30,162 complete training rows of Adult, scaled to [-1, 1] as the paper does: by their
+    own extremes, so that errors compare. (A real plan's bounds are public knowledge, never taken from data.)"""
+    from pyarrow import parquet
+
+    table = parquet.ParquetFile(Path(__file__).with_name("adult") / "numeric.parquet").read()
+    out = {}
+    for name in COLUMNS:
+        x = table.column(name).to_numpy().astype(np.float64)
+        out[name] = 2 * (x - x.min()) / (x.max() - x.min()) - 1
+    return out
+
+
+def largest_local(n: int, delta: float) -> float:
+    """The condition of Theorem 4: eps' <= ln(n / (16 ln(2/delta))) (Figures 1 and 2)."""
+    return math.log(n / (16 * math.log(2 / delta)))
+
+
+def curves(points: int = 17) -> dict[str, Any]:
+    """Figure 3: eps* against eps' by Theorem 3, numeric clones and the blanket of six columns, beside the attack."""
+    local = [Fraction(k, 2) for k in range(1, points)]
+    out: dict[str, Any] = {"local": [float(eps) for eps in local], "n": {}}
+    for n in PEOPLE:
+        rows: dict[str, list[float | None]] = {name: [] for name in ("theorem 3", "clones 2023", "blanket", "attack")}
+        for eps in local:
+            six = [eps / 6] * 6
+            found = (
+                bounds.theorem_3(n, eps, DELTA),
+                bounds.clones_2023(n, eps, DELTA),
+                bounds.blanket(n, six, DELTA),
+            )
+            for name, bound in zip(rows, found, strict=False):
+                rows[name].append(None if bound is None else float(bound.epsilon))
+            rows["attack"].append(bounds.attack(n, six, DELTA))
+        out["n"][str(n)] = rows
+    return out
+
+
+def inverse(amplified: float, n: int = 10**6) -> float:
+    """The eps' whose Theorem 3 value is `amplified`."""
+    low, high = 0.01, largest_local(n, float(DELTA))
+    for _ in range(60):
+        middle = (low + high) / 2
+        e = math.exp(middle)
+        inner = 8 * math.sqrt(e * math.log(4 / float(DELTA)) / n) + 8 * e / n
+        below = math.log1p((e - 1) / (e + 1) * inner) < amplified
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
+def utility(runs: int, *, seed: int = 2022, progress: Callable[[str], None] = lambda words: None) -> dict[str, Any]:
+    """Figures 5-7: mean absolute error of the covariance and correlation matrices, off the diagonal and on it."""
+    data = adult()
+    truth = np.stack([data[name] for name in COLUMNS])
+    cov, corr = np.atleast_2d(np.cov(truth, bias=True)), np.atleast_2d(np.corrcoef(truth))
+    off = ~np.eye(len(COLUMNS), dtype=bool)
+    n = truth.shape[1]
+    out: dict[str, Any] = {
+        "n": n,
+        "epsilons": [float(eps) for eps in EPSILONS],
+        "identity": float(np.abs(corr - np.eye(len(COLUMNS))).mean()),
+        "zero_covariance": float(np.abs(cov[off]).mean()),
+        "mechanisms": {},
+    }
+    for mechanism in MECHANISMS:
+        table: dict[str, list[float | None]] = {"covariance": [], "diagonal": [], "correlation": [], "as_printed": []}
+        for eps in EPSILONS:
+            progress(f"{mechanism}, epsilon {eps}")
+            plan = ks.shuffle.Plan(
+                key="id", a=COLUMNS[:3], b=COLUMNS[3:], bounds=dict.fromkeys(COLUMNS, (-1, 1)),
+                epsilon_each=Fraction(eps) / 6, delta="1e-10", mechanisms=dict.fromkeys(COLUMNS, mechanism),
+            )  # fmt: skip
+            found = [_one(plan, data, cov, corr, off, seed + 1000 * k) for k in range(runs)]
+            for name, values in zip(table, zip(*found, strict=True), strict=True):
+                known = [value for value in values if math.isfinite(value)]
+                table[name].append(float(np.mean(known)) if len(known) == runs else None)
+        out["mechanisms"][mechanism] = table
+    return out
+
+
+def _one(
+    plan: shuffle.Plan,
+    data: dict[str, NDArray[np.float64]],
+    cov: NDArray[np.float64],
+    corr: NDArray[np.float64],
+    off: NDArray[np.bool_],
+    seed: int,
+) -> tuple[float, float, float, float]:
+    """Mean absolute errors of one run: covariance off and on the diagonal, correlation off it, and what the paper
+    computes (the correlation matrix of the raw reports)."""
+    columns = {c.name: c.randomize(data[c.name], ks.seeded(seed + i)) for i, c in enumerate(plan.columns)}
+    n = len(data[COLUMNS[0]])
+    local = plan.side_claim("a")
+    joined = Joined(plan, MappingProxyType(columns), shuffle.Claims(local, local, "not shuffled", n), False)
+    found = shuffle.covariance(joined)
+    raw = np.corrcoef(np.stack([c.unbiased(columns[c.name])[:, 0] for c in plan.columns]))
+    return (
+        float(np.abs(found.covariance - cov)[off].mean()),
+        float(np.abs(found.covariance - cov)[~off].mean()),
+        float(np.abs(found.correlation - corr)[off].mean()),
+        float(np.abs(raw - corr).mean()),
+    )
+
+
+def ratios() -> dict[str, Any]:
+    """Figure 4: the mechanism for (a, b) = (c, c coth(eps/2)) is the same for every c."""
+    b_over_a = Fraction(math.ceil(2**40 * (math.e + 1) / (math.e - 1)), 2**40)
+    made = [
+        numeric.two_point((-1, 1), epsilon="1", ab=(Fraction(c), Fraction(c) * b_over_a)) for c in (1, 10, 1000, 10**6)
+    ]
+    return {"b_over_a": float(b_over_a), "slopes": [m.slope for m in made], "same": len(set(made)) == 1}
+
+
+def run(runs: int = 10, *, seed: int = 2022, progress: Callable[[str], None] = lambda words: None) -> dict[str, Any]:
+    """Everything: limits, curves, counter-example, ratios, utility."""
+    progress("bounds")
+    return {
+        "paper": "kii2022",
+        "runs": runs,
+        "figure1": {str(n): [largest_local(n, 10.0**-k) for k in range(2, 16)] for n in PEOPLE},
+        "figure2": {d: [largest_local(10**k, float(d)) for k in range(3, 8)] for d in DELTAS},
+        "figure3": curves(),
+        "printed": {
+            amplified: {"printed": printed, "measured": inverse(float(amplified))}
+            for amplified, printed in PRINTED.items()
+        },
+        "counter_example": {
+            str(n): {
+                "theorem 4": CLAIMED,
+                "attack": bounds.attack(n, ["4"], DELTA),
+                "ours": float(bounds.least(n, [Fraction(4)], DELTA, paired=True).epsilon),
+            }
+            for n in (10**4, 10**3)
+        },
+        "figure4": ratios(),
+        "figures5to7": utility(runs, seed=seed, progress=progress),
+    }
+
+
+def text(result: dict[str, Any]) -> str:
+    """The figures in words."""
+    lines = ["eps* at n = 10^6, delta = 10^-10 by Theorem 3: eps' (the paper, read off its plot)"]
+    lines += [
+        f"  {amplified:>4}: {row['measured']:.2f} ({row['printed']})" for amplified, row in result["printed"].items()
+    ]
+    lines.append("nA = nB = 10^6, eps' = 4, delta = 10^-10: the claim for min(nA, nB), an attack, and ours")
+    for n, row in result["counter_example"].items():
+        lines.append(f"  {n} in both: claimed {row['theorem 4']}, attack {row['attack']:.3f}, ours {row['ours']:.3f}")
+    lines.append(f"Figure 4: (a, b) and (ca, cb) are the same mechanism: {result['figure4']['same']}")
+    use = result["figures5to7"]
+    lines.append(
+        f"Adult, {use['n']} rows, mean absolute error; correlation of the identity matrix: {use['identity']:.3f}; "
+        f"covariance of 0 off the diagonal: {use['zero_covariance']:.4f}"
+    )
+    head = (
+        f"{'mechanism':12}{'epsilon':>8}{'cov, off':>11}{'cov, diagonal':>15}{'corr, off':>11}{'corr as printed':>17}"
+    )
+    lines.append(head)
+    for mechanism, table in use["mechanisms"].items():
+        for i, eps in enumerate(use["epsilons"]):
+            cells = [table[name][i] for name in ("covariance", "diagonal", "correlation", "as_printed")]
+            shown = ["unknown" if value is None else f"{value:.4f}" for value in cells]
+            lines.append(f"{mechanism:12}{eps:8}{shown[0]:>11}{shown[1]:>15}{shown[2]:>11}{shown[3]:>17}")
+    return "\n".join(lines)
+
+
+def figure(result: dict[str, Any], path: str | Path) -> None:
+    """Figure 3 with every bound and the attack at n = 10^4 and 10^6, and Figures 5-7."""
+    from matplotlib.figure import Figure
+
+    shown = Figure(figsize=(15, 4.4), layout="constrained")
+    left, middle, right = shown.subplots(1, 3)
+    looks = {"theorem 3": ":", "clones 2023": "--", "blanket": "-", "attack": "-."}
+    local = result["figure3"]["local"]
+    for n, colour in (("10000", "#b2541f"), ("1000000", "#1f6fb2")):
+        for name, look in looks.items():
+            values = [math.nan if v is None else v for v in result["figure3"]["n"][n][name]]
+            left.plot(local, values, look, color=colour, label=f"{name}, n = {int(n):,}")
+    left.set(
+        xlabel="ε' of a row (six columns)", ylabel="ε*", yscale="log", title="Figure 3: bounds and attack, δ = 10⁻¹⁰"
+    )
+    left.legend(frameon=False, fontsize=7)
+    use = result["figures5to7"]
+    colours = {"two_point": "#1f6fb2", "coin": "#3a9d5d", "piecewise": "#b2541f", "laplace": "#777777"}
+    for mechanism, table in use["mechanisms"].items():
+        colour = colours[mechanism]
+        for axis, name, look in ((middle, "covariance", "-"), (middle, "diagonal", ":"), (right, "correlation", "-")):
+            values = [math.nan if v is None else v for v in table[name]]
+            if not all(map(math.isnan, values)):
+                axis.plot(use["epsilons"], values, look, color=colour, label=None if look == ":" else mechanism)
+    middle.axhline(use["zero_covariance"], color="black", lw=0.8, label="0 off the diagonal")
+    middle.set(xlabel="ε of a row", xscale="log", yscale="log", title="Covariance error (dotted: diagonal)")
+    middle.legend(frameon=False, fontsize=7)
+    two = [math.nan if v is None else v for v in use["mechanisms"]["two_point"]["as_printed"]]
+    right.plot(use["epsilons"], two, "--", color=colours["two_point"], label="two_point, as the paper computes it")
+    right.axhline(use["identity"], color="black", lw=0.8, label="identity matrix: no data")
+    right.set(xlabel="ε of a row", xscale="log", yscale="log", title="Correlation error, off the diagonal")
+    right.legend(frameon=False, fontsize=7)
+    shown.savefig(path, dpi=120)

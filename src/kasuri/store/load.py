@@ -1,0 +1,45 @@
+"""A saved release, read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from kasuri import manifest
+from kasuri.errors import FormatError
+from kasuri.manifest.package import MANIFEST
+from kasuri.manifest.tables import claimed
+from kasuri.published import Release, files_of
+from kasuri.schema import Domain
+from kasuri.store.columns import measurements_from
+
+
+def load(folder: str | Path) -> Release:
+    """The release in `folder`, as `save` wrote it: areas, intervals and exports as from a fresh one. It is verified
+    first; FormatError names every fault. It carries no receipt, so it cannot be saved or exported as newly paid for."""
+    found = manifest.verify(folder)
+    if not found["ok"]:
+        raise FormatError("; ".join(found["faults"]))
+    return read(Path(folder), json.loads((Path(folder) / MANIFEST).read_bytes()))
+
+
+def read(folder: Path, said: Mapping[str, Any]) -> Release:
+    """The release in a folder whose manifest `said` was read already; nothing is verified."""
+    from pyarrow import parquet
+
+    names = [str(item["path"]) for item in said["resources"]]
+    cells = parquet.read_table([str(folder / name) for name in files_of("release", names)], columns=["cell", "value"])
+    (meta,) = parquet.read_table(folder / "release_meta.parquet").to_pylist()
+    measured = [str(folder / name) for name in files_of("measurements", names)]
+    return Release(
+        Domain.from_json(json.loads(meta["domain"])),
+        cells["cell"].to_numpy(),
+        cells["value"].to_numpy(),
+        measurements_from(parquet.read_table(measured)) if measured else None,
+        claimed(said),
+        MappingProxyType(json.loads(meta["recipe"])),
+        MappingProxyType(json.loads(meta["provenance"])),
+    )

@@ -1,0 +1,439 @@
+"""Reports in a real browser: what the page shows against the Parquet file, and that it asks nobody for anything."""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clients.browser import CHROMIUM, Browser
+
+import kasuri as ks
+from kasuri import examples
+from kasuri.ingest import read_table
+from kasuri.report import frame, page
+
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / ".tools" / "node_modules" / "axe-core" / "axe.min.js"
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def kanto(tmp_path_factory):
+    """The census around Tokyo, released and saved."""
+    folder = tmp_path_factory.mktemp("kanto") / "release"
+    domain = examples.kanto_domain()
+    counts = ks.count(read_table(examples.KANTO), domain, columns={"grid": "mesh_code"}, unit=examples.person(),
+                      weight="population", data="census-2020-kanto")  # fmt: skip
+    ks.release(counts, ks.haar_topdown(), epsilon="0.1", ledger=None).save(str(folder), unmetered=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """A mesh with a sea, hours and sexes, some values negative."""
+    folder = tmp_path_factory.mktemp("several") / "release"
+    sea = np.zeros((40, 40), dtype=bool)
+    sea[:6, 20:] = True
+    domain = ks.Domain.of(
+        ks.Time("hour", "2020-10-01T00:00", seconds=3600, size=3),
+        ks.Mesh("grid", level="1km", origin=(4243, 3125), shape=(40, 40)),
+        ks.Nominal("sex", ("female", "male")),
+        mask={"grid": sea},
+    )
+    values = np.random.default_rng(1).poisson(20, domain.shape)
+    values[:, sea] = 0
+    counts = ks.Counts.from_dense(values, domain, ks.Unit("phone", "add-remove", 2), data="flow<2020>")
+    ks.release(counts, ks.geometric(), epsilon="0.5", ledger=None).save(str(folder), unmetered=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found
+
+
+@pytest.fixture
+def browser(window):
+    """The one browser, on an empty page, with nothing noted yet."""
+    window.size(1280, 900)
+    window.call("Page.navigate", url="about:blank")
+    window.until("document.readyState === 'complete'")
+    window.requests.clear()
+    window.complaints.clear()
+    return window
+
+
+def place(browser, row, col):
+    """Where the middle of a cell of the window is on the screen."""
+    return browser.run(
+        "(() => { const c = document.getElementById('canvas'), v = c.viewer, r = c.getBoundingClientRect();"
+        f"return [r.left + v.toX({col} + .5), r.top + v.toY(v.axis.rows - {row} - .5)]; }})()"
+    )
+
+
+def at(browser, row, col):
+    """What the page says when the mouse is on a cell."""
+    x, y = place(browser, row, col)
+    browser.mouse("mouseMoved", x, y)
+    browser.settle()
+    return said(browser)
+
+
+def said(browser):
+    names = "['where', 'value', 'interval', 'layer', 'truth', 'error']"
+    return browser.run(
+        f"Object.fromEntries({names}.map((k) => [k, document.getElementById('read-' + k)?.textContent]))"
+    )
+
+
+def to_map(browser):
+    browser.run("document.getElementById('stage').scrollIntoView()")
+    browser.settle()
+
+
+def picture(browser, name, tmp_path):
+    """A screenshot; kept where KASURI_PICTURES names a folder, for people to look at."""
+    path = tmp_path / name
+    browser.picture(path)
+    assert path.stat().st_size > 20_000
+    if kept := os.environ.get("KASURI_PICTURES"):
+        Path(kept).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, kept)
+
+
+def quiet(browser, path):
+    assert browser.complaints == []
+    assert set(browser.requests) == {path.resolve().as_uri()}
+
+
+def test_the_map_against_the_table(kanto, browser, tmp_path):
+    table = pq.read_table(kanto / "release.parquet").to_pandas()
+    path = kanto / "report.html"
+    assert path.stat().st_size < 400_000
+    browser.open(path)
+    picture(browser, "report-desktop.png", tmp_path)
+    to_map(browser)
+    colours = browser.run(
+        "(() => { const c = document.getElementById('canvas'); const d = new Uint32Array(c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data.buffer); return new Set(d).size; })()"
+    )
+    assert colours > 100, "the map is drawn"
+    ranked = table.sort_values("value")
+    top, middle = ranked.iloc[-1], ranked.iloc[len(ranked) // 2]
+    whole = browser.run("document.getElementById('canvas').viewer.box.s")
+    x, y = place(browser, top.row, top.col)
+    for _ in range(4):
+        browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-400)
+        browser.settle()
+    assert browser.run("document.getElementById('canvas').viewer.box.s") > 8 * whole, "the wheel zooms"
+    listed = set(zip(table.row, table.col, strict=True))
+    empty = next((r, c) for r in range(50, 512) for c in range(50, 512) if (r, c) not in listed)
+    near = at(browser, top.row, top.col)
+    assert near["value"] == f"{top.value:,}" and str(top.mesh_code) in near["where"]
+    browser.run("document.getElementById('all').click()")
+    found = at(browser, middle.row, middle.col)
+    assert found["value"] == f"{middle.value:,}" and str(middle.mesh_code) in found["where"]
+    none = at(browser, *empty)
+    assert none["value"] == "0" and "interval" not in none
+    if table.lower.notna().any():
+        assert found["interval"] == f"{middle.lower:,.0f} to {middle.upper:,.0f}"
+    else:
+        assert "No interval is stored" in browser.run("document.getElementById('map').innerText")
+    # 1 km: the first eight digits; 10 km: the first six
+    for level, digits in (("1", 8), ("4", 6)):
+        browser.choose("level", level)
+        code = str(top.mesh_code)[:digits]
+        total = table.value[table.mesh_code.astype(str).str.startswith(code)].sum()
+        found = at(browser, top.row, top.col)
+        assert found["value"] == f"{total:,}" and f" {code}" in found["where"]
+    browser.choose("scale", "linear")
+    browser.choose("go", str(middle.mesh_code))
+    assert said(browser)["value"] == f"{middle.value:,}"
+    browser.run("document.querySelector('[data-language=ja]').click()")
+    browser.settle()
+    assert browser.run("document.documentElement.lang") == "ja" and "公表統計" in browser.run("document.title")
+    words = browser.run("document.body.innerText")
+    assert "公表値" in words and "約束すること" in words and "What is promised" not in words
+    assert "対数" in words and "logarithmic" not in words and "500mメッシュ" in words
+    quiet(browser, path)
+
+
+def test_keyboard_and_table_of_the_largest(kanto, browser):
+    table = pq.read_table(kanto / "release.parquet").to_pandas()
+    value = {(r, c): v for r, c, v in zip(table.row, table.col, table.value, strict=True)}
+    browser.open(kanto / "report.html")
+    browser.run("document.getElementById('canvas').focus()")
+    top = table.sort_values("value").iloc[-1]
+    browser.choose("go", str(top.mesh_code))
+    browser.run("document.getElementById('canvas').focus()")
+    moves = [("ArrowUp", 1, 0), ("ArrowRight", 0, 1), ("ArrowDown", -1, 0), ("ArrowDown", -1, 0), ("ArrowLeft", 0, -1)]
+    row, col = int(top.row), int(top.col)
+    for key, dr, dc in moves:
+        browser.key(key)
+        browser.settle()
+        row, col = row + dr, col + dc
+        assert said(browser)["value"] == f"{value.get((row, col), 0):,}"
+    browser.key("PageUp")
+    browser.settle()
+    assert browser.run("document.getElementById('level').value") == "1"
+    before = browser.run("document.getElementById('canvas').viewer.box.s")
+    browser.key("-")
+    browser.key("-")
+    assert browser.run("document.getElementById('canvas').viewer.box.s") < before
+    browser.key("PageDown")
+    browser.run("document.getElementById('largest-box').open = true")
+    first = browser.run("document.querySelector('#largest tbody tr').innerText").split()
+    assert first == [str(top.mesh_code), f"{top.value:,}"]
+    quiet(browser, kanto / "report.html")
+
+
+def test_a_phone(kanto, browser, tmp_path):
+    browser.size(390, 844, phone=True)
+    path = kanto / "report.html"
+    browser.open(path, "#ja")
+    assert browser.run("document.documentElement.lang") == "ja"
+    assert browser.run("document.documentElement.scrollWidth") <= 390, "nothing sticks out"
+    picture(browser, "report-phone.png", tmp_path)
+    to_map(browser)
+    before = browser.run("document.getElementById('canvas').viewer.box.s")
+    x, y = place(browser, 256, 256)
+    browser.touch("touchStart", (x - 20, y), (x + 20, y))
+    for reach in (40, 60, 80):
+        browser.touch("touchMove", (x - reach, y), (x + reach, y))
+    browser.touch("touchEnd")
+    browser.settle()
+    assert browser.run("document.getElementById('canvas').viewer.box.s") > 2 * before, "two fingers zoom"
+    table = pq.read_table(kanto / "release.parquet").to_pandas()
+    top = table.sort_values("value").iloc[-1]
+    browser.choose("go", str(top.mesh_code))
+    browser.touch("touchStart", place(browser, top.row, top.col))
+    browser.touch("touchEnd")
+    browser.settle()
+    assert said(browser)["value"] == f"{top.value:,}"
+    picture(browser, "report-phone-map.png", tmp_path)
+    assert browser.complaints == [] and len(set(browser.requests)) == 1
+
+
+def test_other_axes_are_chosen_from(several, browser, tmp_path):
+    table = pq.read_table(several / "release.parquet").to_pandas()
+    browser.open(several / "report.html")
+    to_map(browser)
+    assert "flow<2020>" in browser.run("document.querySelector('h1').innerText")
+    one = table[(table.row == 20) & (table.col == 7)]
+    assert at(browser, 20, 7)["value"] == f"{one.value.sum():,}"
+    browser.choose("axis-sex", "1")
+    assert at(browser, 20, 7)["value"] == f"{one.value[one.sex == 'male'].sum():,}"
+    browser.choose("axis-hour", "2")
+    chosen = one.value[(one.sex == "male") & (one.hour == 2)].sum()
+    assert at(browser, 20, 7)["value"] == f"{chosen:,}"
+    assert at(browser, 2, 30)["value"] == "0"
+    assert "outside what is possible" in browser.run("document.getElementById('readout').innerText")
+    assert (table.value < 0).any() and browser.run("document.getElementById('canvas').viewer.top.low") < 0
+    picture(browser, "report-several.png", tmp_path)
+    # the window's corner cuts the 10 km mesh: the part inside is shown, and said to be a part
+    browser.choose("axis-sex", "-1")
+    browser.choose("axis-hour", "-1")
+    browser.choose("level", "3")
+    code = str(table.mesh_code[(table.row == 0) & (table.col == 0)].iloc[0])[:6]
+    total = table.value[table.mesh_code.astype(str).str.startswith(code)].sum()
+    found = at(browser, 0, 0)
+    assert found["value"] == f"{total:,}" and code in found["where"] and "outside the window" in found["where"]
+    quiet(browser, several / "report.html")
+
+
+def test_origins_and_destinations(tmp_path, browser):
+    """Two meshes: one is the map, a mesh code of the other chooses; and they can change places."""
+    domain = ks.Domain.of(
+        ks.Mesh("home", level="1km", origin=(4272, 3168), shape=(8, 9)),
+        ks.Mesh("work", level="500m", origin=(8544, 6336), shape=(10, 6)),
+    )
+    counts = ks.Counts.from_dense(
+        np.random.default_rng(3).poisson(2, domain.shape), domain, examples.person(), data="od"
+    )
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    table = pq.read_table(tmp_path / "r" / "release.parquet").to_pandas()
+    browser.open(tmp_path / "r" / "report.html")
+    to_map(browser)
+    here = table[(table.home_row == 3) & (table.home_col == 5)]
+    assert at(browser, 3, 5)["value"] == f"{here.value.sum():,}"
+    code = int(here.work_mesh_code.iloc[4])
+    browser.choose("axis-work", str(code))
+    assert at(browser, 3, 5)["value"] == f"{here.value[here.work_mesh_code == code].sum():,}"
+    browser.choose("axis-work", "99")
+    assert browser.run("document.getElementById('axis-work').getAttribute('aria-invalid')") == "true"
+    browser.choose("axis-work", "")
+    browser.choose("mesh", "1")
+    assert "500 m" in browser.run("document.getElementById('level').innerText")
+    there = table[(table.work_row == 9) & (table.work_col == 0)]
+    assert at(browser, 9, 0)["value"] == f"{there.value.sum():,}"
+    quiet(browser, tmp_path / "r" / "report.html")
+
+
+def test_tables_without_a_mesh_are_bars(tmp_path, browser):
+    domain = ks.Domain.of(ks.Ordered("age", 3, ("0-19", "20-64", "65+")), ks.Nominal("ward", ("a", "b")))
+    counts = ks.Counts.from_dense(np.array([[5, 9], [50, 3], [20, 8]]), domain, examples.person(), data="wards")
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    table = pq.read_table(tmp_path / "r" / "release.parquet").to_pandas()
+    browser.open(tmp_path / "r" / "report.html")
+
+    def shown():
+        return browser.run("[...document.querySelectorAll('#bars tbody tr')].map((r) => [r.cells[0].innerText, "
+                           "r.cells[2].innerText])")  # fmt: skip
+
+    assert shown() == [[a, str(table.value[table.age == a].sum())] for a in ("0-19", "20-64", "65+")]
+    browser.choose("axis-ward", "1")
+    assert shown() == [
+        [a, str(table.value[(table.age == a) & (table.ward == "b")].sum())] for a in ("0-19", "20-64", "65+")
+    ]
+    browser.choose("along", "1")
+    assert [row[0] for row in shown()] == ["a", "b"]
+    quiet(browser, tmp_path / "r" / "report.html")
+
+
+def test_an_estimate_with_its_intervals(tmp_path, browser):
+    from kasuri.report.local import estimate_page
+
+    oue = ks.local.oue(ks.Mesh("grid", shape=(9, 7)), epsilon="3")
+    found = ks.local.estimate(oue.randomize(np.random.default_rng(1).integers(0, 63, 5000)), oue)
+    path = tmp_path / "estimate.html"
+    path.write_text(estimate_page(found.to_json(), oue.domain, "phones"), encoding="utf-8")
+    browser.open(path)
+    to_map(browser)
+    low, high = found.interval()
+    for row, col in ((0, 0), (4, 6), (8, 2)):
+        i = row * 7 + col
+        seen = at(browser, row, col)
+        assert abs(float(seen["value"].replace(",", "")) - found.counts[i]) <= 0.005001
+        a, b = (float(end.replace(",", "")) for end in seen["interval"].split(" to "))
+        assert low[i] - 0.011 <= a <= low[i] + 1e-6 and high[i] - 1e-6 <= b <= high[i] + 0.011, "rounded outwards"
+    browser.choose("layer", "width")
+    assert "95 %" in browser.run("document.getElementById('readout').innerText")
+    quiet(browser, path)
+
+
+def test_intervals_of_a_release(kanto, browser, tmp_path):
+    """Columns lower and upper under the cursor, and as a map of widths."""
+    about = page.read_manifest(kanto)
+    sheet = page.Sheet.read(kanto, about)
+    reach = np.where(sheet.cells % 3 == 0, 30.0, 5 + np.sqrt(sheet.values))
+    lower, upper = np.maximum(sheet.values - np.rint(reach), 0), sheet.values + np.rint(2 * reach)
+    lower[0] = upper[0] = np.nan
+    words = [frame.markdown(page.text_of(kanto / name)) for name in page.CERTIFICATES]
+    path = tmp_path / "intervals.html"
+    path.write_text(page.compose(about, replace(sheet, lower=lower, upper=upper), words), encoding="utf-8")
+    browser.open(path)
+    to_map(browser)
+    browser.choose("layer", "width")
+    picture(browser, "report-widths.png", tmp_path)
+    for i in (1, sheet.cells.size // 2, int(sheet.values.argmax())):
+        row, col = (int(index[0]) for index in sheet.domain.unravel(sheet.cells[[i]]))
+        seen = at(browser, row, col)
+        assert seen["value"] == f"{sheet.values[i]:,}" and seen["interval"] == f"{lower[i]:,.0f} to {upper[i]:,.0f}"
+    assert "interval" not in at(browser, *(int(index[0]) for index in sheet.domain.unravel(sheet.cells[[0]])))
+    browser.choose("layer", "value")
+    browser.choose("level", "1")
+    assert "no interval for this area" in browser.run("document.getElementById('readout').innerText")
+    quiet(browser, path)
+
+
+def test_the_internal_report_shows_the_truth_and_says_so(several, browser, tmp_path):
+    from kasuri.report import internal
+
+    about = page.read_manifest(several)
+    sheet = page.Sheet.read(several, about)
+    cells = np.arange(0, sheet.domain.size, 7)
+    cells = cells[sheet.domain.possible(cells)]
+    truth = np.random.default_rng(2).poisson(20, cells.size) + 1
+    path = tmp_path / "internal.html"
+    path.write_text(internal.build(several, sheet.domain, cells, truth), encoding="utf-8")
+    browser.open(path)
+    assert "Confidential" in browser.run("document.querySelector('.secret').innerText")
+    assert browser.run(
+        "[...document.querySelectorAll('main svg[role=img]')].every((s) => s.textContent.includes('部外秘'))"
+    )
+    to_map(browser)
+    hour, row, col, sex = (int(x[0]) for x in sheet.domain.unravel(cells[[200]]))
+    browser.choose("axis-sex", str(sex))
+    browser.choose("axis-hour", str(hour))
+    seen = at(browser, row, col)
+    released = dict(zip(sheet.cells.tolist(), sheet.values.tolist(), strict=True)).get(int(cells[200]), 0)
+    assert seen["truth"] == str(truth[200]) and seen["error"] == f"{released - truth[200]:,}"
+    browser.choose("layer", "error")
+    assert at(browser, row, col)["layer"] == f"{released - truth[200]:,}"
+    picture(browser, "report-internal.png", tmp_path)
+    quiet(browser, path)
+
+
+def test_the_page_cannot_reach_the_network(several, browser):
+    browser.open(several / "report.html")
+    asked = (
+        "new Promise((done) => { const i = new Image(); i.onload = i.onerror = () => done(i.naturalWidth);"
+        "i.src = 'http://127.0.0.1:9/x.png'; })"
+    )
+    assert browser.run("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')") == "refused"
+    assert browser.run(asked) == 0
+    assert any("Content Security Policy" in text for text in browser.complaints)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("(k) => place[row(k)] % axis.cols", "(k) => (place[row(k)] + 1) % axis.cols"),
+        ("Math.floor((r + offset[0]) / side)", "Math.floor(r / side)"),
+        ("numbers[i] = axis ? number : number % 2 ? -(number + 1) / 2 : number / 2", "numbers[i] = number"),
+    ],
+)
+def test_planted_faults_of_the_viewer_are_seen(several, browser, tmp_path, monkeypatch, line, instead):
+    """The comparison with the table can fail: one line of the viewer changed, and it does."""
+    script = frame._asset("viewer.js")
+    assert script.count(line) == 1
+    real = frame._asset
+    monkeypatch.setattr(
+        frame, "_asset", lambda name: script.replace(line, instead) if name == "viewer.js" else real(name)
+    )
+    path = tmp_path / "broken.html"
+    path.write_text(page.build(several), encoding="utf-8")
+    browser.open(path)
+    to_map(browser)
+    table = pq.read_table(several / "release.parquet").to_pandas()
+    wrong = []
+    for level, digits in (("0", 8), ("3", 6)):
+        browser.choose("level", level)
+        for row, col in ((20, 7), (33, 30), (12, 3)):
+            code = str(table.mesh_code[(table.row == row) & (table.col == col)].iloc[0])[:digits]
+            total = table.value[table.mesh_code.astype(str).str.startswith(code)].sum()
+            wrong.append(at(browser, row, col)["value"] != f"{total:,}")
+    assert any(wrong)
+
+
+@pytest.mark.skipif(
+    not AXE.exists(), reason="axe-core is not there: npm install --no-save --prefix .tools axe-core@4.10.3"
+)
+@pytest.mark.parametrize("language", ["#en", "#ja"])
+def test_axe_finds_no_serious_fault(kanto, several, browser, tmp_path, language):
+    from kasuri.report import internal
+    from kasuri.report.kanon import release_page
+
+    sheet = page.Sheet.read(several, page.read_manifest(several))
+    inner = tmp_path / "internal.html"
+    inner.write_text(internal.build(several, sheet.domain, sheet.cells, sheet.values), encoding="utf-8")
+    anon = tmp_path / "kanon.html"
+    spec = ks.kanon.Recoding.of(ks.kanon.numbers("age", 0, 100, widths=[10]))
+    out = ks.kanon.specialize(pa.table({"age": np.arange(100) % 90}), spec, k=5)
+    anon.write_text(release_page(out.to_json(), [t.to_json(c) for t, c in zip(spec.attributes, out.cut, strict=True)]),
+                    encoding="utf-8")  # fmt: skip
+    for path in (kanto / "report.html", several / "report.html", inner, anon):
+        browser.open(path, language)
+        browser.run(AXE.read_text(encoding="utf-8") + "; 0")
+        faults = json.loads(browser.run(
+            "axe.run(document).then((r) => JSON.stringify(r.violations.filter((v) =>"
+            "['serious', 'critical', 'moderate'].includes(v.impact))"
+            ".map((v) => [v.id, v.impact, v.nodes.map((n) => n.html.slice(0, 120))])))"
+        ))  # fmt: skip
+        assert faults == [], path.name

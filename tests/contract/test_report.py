@@ -1,0 +1,375 @@
+"""The report of a release: a function of its folder, byte for byte; no truth in it; what a forger changes is found."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from typer.testing import CliRunner
+
+import kasuri as ks
+from kasuri.manifest.package import digest, sha256, text
+from kasuri.report import frame, page
+from kasuri.report.pack import Rows, distances, from_varints, pack, unpack, varints, whole
+
+UNIT = ks.Unit("person", "add-remove", 1)
+DOMAIN = ks.Domain.of(ks.Mesh("grid", level="500m", origin=(8403, 6081), shape=(24, 20)))
+
+
+def counts(seed=1, level=4):
+    return ks.Counts.from_dense(np.random.default_rng(seed).poisson(level, DOMAIN.shape), DOMAIN, UNIT, data="c-2020")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "release"
+    ks.release(counts(), ks.haar_topdown(), epsilon="1", ledger=None).save(str(folder), unmetered=True)
+    return folder
+
+
+@settings(max_examples=60, deadline=None)
+@given(hnp.arrays(np.uint64, st.integers(0, 40), elements=st.integers(0, 2**64 - 1)))
+def test_varints_come_back(numbers):
+    assert (from_varints(np.frombuffer(varints(numbers), np.uint8), numbers.size) == numbers).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_rows_come_back(data):
+    n = data.draw(st.integers(0, 30))
+    first = np.sort(data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, 2**40))))
+    other = data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, 9)))
+    value = data.draw(hnp.arrays(np.int64, n, elements=st.integers(-(2**61), 2**61)))
+    small = hnp.arrays(np.int64, n, elements=st.integers(0, 60))
+    below, above, none = data.draw(small), data.draw(small), data.draw(hnp.arrays(np.bool_, n))
+    lower = np.where(value % 3 == 0, 0, value - below) if (np.abs(value) < 2**40).all() else value - below
+    below = np.where(none, -1, value - lower)
+    rows = Rows((first, other), {"value": value, "below": below, "above": np.where(none, -1, above)}, 1)
+    about, packed = pack(rows)
+    again = unpack(json.loads(json.dumps(about)), packed)
+    assert all((a == b).all() for a, b in zip(again.index, rows.index, strict=True))
+    assert all((again.columns[name] == rows.columns[name]).all() for name in rows.columns)
+
+
+def test_intervals_are_rounded_outwards_and_may_be_absent():
+    values, lower, upper = np.array([5.0, 7.25, 3.0]), np.array([1.004, np.nan, 3.0]), np.array([9.001, np.nan, 3.0])
+    unit = whole([values])
+    assert unit == 100 and whole([np.array([1.0, 2.0]), np.array([3])]) == 1
+    below, above = distances(values, lower, upper, unit)
+    assert below.tolist() == [400, -1, 0] and above.tolist() == [401, -1, 0]
+
+
+def test_stored_intervals_reach_the_page(saved):
+    sheet = page.Sheet.read(saved, page.read_manifest(saved))
+    wide = replace(sheet, lower=sheet.values - 3.0, upper=sheet.values + 4.0)
+    assert wide.has_intervals and set(wide.rows().columns) == {"value", "below", "above"}
+    assert (wide.rows().columns["below"] == 3).all() and (wide.rows().columns["above"] == 4).all()
+    words = [frame.markdown(page.text_of(saved / name)) for name in page.CERTIFICATES]
+    assert "No interval is stored" not in page.compose(page.read_manifest(saved), wide, words)
+
+
+def test_the_page_in_the_folder_is_the_page_of_the_folder(saved, tmp_path):
+    """save() writes what `kasuri report` makes again, elsewhere, from the folder alone."""
+    other = tmp_path / "some where else"
+    shutil.copytree(saved, other)
+    assert page.build(other).encode() == (saved / "report.html").read_bytes()
+    assert ks.verify(saved)["ok"]
+    assert not re.search(rb"20[2-9]\d-[01]\d-[0-3]\dT", (saved / "report.html").read_bytes())
+
+
+def test_equal_content_gives_equal_bytes_whatever_the_truth(tmp_path):
+    """Two tables with other counts; what is published of them is made the same: so are the reports."""
+    one = ks.release(counts(1), ks.haar_topdown(), epsilon="1", ledger=None)
+    two = ks.release(counts(2, level=90), ks.haar_topdown(), epsilon="1", ledger=None)
+    other = tmp_path / "other"
+    one.save(str(tmp_path / "one"), unmetered=True)
+    two.save(str(other), unmetered=True)
+    same = replace(two, cells=one.cells, values=one.values, measurements=one.measurements, provenance=one.provenance)
+    same.save(str(tmp_path / "two"), unmetered=True)
+    made = [(tmp_path / name / "report.html").read_bytes() for name in ("one", "two", "other")]
+    assert made[0] == made[1] != made[2]
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from kasuri.report import page
+Path(sys.argv[2]).write_bytes(page.build(sys.argv[1]).encode())
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed: apt-get install strace")
+def test_a_process_that_reads_only_the_folder_makes_the_same_page(saved, tmp_path):
+    """Every file the process opens is the release's, or the language's and its libraries': no data, no census extract,
+    no ledger; and it makes the very bytes that save() wrote."""
+    log, out = tmp_path / "trace", tmp_path / "page.html"
+    words = ["strace", "-f", "-qq", "-e", "trace=open,openat,openat2,connect,socket", "-o", str(log)]
+    clean = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(tmp_path)}
+    done = subprocess.run([*words, sys.executable, "-c", CHILD, str(saved), str(out)], env=clean, cwd=tmp_path,
+                          capture_output=True, text=True)  # fmt: skip
+    if done.returncode and "ptrace" in done.stderr.lower():
+        pytest.skip("strace may not trace here")
+    assert done.returncode == 0, done.stderr
+    assert out.read_bytes() == (saved / "report.html").read_bytes()
+    trace = log.read_text(errors="replace")
+    assert "connect(" not in trace and "AF_INET" not in trace
+    opened = {Path(name) for name in re.findall(r'open(?:at2?)?\((?:AT_FDCWD, )?"([^"]+)".*= \d+', trace)}
+    read = {path if path.is_absolute() else tmp_path / path for path in opened}
+    source = Path(ks.__file__).parent
+    allowed = [Path(sys.prefix), Path(sys.base_prefix), Path("/usr"), Path("/lib"), Path("/lib64"), Path("/etc"),
+               Path("/proc"), Path("/sys"), Path("/dev"), source]  # fmt: skip
+    others = sorted(p for p in read if p != out and not any(p.is_relative_to(top) for top in allowed))
+    inside = {p.name for p in others if p.is_relative_to(saved)}
+    assert [p for p in others if not p.is_relative_to(saved) and p.is_file()] == []
+    assert inside - {""} <= {"release.parquet", "datapackage.json", "certificate.md", "certificate.ja.md", saved.name}
+    assert not [p for p in read if p.is_relative_to(source) and p.suffix in (".parquet", ".csv", ".toml")]
+
+
+def forge(folder, change):
+    """The report changed, and every hash made right again."""
+    path, manifest = folder / "report.html", json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+    before = path.read_text(encoding="utf-8")
+    after = change(before)
+    assert after != before
+    path.write_text(after, encoding="utf-8")
+    for item in manifest["resources"]:
+        item["hash"] = sha256((folder / item["path"]).read_bytes())
+    manifest["digest"] = digest(manifest)
+    (folder / "datapackage.json").write_bytes(text(manifest))
+
+
+def other_rows(page_text):
+    head, _, foot = page._around(page_text)
+    about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
+    rows = unpack(about, page._around(page_text)[1])
+    values = rows.columns["value"].copy()
+    values[3] += 1 if values[3] % 2 == 0 else -1  # same length of bytes, another number
+    return head + pack(replace(rows, columns={"value": values}))[1] + "</script>" + foot
+
+
+@pytest.mark.parametrize("change", [
+    lambda t: t.replace("epsilon = 1", "epsilon = 0.1"),
+    lambda t: t.replace('id="rows">', 'id="rows">A'),
+    lambda t: t.replace("<main>", "<main><p>trust me</p>"),
+    other_rows,
+])  # fmt: skip
+def test_a_forged_report_is_found(saved, tmp_path, change):
+    shutil.copytree(saved, tmp_path / "r")
+    forge(tmp_path / "r", change)
+    found = ks.verify(tmp_path / "r")
+    assert [fault.split(":")[0] for fault in found["faults"]] == ["report.html"]
+
+
+def test_a_report_of_another_version_is_judged_by_its_hash(saved, tmp_path, monkeypatch):
+    """Pages look otherwise in other versions; a release must not become faulty by an update."""
+    shutil.copytree(saved, tmp_path / "r")
+    forge(tmp_path / "r", lambda t: t.replace("<main>", "<main data-version='0.0'>"))
+    assert not ks.verify(tmp_path / "r")["ok"]
+    monkeypatch.setattr(sys.modules["kasuri.manifest.verify"], "environment", lambda: {"versions": {"kasuri": "9.9"}})
+    assert ks.verify(tmp_path / "r")["ok"]
+    with (tmp_path / "r" / "report.html").open("a") as file:
+        file.write(" ")
+    assert [fault.split(":")[0] for fault in ks.verify(tmp_path / "r")["faults"]] == ["report.html"]
+
+
+def test_another_zlib_is_no_forgery(saved, tmp_path):
+    import base64
+    import zlib
+
+    def again(page_text):
+        head, packed, foot = page._around(page_text)
+        squeeze = zlib.compressobj(1, zlib.DEFLATED, -15)
+        raw = zlib.decompress(base64.b64decode(packed), -15)
+        return head + base64.b64encode(squeeze.compress(raw) + squeeze.flush()).decode() + "</script>" + foot
+
+    shutil.copytree(saved, tmp_path / "r")
+    forge(tmp_path / "r", again)
+    assert ks.verify(tmp_path / "r")["ok"]
+
+
+def test_a_changed_table_is_not_drawn(saved, tmp_path):
+    shutil.copytree(saved, tmp_path / "r")
+    with (tmp_path / "r" / "release.parquet").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(ks.FormatError, match="kasuri verify"):
+        page.build(tmp_path / "r")
+    with pytest.raises(ks.FormatError, match="no saved release"):
+        page.build(tmp_path)
+
+
+def test_a_table_in_several_files_is_read_whole(saved, tmp_path):
+    """As a cluster writes it: numbered files, in any order of cells."""
+    import pyarrow.parquet as pq
+
+    shutil.copytree(saved, tmp_path / "r")
+    table = pq.read_table(saved / "release.parquet")
+    half = table.num_rows // 2
+    about = page.read_manifest(saved)
+    about["resources"] = [item for item in about["resources"] if item["path"] != "release.parquet"]
+    for i, part in enumerate((table.slice(half), table.slice(0, half))):
+        path = tmp_path / "r" / f"release-0000{i}.parquet"
+        pq.write_table(part, path)
+        about["resources"].append({"path": path.name, "hash": sha256(path.read_bytes())})
+    one, parts = page.Sheet.read(saved, page.read_manifest(saved)), page.Sheet.read(tmp_path / "r", about)
+    assert (one.cells == parts.cells).all() and (one.values == parts.values).all()
+    about["resources"] = []
+    with pytest.raises(ks.FormatError, match="no released table"):
+        page.Sheet.read(tmp_path / "r", about)
+
+
+def test_names_that_look_like_code_stay_text(tmp_path):
+    domain = ks.Domain.of(ks.Nominal("p", labels=("</script><script>alert(1)</script>", "b&amp;<i>")))
+    counts = ks.Counts.from_dense(np.array([5, 6]), domain, UNIT, data="<img src=x>|**b**")
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    made = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in made and "<img" not in made
+    assert made.count("<script") == made.count("</script>") == 3
+
+
+def test_an_empty_table_has_a_report():
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(4, 4)))
+    sheet = page.Sheet(domain, np.array([], np.int64), np.array([], np.int64), np.array([]), np.array([]))
+    assert sheet.shown()[0][0]["rows"] == 0 and "–" in page._levels(sheet)
+
+
+def test_a_table_too_large_for_a_page_is_summed(monkeypatch, saved):
+    about = page.read_manifest(saved)
+    sheet = page.Sheet.read(saved, about)
+    monkeypatch.setattr(page, "MOST_ROWS", 100)
+    _, drawn = sheet.shown()
+    assert drawn.meshes[0].level == "2km" and drawn.values.sum() == sheet.values.sum() and drawn.cells.size <= 100
+    made = page.build(saved)
+    assert "too large for one page" in made and "2km" in made
+    bare = ks.Domain.of(ks.Nominal("p", tuple(map(str, range(500)))))
+    none = np.full(500, np.nan)
+    many = page.Sheet(bare, np.arange(500), np.arange(500) + 1, none, none)
+    assert many.shown()[1].values.tolist() == list(range(476, 501))
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        (ks.Mesh("grid", shape=(1, 1)),),
+        (ks.Mesh("grid", shape=(1 << 30, 1 << 30)),),
+        (ks.Mesh("grid", level="125m", origin=(0, 0), shape=(64000, 64000)),),
+        (ks.Mesh("a", level="1km", origin=(7, 9), shape=(30, 50)), ks.Mesh("b", shape=(40_000, 3)), ks.Ordered("n", 2)),
+        (ks.Ordered("age", 1 << 40),),
+        (ks.Time("t", "9999-12-31T00:00", seconds=86400, size=9), ks.Nominal("x", ("a", "b"))),
+        tuple(ks.Ordered(f"d{i}", 2) for i in range(40)),
+    ],
+    ids=lambda axes: "-".join(axis.name for axis in axes)[:20],
+)
+def test_every_domain_has_a_report(axes, tmp_path):
+    """A release that was paid for must never be lost to its own picture."""
+    domain = ks.Domain.of(*axes)
+    cells = np.unique(np.array([0, domain.size // 3, domain.size - 1]))
+    counts = ks.Counts.from_coo(cells, np.full(cells.size, 900), domain, UNIT, data="x")
+    out = ks.release(counts, ks.haar_topdown(), epsilon="1", ledger=None)
+    out.save(str(tmp_path / "r"), unmetered=True)
+    assert ks.verify(tmp_path / "r")["ok"]
+    sheet = page.Sheet.read(tmp_path / "r", page.read_manifest(tmp_path / "r"))
+    assert sheet.shown()[1].values.sum() == out.total() and all(
+        max(mesh.shape) <= page.MOST_SIDE for mesh in sheet.shown()[1].meshes
+    )
+
+
+def test_the_report_command(saved, tmp_path):
+    from kasuri.cli import app
+
+    shutil.copytree(saved, tmp_path / "r")
+    run = CliRunner().invoke(app, ["report", str(tmp_path / "r"), "--json"])
+    assert run.exit_code == 0, run.output
+    facts = json.loads(run.stdout)
+    assert Path(facts["file"]) == (tmp_path / "r-report.html").resolve() and not facts["confidential"]
+    assert Path(facts["file"]).read_bytes() == (saved / "report.html").read_bytes()
+    assert CliRunner().invoke(app, ["report", str(tmp_path / "r")]).exit_code == 0
+    (tmp_path / "mine.html").write_text("mine")
+    for target in (tmp_path / "mine.html", tmp_path / "r" / "report.html", tmp_path):
+        assert CliRunner().invoke(app, ["report", str(tmp_path / "r"), "--out", str(target)]).exit_code != 0
+    assert (tmp_path / "mine.html").read_text() == "mine" and ks.verify(tmp_path / "r")["ok"]
+
+
+def test_the_internal_report(tmp_path):
+    """Truth from the job's own data; marked, for its owner only, and never in the release's folder."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from kasuri import job
+    from kasuri.cli import app
+    from kasuri.meshcode import encode
+
+    table = counts(3)
+    row, col = (index for index in DOMAIN.unravel(table.cells))
+    codes = encode(row + 8403, col + 6081, "500m")
+    pq.write_table(pa.table({"mesh_code": codes, "population": table.values}), tmp_path / "census.parquet")
+    words = job.TEMPLATE.replace("census.csv", "census.parquet")
+    words = re.sub(r'window = "kanto"', "origin = [8403, 6081]\nshape = [24, 20]", words)
+    (tmp_path / "job.toml").write_text(words, encoding="utf-8")
+    released = job.run(job.load(tmp_path / "job.toml"), tmp_path)
+    run = CliRunner().invoke(app, ["report", str(tmp_path / "release"), "--internal", str(tmp_path / "job.toml")])
+    assert run.exit_code == 0 and "CONFIDENTIAL" in run.stdout
+    path = tmp_path / "release-internal.html"
+    made = path.read_text(encoding="utf-8")
+    assert path.stat().st_mode & 0o077 == 0 and "Do not publish" in made and "公表しないでください" in made
+    from kasuri.report import internal
+
+    full = internal.with_truth(page.Sheet.read(tmp_path / "release", page.read_manifest(tmp_path / "release")),
+                               table.cells, table.values)  # fmt: skip
+    levels = internal.errors_by_level(full)
+    dense = np.zeros(DOMAIN.size)
+    dense[table.cells] = table.values
+    error = released.to_dense() - dense.reshape(DOMAIN.shape)
+    assert levels[0]["areas"] == DOMAIN.size and levels[0]["rmse"] == pytest.approx(np.sqrt((error**2).mean()))
+    assert levels[-1]["name"] == "80km" and [level["name"] for level in levels][:3] == ["500m", "1km", "2km"]
+    coarse = np.add.reduceat(np.add.reduceat(np.pad(error, ((1, 0), (1, 0))), range(0, 25, 2), 0), range(0, 21, 2), 1)
+    assert levels[1]["mae"] == pytest.approx(np.abs(coarse).mean())
+    with pytest.raises(ks.DomainError, match="another domain"):
+        internal.build(tmp_path / "release", ks.Domain.of(ks.Mesh("grid", shape=(2, 2))), table.cells, table.values)
+
+
+def test_a_report_on_a_local_estimate(tmp_path, monkeypatch):
+    from kasuri.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("ward\n" + "a\nb\nb\n" * 300, encoding="utf-8")
+    for words in (
+        "local plan --users 900 --epsilon 2 --labels a,b,c --save rr.json",
+        "local randomize people.csv --column ward --randomizer rr.json --out reports.parquet",
+        "local estimate reports.parquet --report estimate.html",
+    ):
+        run = CliRunner().invoke(app, words.split())
+        assert run.exit_code == 0, run.output
+    made = Path("estimate.html").read_text(encoding="utf-8")
+    assert "局所差分プライバシー" in made and '"confidence": 95' in made and "<title>reports: estimated" in made
+
+
+def test_rows_that_would_swell_are_refused():
+    """A page made to fill the memory of whoever verifies it: its rows are never unpacked beyond what they announce."""
+    import base64
+    import zlib
+
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
+    bomb = base64.b64encode(squeeze.compress(b"\0" * 10_000_000) + squeeze.flush()).decode()
+    with pytest.raises(ValueError, match="left over"):
+        unpack({"rows": 3, "unit": 1, "streams": [["axis0", 3]]}, bomb)
+
+
+def test_a_national_map_stays_small():
+    """4096 x 4096 with 300,000 populated cells in clusters: far below 15 MB."""
+    rng = np.random.default_rng(5)
+    place = rng.normal(2048, 500, (2, 330_000)).astype(int).clip(0, 4095)
+    cells = np.unique(place[0] * 4096 + place[1])
+    values = np.maximum(1, rng.lognormal(4, 2, cells.size)).astype(np.int64)
+    none = np.full(cells.size, np.nan)
+    domain = ks.Domain.of(ks.Mesh.window("grid", "japan4096"))
+    (about, packed), drawn = page.Sheet(domain, cells, values, none, none).shown()
+    assert drawn.domain == domain and about["rows"] == cells.size and len(packed) < 1_500_000

@@ -1,0 +1,136 @@
+"""Coverage of the intervals on a part of the real census, and the exact law where there is one."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from reference.statistics import laplace_cdf
+
+import kasuri as ks
+from kasuri import examples, intervals
+from kasuri.ingest import read_table
+from kasuri.regions import Boxes
+from kasuri.schema import Domain, Mesh
+
+PERSON = ks.Unit("person", "add-remove", 1)
+SIDE = 128
+
+
+@pytest.fixture(scope="module")
+def census():
+    """128 x 128 cells around Tokyo bay: dense, empty and between."""
+    table = read_table(examples.KANTO)
+    domain = Domain.of(Mesh("grid", "500m", (8400, 6080), shape=(512, 512)))
+    counts = ks.count(table, domain, columns={"grid": "mesh_code"}, unit=PERSON, weight="population", data="c")
+    truth = np.zeros(domain.size, dtype=np.int64)
+    truth[counts.cells] = counts.values
+    return truth.reshape(512, 512)[60 : 60 + SIDE, 200 : 200 + SIDE]
+
+
+def irregular(count):
+    """Areas bounded by wavy lines."""
+    rng = np.random.default_rng(4)
+    y, x = np.mgrid[0:SIDE, 0:SIDE]
+    out = []
+    while len(out) < count:
+        cy, cx, r = *rng.uniform(0, SIDE, 2), rng.uniform(2, 30)
+        angle = np.arctan2(y - cy, x - cx)
+        inside = np.hypot(y - cy, x - cx) < r * (1 + 0.4 * np.sin(rng.integers(2, 6) * angle + rng.uniform(0, 6)))
+        if inside.any():
+            out.append(np.flatnonzero(inside))
+    return out
+
+
+def coverage(truth, recipe, runs, level=0.95):
+    """{(kind, class): (cases, share covered)} before stretching, over seeded runs."""
+    domain = Domain.of(Mesh("grid", shape=truth.shape))
+    counts = ks.Counts.from_dense(truth, domain, PERSON)
+    areas = irregular(40)
+    hits: dict = {}
+
+    def add(kind, true, found):
+        low, high = intervals.finish(found, np.clip(found[2], *found[:2]))
+        inside = (low <= true) & (true <= high)
+        for name, a, b in (("0", 0, 0), ("1-99", 1, 99), ("100+", 100, 1 << 60)):
+            m = (true >= a) & (true <= b)
+            n, k = hits.get((kind, name), (0, 0))
+            hits[kind, name] = n + int(m.sum()), k + int(inside[m].sum())
+
+    for run in range(runs):
+        out = ks.release(counts, recipe, epsilon="0.1", ledger=None, source=ks.seeded(run))
+        bars, dense = intervals.bars_of(out), out.to_dense()
+        add("cell", truth.ravel(), bars.of_cells(np.arange(truth.size), dense.ravel(), level))
+        for side in (4, 16):
+            n = SIDE // side
+            corner = np.stack(np.divmod(np.arange(n * n), n), axis=-1) * side
+            sums = [part.reshape(n, side, n, side).sum(axis=(1, 3)).ravel() for part in (truth, dense)]
+            add("block", sums[0], bars.of_boxes(Boxes(corner, corner + side), sums[1], level))
+        for cells in areas:
+            value = dense.ravel()[cells].sum(keepdims=True)
+            add("region", truth.ravel()[cells].sum(keepdims=True), bars.of_area(cells, value, level))
+    return {key: (n, k / n) for key, (n, k) in hits.items() if n >= 150}
+
+
+@pytest.mark.parametrize(
+    "recipe", [ks.refined_tree(), ks.refined_tree("u4"), ks.haar_topdown()], ids=lambda r: r.shares or r.name
+)
+def test_95_percent_intervals_cover_in_every_class(census, recipe):
+    """Cases of one run share noise: the bands are wider than those of independent trials."""
+    found = coverage(census, recipe, 6)
+    for (kind, name), (n, share) in found.items():
+        assert share >= (0.94 if n >= 5000 else 0.92 if n >= 1000 else 0.9), (kind, name, n, share)
+        if kind == "cell" and name == "100+":
+            assert share <= 0.99, (kind, name, n, share)
+    assert ("region", "100+") in found and ("block", "1-99") in found
+
+
+@pytest.mark.parametrize(
+    ("level", "low", "high"), [(0.5, 0.5, 0.75), (0.8, 0.78, 0.93), (0.9, 0.885, 0.97), (0.99, 0.985, 1)]
+)
+def test_any_level_can_be_asked(census, level, low, high):
+    found = coverage(census, ks.refined_tree(), 2, level)
+    assert low <= found["cell", "100+"][1] <= high and found["block", "100+"][1] >= low - 0.03
+
+
+@pytest.mark.parametrize("recipe", [ks.privelet(), ks.privelet("2d")], ids=["morton", "2d"])
+def test_privelet_covers(census, recipe):
+    found = coverage(census[:, :], recipe, 8)
+    assert 0.93 <= found["cell", "100+"][1] <= 0.98 and 0.9 <= found["region", "100+"][1] <= 0.995
+
+
+@pytest.mark.parametrize("epsilon", ["0.02", "0.1", "1", "3", "40"])
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
+def test_the_quantile_of_single_cells_is_exact(epsilon, level):
+    """P(|N| <= q) >= level, and not for q - 1: by the law of the noise itself."""
+    domain = Domain.of(Mesh("g", shape=(2, 2)))
+    counts = ks.Counts.from_dense(np.full((2, 2), 10**6), domain, PERSON)
+    out = ks.release(counts, ks.geometric(), epsilon=epsilon, ledger=None, source=ks.seeded(1))
+    found = out.interval(rows=0, cols=0, level=level)
+    q = found.upper - found.value
+    assert q == found.value - found.lower == int(q)
+    scale = float(1 / Fraction(epsilon))
+    inside = lambda q: float(laplace_cdf(np.array(q), scale) - laplace_cdf(np.array(-q - 1), scale))  # noqa: E731
+    assert inside(q) >= level - 1e-12 and (q == 0 or inside(q - 1) < level)
+
+
+def test_sums_of_cells_cover(census):
+    found = coverage(census, ks.geometric(), 3)
+    assert 0.945 <= found["cell", "100+"][1] <= 0.96 and 0.94 <= found["block", "100+"][1] <= 0.98
+
+
+@pytest.mark.parametrize("recipe", [ks.refined_tree(), ks.haar_topdown()], ids=["refined_tree", "haar_topdown"])
+def test_the_total_of_a_nearly_empty_table_has_no_bias(recipe):
+    """90 % empty: setting negative cells to 0 one by one adds 88 % to the total; the refinements add nothing."""
+    rng = np.random.default_rng(8)
+    truth = np.where(rng.random((64, 64)) < 0.1, rng.integers(1, 104, (64, 64)), 0)
+    domain = Domain.of(Mesh("g", shape=truth.shape))
+    counts = ks.Counts.from_dense(truth, domain, PERSON)
+
+    def totals(chosen, runs, clamp):
+        made = (ks.release(counts, chosen, epsilon="0.1", ledger=None, source=ks.seeded(i)) for i in range(runs))
+        return np.array([np.maximum(out.values, 0).sum() if clamp else out.total() for out in made], dtype=float)
+
+    clamped = totals(ks.geometric(), 10, True).mean() / truth.sum() - 1
+    assert 0.83 < clamped < 0.93
+    errors = totals(recipe, 100, False) - truth.sum()
+    assert abs(errors.mean()) < 0.5 * errors.std() and abs(errors.mean()) / truth.sum() < 0.005

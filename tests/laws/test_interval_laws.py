@@ -1,0 +1,207 @@
+"""Estimates and variances behind the intervals against the normal equations; areas against brute force."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import intervals as slow
+
+import kasuri as ks
+from kasuri import bounds, estimate, intervals, order, transform
+from kasuri.noise import laplace_variance
+from kasuri.regions import Boxes, CellSearch, leaves_below
+from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
+
+MASK = np.zeros((5, 7), dtype=bool)
+MASK[:3, :2] = True
+DOMAINS = [
+    Domain.of(Mesh("g", shape=(8, 8))),
+    Domain.of(Mesh("g", shape=(5, 7)), mask=MASK),
+    Domain.of(Mesh("g", shape=(4, 3)), Ordered("age", 5)),
+    Domain.of(Mesh("g", shape=(3, 2)), Nominal("w", tuple("cab"), Tree.of({"p": ["a", "b"], "q": ["c"]}))),
+]
+COUNT_TREES = [ks.refined_tree({0: "0.75", 1: "0.25"}), ks.refined_tree(), ks.refined_tree("u4", order="hierarchy"),
+               ks.refined_tree("u4", order="1d")]  # fmt: skip
+PERSON = ks.Unit("person", "add-remove", 1)
+
+
+def released(domain, recipe, seed, mean=4.0, epsilon="1"):
+    truth = np.random.default_rng(seed).poisson(mean, domain.shape)
+    truth[~domain.possible_dense()] = 0
+    counts = ks.Counts.from_dense(truth, domain, PERSON)
+    return ks.release(counts, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed)), truth
+
+
+def dense_tree(out):
+    """Nodes (depth, prefix), parents, numbers and variances of a count tree's measurements."""
+    tree, measured = estimate.tree_of(out.recipe, out.domain), out.measurements
+    cuts = sorted(measured.scale)
+    nodes = list(zip(measured.level.tolist(), measured.prefix.tolist(), strict=True))
+    parent = {}
+    for depth, prefix in nodes:
+        at = cuts.index(depth)
+        if at:
+            width = tree.stride(cuts[at - 1]) // tree.stride(depth)
+            parent[(depth, prefix)] = (cuts[at - 1], prefix // width)
+    y = dict(zip(nodes, measured.value.tolist(), strict=True))
+    variance = {node: laplace_variance(measured.scale[node[0]]) for node in nodes}
+    return tree, nodes, parent, y, variance
+
+
+@given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES) - 1), seed=st.integers(0, 10**6),
+       mean=st.sampled_from([0.2, 4.0]))  # fmt: skip
+def test_estimates_and_variances_are_those_of_least_squares(which, recipe, seed, mean):
+    out, _ = released(DOMAINS[which], COUNT_TREES[recipe], seed, mean)
+    tree, nodes, parent, y, variance = dense_tree(out)
+    x, inverse, ends = slow.covariance(nodes, parent, y, variance)
+    found = estimate.counts(out.measurements, tree, shrink=False)
+    for at, depth in enumerate(found.depths):
+        level = found.levels[at]
+        for i, prefix in enumerate(level.prefix.tolist()):
+            a = np.array([1.0 if slow.under(end, (depth, prefix), parent) else 0.0 for end in ends])
+            assert np.isclose(level.x[i], a @ x) and np.isclose(level.f[i], a @ inverse @ a)
+
+
+@given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES) - 1), seed=st.integers(0, 10**6))
+def test_the_variance_of_an_area_is_that_of_least_squares(which, recipe, seed):
+    """An area of whole drawn ends has the variance a' C a; one that cuts a node that was not descended takes its share
+    of cells."""
+    out, _ = released(DOMAINS[which], COUNT_TREES[recipe], seed)
+    tree, nodes, parent, y, variance = dense_tree(out)
+    x, inverse, ends = slow.covariance(nodes, parent, y, variance)
+    rng = np.random.default_rng(seed)
+    possible = np.flatnonzero(out.domain.possible_dense().ravel())
+    cells = np.sort(rng.choice(possible, rng.integers(1, possible.size + 1), replace=False))
+    keys, every = np.sort(tree.keys(cells)), tree.keys(possible)
+    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 2.0)
+    a = []
+    for depth, prefix in ends:
+        inside, below = (np.sum(part // tree.stride(depth) == prefix) for part in (keys, every))
+        a.append(inside / below)
+    a = np.array(a)
+    assert np.isclose(found.limits[2][0], a @ x) and np.isclose(found.variance[0], a @ inverse @ a)
+
+
+@pytest.mark.parametrize("domain", DOMAINS[:3])
+@pytest.mark.parametrize("which", ["morton", "1d"])
+def test_differences_are_the_inverse_transform(domain, which):
+    """With hardly any noise every node is drawn: estimates are the inverse of the numbers, variances its own."""
+    out, truth = released(domain, ks.haar_topdown(which, descent="plain"), 3, mean=400.0)
+    tree = estimate.tree_of(out.recipe, domain)
+    found = estimate.differences(out.measurements, tree)
+    v = laplace_variance(out.measurements.scale[-1])
+    parts = transform.sum_difference(tree)
+    numbers = np.concatenate([out.measurements.value[:1], *_by_depth(out, tree)])
+    leaf = found.levels[-1]
+    assert np.allclose(leaf.x, parts.inverse(numbers.astype(float))[leaf.prefix])
+    for i, prefix in enumerate(leaf.prefix.tolist()):
+        one = np.zeros(tree.leaves)
+        one[prefix] = 1.0
+        assert np.isclose(leaf.f[i], v * (transform.sum_weights(tree, one) ** 2).sum())
+    assert leaf.prefix.size == truth[domain.possible_dense()].size
+
+
+def _by_depth(out, tree):
+    measured = out.measurements
+    return [measured.value[measured.level == depth] for depth in range(tree.depth)]
+
+
+@given(seed=st.integers(0, 10**6), which=st.integers(0, 2))
+def test_sum_weights_are_the_transpose_of_the_inverse(seed, which):
+    tree = order.morton(DOMAINS[which])
+    rng = np.random.default_rng(seed)
+    parts = transform.sum_difference(tree)
+    leaves, coefficients = rng.normal(size=tree.leaves), rng.normal(size=parts.weights.size)
+    leaves[~tree.possible_leaves()] = 0
+    assert np.isclose(leaves @ parts.inverse(coefficients), transform.sum_weights(tree, leaves) @ coefficients)
+
+
+@pytest.mark.parametrize("recipe", ["1d", "morton", "2d"])
+@pytest.mark.parametrize("domain", DOMAINS[:3])
+def test_the_variance_of_privelet_areas_is_that_of_its_inverse(domain, recipe):
+    """By pushing every coefficient through the inverse: Var = v times the squared change of the area's sum."""
+    out, _ = released(domain, ks.privelet(recipe), 5)
+    bars, rng = intervals.bars_of(out), np.random.default_rng(1)
+    v = laplace_variance(Fraction(out.recipe["scale"]))
+    possible = np.flatnonzero(domain.possible_dense().ravel())
+    cells = np.sort(rng.choice(possible, 9, replace=False))
+    if recipe == "2d":
+        trees = bars.tree
+        parts = transform.haar_nd(trees)
+        place = np.ravel_multi_index(domain.unravel(cells), tuple(tree.leaves for tree in trees))
+    else:
+        parts, place = transform.sum_difference(bars.tree), bars.tree.keys(cells)
+    wanted = v * sum(parts.inverse(one).ravel()[place].sum() ** 2 for one in np.eye(parts.weights.size))
+    _, upper, middle = bars.of_area(cells, np.array([1e6]), 0.95)
+    assert np.isclose((upper - middle)[0], intervals.factor(0.95) * np.sqrt(wanted))
+    low = np.zeros((2, len(domain.shape)), dtype=np.int64)
+    low[1, 0] = 2
+    high = np.array([(2, *domain.shape[1:]), domain.shape])
+    if recipe == "2d" and domain.mask:
+        return
+    for r, box in enumerate((low[0], low[1])):
+        inside = np.ones(possible.size, dtype=bool)
+        for index, a, b in zip(domain.unravel(possible), box, high[r], strict=True):
+            inside &= (index >= a) & (index < b)
+        one = bars.of_area(possible[inside], np.array([1e6]), 0.95)
+        both = bars.of_boxes(Boxes(low, high), np.array([1e6, 1e6]), 0.95)
+        assert np.isclose(both[1][r], one[1][0])
+
+
+@given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES)), seed=st.integers(0, 10**6))
+def test_boxes_are_the_areas_of_their_cells(which, recipe, seed):
+    chosen = [*COUNT_TREES, ks.haar_topdown()][recipe]
+    out, _ = released(DOMAINS[which], chosen, seed, mean=0.5)
+    bars, domain, rng = intervals.bars_of(out), out.domain, np.random.default_rng(seed)
+    low = np.array([[rng.integers(0, size) for size in domain.shape] for _ in range(3)])
+    high = np.array([[rng.integers(a + 1, size + 1) for a, size in zip(row, domain.shape, strict=True)] for row in low])
+    boxes = Boxes(low, high)
+    together = bars.of_boxes(boxes, np.zeros(3), 0.9)
+    for r in range(3):
+        cells, _ = Boxes(low[r : r + 1], high[r : r + 1]).all_cells(domain)
+        if cells.size:
+            alone = bars.of_area(cells, np.zeros(1), 0.9)
+            alone_box = bars.of_boxes(Boxes(low[r : r + 1], high[r : r + 1]), np.zeros(1), 0.9)
+            assert np.isclose(alone_box[0][0], together[0][r]) and np.isclose(alone_box[1][0], together[1][r])
+            if not domain.mask:  # a box counts the masked part of a node that it cuts as cut
+                assert np.isclose(alone[0][0], together[0][r]) and np.isclose(alone[1][0], together[1][r])
+
+
+@given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES)), seed=st.integers(0, 10**6))
+def test_a_cell_by_itself_is_an_area_of_one_cell(which, recipe, seed):
+    out, _ = released(DOMAINS[which], [*COUNT_TREES, ks.haar_topdown()][recipe], seed, mean=0.5)
+    bars = intervals.bars_of(out)
+    cells = np.flatnonzero(out.domain.possible_dense().ravel())
+    lower, upper, _ = bars.of_cells(cells, np.zeros(cells.size), 0.95)
+    for i in np.random.default_rng(seed).choice(cells.size, 5):
+        one = bars.of_area(cells[i : i + 1], np.zeros(1), 0.95)
+        assert np.isclose(one[0][0], lower[i]) and np.isclose(one[1][0], upper[i])
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("make", [order.morton, order.hierarchy, order.row_major])
+def test_leaves_below(domain, make):
+    tree = make(domain)
+    possible = tree.possible_leaves()
+    for depth in range(tree.depth + 1):
+        every = np.arange(tree.leaves // tree.stride(depth))
+        wanted = possible.reshape(every.size, -1).sum(axis=1)
+        assert np.array_equal(leaves_below(tree, depth, every), wanted)
+        below, first = tree.children(np.zeros(1, dtype=np.int64), 0, depth)
+        assert np.array_equal(below, every[wanted > 0]) and first.tolist() == [0, below.size]
+
+
+def test_the_expected_count_is_the_posterior_mean_of_a_known_prior():
+    """Half the nodes empty, half with 3 scales: the fitted expectation comes near the true posterior mean."""
+    rng = np.random.default_rng(2)
+    x = np.where(rng.random(200_000) < 0.5, 0.0, 60.0)
+    y = np.rint(x + rng.laplace(0, 20, x.size))
+    mean, variance = estimate.expected(y, 20.0, 800.0)
+    odds = np.exp((np.abs(y) - np.abs(y - 60)) / 20)
+    wanted = 60 * odds / (1 + odds)
+    small = y < 5 * 20
+    assert np.abs(mean - wanted)[small].mean() < 2.5
+    assert abs(mean.mean() - x.mean()) < 2.0  # hardly any bias in sums, which is what it is for
+    assert variance.max() <= 800.0
