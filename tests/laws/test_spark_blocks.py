@@ -2,7 +2,6 @@
 release of one machine, bit for bit."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,10 @@ class Rows:
 
     table: Any
 
+    @property
+    def frame(self):
+        return self
+
     def toArrow(self):  # noqa: N802 (Spark's name)
         return self.table
 
@@ -33,7 +36,7 @@ class Here:
 
     def __init__(self, groups, rng):
         self._groups, self._rng = groups, rng
-        self.session = SimpleNamespace(createDataFrame=Rows)
+        self.given = Rows
 
     def kept(self, frame, name, columns):
         names = [pair.split()[0] for pair in columns.split(", ")]
@@ -58,7 +61,7 @@ def drawn(run, counts, source, groups, rng):
     blocks, at = np.unique(block, return_inverse=True)
     sums = np.bincount(at, weights=counts.values, minlength=blocks.size).astype(np.int64)
     made = plan.draw(Here(groups, rng), table, blocks, sums, Streams(source.release_key(), run.mechanism.name))
-    rows = pa.concat_tables([f.table.select(["part", "bucket", "level", "place", "value"]) for f in made.frames])
+    rows = pa.concat_tables([f.table.select(["part", "bucket", "level", "place", "value"]) for f in made.parts])
     rows = rows.sort_by([("part", "ascending"), ("bucket", "ascending"), ("place", "ascending")])
     cells, measured = (rows.filter(pa.array(rows["part"].to_numpy() == part)) for part in (0, 1))
     return cells["place"].to_numpy(), cells["value"].to_numpy(), measured, made.scales, type(plan)

@@ -75,6 +75,7 @@ def main(folder: Path) -> None:
     session = (
         SparkSession.builder.master("local[2]").config("spark.local.dir", str(folder / "local"))
         .config("spark.shuffle.compress", "false").config("spark.ui.enabled", "false")
+        .config("spark.cleaner.referenceTracking", "false")  # what was shuffled stays to be found
         .config("spark.ui.showConsoleProgress", "false").getOrCreate()
     )  # fmt: skip
     session.sparkContext.setLogLevel("ERROR")

@@ -2,6 +2,7 @@
 nothing behind but what it publishes."""
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -191,10 +192,16 @@ def test_what_must_be_encrypted():
     for master in ("local", "local[4]", "local-cluster[2,1,1024]"):
         assert checks.encryption_faults(master, on) == []
         assert len(checks.encryption_faults(master, {})) == 1
+        for other in ("spark.shuffle.manager", "spark.shuffle.sort.io.plugin.class"):
+            (fault,) = checks.encryption_faults(master, on | {other: "org.example.Other"})
+            assert "must be Spark's own" in fault
     for master in ("yarn", "spark://127.0.0.1:7077", "k8s://https://local", "localhost"):
-        assert len(checks.encryption_faults(master, on)) == 1
-        assert len(checks.encryption_faults(master, {"spark.io.encryption.enabled": "false"})) == 2
-        assert checks.encryption_faults(master, on | {"spark.network.crypto.enabled": "true"}) == []
+        assert len(checks.encryption_faults(master, on)) == 2
+        assert len(checks.encryption_faults(master, {"spark.io.encryption.enabled": "false"})) == 3
+        crypto = on | {"spark.network.crypto.enabled": "true"}
+        (fault,) = checks.encryption_faults(master, crypto)
+        assert "saslFallback" in fault
+        assert checks.encryption_faults(master, crypto | {"spark.network.crypto.saslFallback": "false"}) == []
 
 
 def test_equal_values_from_different_records_give_the_same_files(cluster, monkeypatch):
@@ -259,7 +266,8 @@ def test_bounding_is_the_rule_of_the_other_engines(cluster):
             unit, weight = ks.Unit("person", "add-remove", max_cells, max_weight), max_weight and "weight"
             place = {"grid": ["row", "col"]}
             assert bounding.judge(frame, domain, place, unit, weight, KEY) == KEY
-            found = bounding.counted(frame, domain, place, unit, weight, KEY, lambda c: (c * 0, c)).toArrow()
+            pairs = bounding.bounded(frame, domain, place, unit, weight, KEY)
+            found = bounding.counted(pairs, lambda c: (c * 0, c)).toArrow()
             got = dict(zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True))
             rows = [
                 (i, c if c < 63 else None, w) for i, c, w in zip(ids, cells.tolist(), weights.tolist(), strict=True)
@@ -268,6 +276,22 @@ def test_bounding_is_the_rule_of_the_other_engines(cluster):
             for engine in ("duckdb",) if isinstance(ids[0], str) else ("duckdb", "radix"):
                 local = ks.count(table, domain, columns=place, unit=unit, weight=weight, key=KEY, engine=engine)
                 assert got == dict(zip(local.cells.tolist(), local.values.tolist(), strict=True))
+
+
+def test_a_column_name_may_hold_anything_and_rows_without_an_id_are_left_out(cluster):
+    from pyspark.sql import functions as fn
+
+    frame, call, _ = setting(cluster, "cells", 2)
+    table = pq.read_table(cluster.work / "cells.parquet")
+    odd = frame.withColumn("person", fn.when(fn.col("person") % 3 != 0, fn.col("person"))).withColumnRenamed(
+        "c0", "c`.0"
+    )
+    place = {"grid": ["c`.0", "c1"]}
+    found = bounding.bounded(odd, call["domain"], place, call["unit"], "weight", KEY).toArrow()
+    some = table.filter(pa.array(table["person"].to_numpy() % 3 != 0))
+    local = ks.count(some, call["domain"], columns=call["columns"], unit=call["unit"], weight="weight", key=KEY)
+    assert found["value"].to_numpy().sum() == local.values.sum() > 0
+    assert set(found["cell"].to_pylist()) == set(local.cells.tolist())
 
 
 def test_saved_paid_and_verified(cluster, tmp_path, monkeypatch):
@@ -290,29 +314,96 @@ def test_saved_paid_and_verified(cluster, tmp_path, monkeypatch):
     assert [entry["kind"] for entry in book.entries()] == ["opened", "reserved", "committed"]
 
 
-def test_a_lost_copy_of_the_counts_ends_the_release(cluster, tmp_path, monkeypatch):
+@pytest.mark.parametrize("lost", ["one part", "all parts", "rows of a part"])
+def test_a_lost_copy_of_the_counts_ends_the_release(cluster, tmp_path, monkeypatch, lost):
     """The session says that missing files may be passed over; the release does not."""
     frame, call, _ = setting(cluster, "plain", 2)
     book = ks.Ledger.open(tmp_path / "book.ledger", epsilon="1", unit=call["unit"], data="visits")
-    charge = module.charge
+    charge, sums = module.charge, subtrees.Copy.sums
+
+    def lose():
+        parts = sorted(cluster.work.glob("kasuri-work-*/counts-*"))
+        assert len(parts) == 2
+        assert {path.stat().st_mode & 0o777 for path in (parts[0].parent, *parts)} == {0o700, 0o600}
+        for path in parts[:1] if lost != "all parts" else parts:
+            if lost == "rows of a part":
+                pq.write_table(pq.read_table(path).slice(1), path)
+            else:
+                path.unlink()
 
     def losing(*words, **more):
-        (found,) = cluster.work.glob("kasuri-work-*/counts")
-        assert found.parent.stat().st_mode & 0o777 == 0o700
-        for path in found.glob("part-*.parquet"):
-            path.unlink()
-        return charge(*words, **more)
+        lose()
+        return (sums if lost == "rows of a part" else charge)(*words, **more)
 
-    monkeypatch.setattr(module, "charge", losing)
+    if lost == "rows of a part":  # what is written is read back and compared before anything is paid
+        monkeypatch.setattr(subtrees.Copy, "sums", losing)
+    else:
+        monkeypatch.setattr(module, "charge", losing)
     cluster.session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     try:
-        with pytest.raises(ks.KasuriError, match="Spark job failed"):
+        with pytest.raises(ks.KasuriError, match=r"Spark job failed|does not hold what was counted"):
             ks.spark.release(frame, **(call | {"ledger": book, "data": "visits"}))
         assert cluster.session.conf.get("spark.sql.files.ignoreMissingFiles") == "true"
     finally:
         cluster.session.conf.unset("spark.sql.files.ignoreMissingFiles")
     assert not list(cluster.work.glob("kasuri-work-*"))
-    assert book.entries()[-1]["kind"] == "abandoned"
+    assert book.entries()[-1]["kind"] == ("opened" if lost == "rows of a part" else "abandoned")
+
+
+@pytest.mark.parametrize("step", ["bounded", "counts", "drawn"])
+def test_a_folder_that_is_not_there_is_not_made(cluster, monkeypatch, step):
+    """As on a host that does not share it: the release fails, and no task makes the folder again."""
+    frame, call, _ = setting(cluster, "cells", 2)
+    kept, seen = subtrees.Copy.kept, []
+
+    def removed(self, own, name, columns):
+        if name == step:
+            shutil.rmtree(self.folder)
+            seen.append(self.folder)
+        return kept(self, own, name, columns)
+
+    monkeypatch.setattr(subtrees.Copy, "kept", removed)
+    with pytest.raises(ks.KasuriError, match="does not see the private folder" if step == "bounded" else ""):
+        ks.spark.release(frame, **call)
+    assert len(seen) == 1
+    time.sleep(1)  # a task that was still running would have written by now
+    assert not seen[0].exists() and not list(cluster.work.glob("kasuri-work-*"))
+
+
+def test_a_failure_while_tasks_write_ends_them_first(cluster, monkeypatch, tmp_path):
+    """The driver gives up while tasks are at work: they are ended before the folder goes, and nothing is left."""
+    frame, call, _ = setting(cluster, "cells", 2)
+    begun = str(tmp_path / "begun")
+
+    def slow(batches):
+        import time
+        from pathlib import Path
+
+        Path(begun).touch()
+        for batch in batches:
+            time.sleep(60)
+            yield batch
+
+    def failing(self, own, name, columns):
+        thread = inheritable(target=lambda: kept(self, own.mapInArrow(slow, columns), name, columns))
+        thread.start()
+        while not Path(begun).exists():
+            time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    from pyspark import InheritableThread as inheritable  # noqa: N813 (the driver's job, in a thread of its group)
+
+    kept = subtrees.Copy.kept
+    monkeypatch.setattr(subtrees.Copy, "kept", failing)
+    monkeypatch.setattr(threading, "excepthook", lambda words: None)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ks.spark.release(frame, **call)
+    assert time.monotonic() - started < 50
+    tracker = cluster.session.sparkContext.statusTracker()
+    assert not [s for s in tracker.getActiveStageIds() if tracker.getStageInfo(s).numActiveTasks]
+    time.sleep(1)
+    assert not list(cluster.work.glob("kasuri-work-*"))
 
 
 def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
@@ -328,10 +419,22 @@ def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
             ks.spark.release(frame, **(call | more))
 
     refused(ks.PrivacyError, "not deterministic", frame.withColumn("c0", fn.rand()))
+    once = frame.groupBy("person").agg(*(fn.first(name).alias(name) for name in ("c0", "c1", "weight")))
+    twice = fn.udf(lambda x: x, "bigint")
+    for name, unsteady in {
+        "Sample": frame.sample(0.5), "GlobalLimit": frame.limit(10), "Deduplicate": frame.dropDuplicates(["person"]),
+        "First": once, "MapInArrow": frame.mapInArrow(lambda rows: rows, frame.schema),
+        "PythonUDF": frame.withColumn("c0", twice("c0")),
+    }.items():  # fmt: skip
+        refused(ks.PrivacyError, rf"not deterministic \(.*{name}", unsteady)
+    refused(ks.PrivacyError, "not deterministic", frame.randomSplit([0.5, 0.5])[0])
+    assert checks.unsteady_parts(frame.distinct()._jdf.queryExecution().analyzed()) == set()
+    assert checks.unsteady_parts(frame.dropDuplicates()._jdf.queryExecution().analyzed()) == set()
     refused(ks.PrivacyError, "no id column", unit=ks.Unit("nobody", "add-remove", 1, 5))
     refused(ks.PrivacyError, "is column 'person'", unit=ks.Unit("PERSON", "add-remove", 1, 5))
     refused(ks.DomainError, "ids are whole numbers or text", odd, unit=ks.Unit("half", "add-remove", 1, 5))
-    refused(ks.DomainError, "does not run on Spark", recipe=ks.privelet())
+    for recipe in (ks.privelet(), ks.bayes_tree(), ks.auto(), ks.recipes.simplex()):
+        refused(ks.DomainError, "does not run on Spark", recipe=recipe)
     refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(descent="dense"))
     refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(transform="nominal"))
     refused(ks.DomainError, "not a URI", work="hdfs://name/tmp")
@@ -340,8 +443,8 @@ def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
     refused(ks.PrivacyError, "max_weight", unit=ks.Unit("person", "add-remove", 1))
     refused(ks.DomainError, "classic Spark session", records((3, 3), 3, 3, 1))
     refused(ks.DomainError, "partitions", partitions=0)
-    missing = frame.withColumn("person", fn.when(fn.col("person") != 1, fn.col("person")))
-    refused(ks.DomainError, "an id is missing", missing)
+    (tmp_path / "a[1]").mkdir()
+    refused(ks.DomainError, "as a pattern", work=tmp_path / "a[1]")
     logging.getLogger("py4j").setLevel(logging.DEBUG)
     try:
         refused(ks.PrivacyError, "py4j")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +29,20 @@ def folder(away: Sequence[Path] = (), inside: Path | None = None) -> Iterator[Pa
     try:
         yield path
     finally:
+        try:
+            _remove(path)
+        finally:
+            os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    """Remove a working folder, and say so where it cannot be done: somebody may be writing to it still."""
+    for wait in (0.0, 0.1, 0.5, 2.0):
+        time.sleep(wait)
         shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)
+        if not os.path.lexists(path):
+            return
+    raise PrivacyError(f"{path}: this working folder may hold true records and could not be removed; remove it by hand")
 
 
 def _places() -> list[Path]:

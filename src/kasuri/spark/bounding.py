@@ -25,6 +25,7 @@ Address = Callable[[Int], tuple[Int, Int]]
 """Cells -> (block, key): where a count is drawn."""
 
 LABEL = "frame"
+BOUNDED = "cell bigint, value bigint"
 
 
 def judge(
@@ -66,16 +67,16 @@ def _id_type(kind: str) -> str | None:
     return "string" if kind == "string" else None
 
 
-def counted(
+def bounded(
     frame: Any,
     domain: Domain,
     columns: Mapping[str, Place],
     unit: Unit,
     weight: str | None,
     key: bytes,
-    address: Address,
 ) -> Any:
-    """(block, key, value): the bounded counts, one row per cell that is not 0.
+    """BOUNDED: one row per unit and cell that counts, without the unit's id. All rows of a unit are made by one task,
+    so whoever keeps the answer of one run of each task holds no unit in more than `max_cells` cells.
 
     Privacy
     -------
@@ -88,7 +89,9 @@ def counted(
     from pyspark.sql import functions as fn
 
     most = unit.max_cells
-    rows = frame.select([fn.col(f"`{name}`") for name in micro.needed(columns, unit, weight)])
+    # by number: mapInArrow cannot take every name
+    named = enumerate(micro.needed(columns, unit, weight))
+    rows = frame.select([fn.col("`" + name.replace("`", "``") + "`").alias(f"c{i}") for i, name in named])
     kind = _id_type(dict(frame.dtypes)[unit.id])
     rows = rows.mapInArrow(
         _places(domain, columns, unit, weight),
@@ -107,11 +110,16 @@ def counted(
     rank = fn.when(fn.col("crowd") > most, fn.sha2(text.cast("binary"), 256))
     pairs = pairs.withColumn("rank", rank).drop("hex")
     kept = pairs.withColumn("turn", fn.row_number().over(own.orderBy("rank", "cell"))).where(fn.col("turn") <= most)
-    if weight is not None:
-        value = fn.least(fn.sum(fn.col("weight").cast("decimal(38,0)")), fn.lit(Decimal(MAX_CELLS + 1))).cast("bigint")
-    else:
-        value = fn.count(fn.lit(1))
-    counts = kept.groupBy("cell").agg(value.alias("value"))
+    return kept.select("cell", (fn.lit(1) if weight is None else fn.col("weight")).cast("bigint").alias("value"))
+
+
+def counted(pairs: Any, address: Address) -> Any:
+    """(block, key, value): the sums of `pairs`, one row per cell that is not 0."""
+    from pyspark.sql import functions as fn
+
+    total = fn.sum(fn.col("value").cast("decimal(38,0)"))
+    value = fn.least(total, fn.lit(Decimal(MAX_CELLS + 1))).cast("bigint")
+    counts = pairs.groupBy("cell").agg(value.alias("value"))
     return counts.mapInArrow(_addresses(address), "block bigint, key bigint, value bigint")
 
 
@@ -122,7 +130,8 @@ def _places(domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: st
 
     def place(batches: Iterator[Any]) -> Iterator[Any]:
         with quiet("placing records"):
-            stream = Stream(names, lambda wanted, ragged: ((batch.select(wanted), None) for batch in batches), LABEL)
+            rows = (pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
+            stream = Stream(names, lambda wanted, ragged: ((batch.select(wanted), None) for batch in rows), LABEL)
             for kind, ids, cells, good, values in micro.placed(stream, domain, columns, unit, weight, _silent):
                 made = [ids.cast(pa.int64() if kind == "number" else pa.string()), pa.array(cells)]
                 if weight is not None:

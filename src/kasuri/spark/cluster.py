@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kasuri.draw import charge, checked, recipe_words
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.ingest import scratch
 from kasuri.ingest.axes import Place
 from kasuri.ledger import Ledger, Receipt
@@ -23,7 +24,7 @@ from kasuri.privacy import Guarantee
 from kasuri.published import Measurements, Release
 from kasuri.rng import Source
 from kasuri.schema import Domain, Unit
-from kasuri.spark import bounding, files, session, subtrees
+from kasuri.spark import bounding, files, keep, session, subtrees
 from kasuri.spark.files import File
 
 LOGS = (
@@ -160,7 +161,8 @@ def release(
     is read; that event logs, user interface and metrics, which hold row counts per task, stay confidential.
 
     Cost: three shuffles of the records at most (by id, by cell, by block) and one of the output. The driver holds the
-    sums at the split level: at most 256 numbers (refined_tree: the nodes of its first cut, where these are more).
+    sums of the blocks: at most 256 numbers (refined_tree: the nodes of its first cut, where these are more; geometric:
+    one per 65,536 cells, at most 1,024), and a line per file.
     """
     spark = session.of(frame)
     source = checked(recipe, ledger, source)
@@ -176,11 +178,17 @@ def release(
     place = _folder(work)
     with ExitStack() as opened:
         out = opened.enter_context(scratch.folder(inside=place))  # kept open until the release is closed
-        with session.settings(spark, partitions), scratch.folder(inside=place) as private:
-            session.probe(spark, private)
-            copy = subtrees.Copy(spark, private)
-            counted = bounding.counted(frame, domain, columns, unit, weight, key, cut.address)
-            counts = copy.kept(counted, "counts", subtrees.COUNTS)
+        # from the inside out: end the jobs, remove what they wrote, put the settings back
+        with session.settings(spark, partitions), scratch.folder(inside=place) as private, session.jobs(spark):
+            copy = subtrees.Copy(spark, private, keep.mark(private))
+            session.probe(spark, partial(keep.sees, str(private), copy.token))
+            bounded = bounding.bounded(frame, domain, columns, unit, weight, key)
+            pairs = copy.kept(bounded, "bounded", bounding.BOUNDED)
+            counts = copy.kept(bounding.counted(pairs.frame, cut.address), "counts", subtrees.COUNTS)
+            if counts.total != pairs.total:
+                raise NumericsError(
+                    "the counts do not add up to the bounded records, or pass 2^62; nothing is released"
+                )
             blocks, sums = copy.sums(counts)
             paid = charge(run, ledger, source, data=data, assumes=(STEADY, LOGS), part=None)
             with paid.streams() as streams:
@@ -195,6 +203,8 @@ def _folder(work: str | Path) -> Path:
     if "://" in str(work):
         raise DomainError(f"work={str(work)!r}: a path that driver and executors share is needed, not a URI; mount it")
     place = Path(work).absolute()
+    if set(str(place)) & set("[]{}*?\\"):
+        raise DomainError(f"{place}: Spark reads [ ] {{ }} * ? \\ in a path as a pattern; give a folder without them")
     if not place.is_dir():
         raise DomainError(f"{place}: no such folder; driver and executors must share it")
     return place

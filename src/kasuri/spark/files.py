@@ -17,6 +17,7 @@ import numpy as np
 from kasuri.errors import NumericsError
 from kasuri.published import Measurements
 from kasuri.schema import Domain
+from kasuri.spark import keep
 from kasuri.spark.session import quiet, told
 from kasuri.spark.subtrees import RELEASED, ROWS, Copy, Drawn
 from kasuri.store.columns import cell_table, measured_table
@@ -55,11 +56,12 @@ class Tables:
 def write(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> tuple[File, ...]:
     """Write the drawn rows into `folder`, which the executors see too; the files, in order."""
     import pyarrow as pa
+    from pyarrow import parquet
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
     names = [pair.split()[0] for pair in ROWS.split(", ")]
-    rows = reduce(lambda above, below: above.unionByName(below), [frame.select(names) for frame in drawn.frames])
+    rows = reduce(lambda above, below: above.unionByName(below), [part.frame.select(names) for part in drawn.parts])
     with told():
         sizes = rows.groupBy("part", "bucket").count().toArrow()
     sizes = sizes.sort_by([("part", "ascending"), ("bucket", "ascending")])
@@ -76,7 +78,9 @@ def write(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> tuple[File,
     with told():
         found = laid.mapInArrow(writer, "part int, name string, rows bigint, total bigint").toArrow().to_pylist()
     files = [File(**row) for row in found]
-    if sum(file.rows for file in files) != size.sum():
+    wanted = sum(part.rows for part in drawn.parts), sum(part.total for part in drawn.parts)
+    there = [parquet.read_metadata(folder / file.name).num_rows for file in files if (folder / file.name).exists()]
+    if (sum(file.rows for file in files), sum(file.total for file in files)) != wanted or sum(there) != wanted[0]:
         raise NumericsError("the files do not hold the rows that were drawn; nothing is released")
     if not any(file.part == RELEASED for file in files):
         files.append(_empty(tables, folder))
@@ -114,7 +118,7 @@ class _File:
             self._writer = parquet.ParquetWriter(self._aside, table.schema, compression="zstd")
         self._writer.write_table(table, row_group_size=self._group_rows)
         self._rows += rows.num_rows
-        self._total += int(rows.column("value").to_numpy().sum())
+        self._total += keep.total(rows.column("value"))
 
     def close(self, rest: Any) -> File:
         if rest.num_rows or self._writer is None:

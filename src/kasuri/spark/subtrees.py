@@ -25,6 +25,8 @@ from kasuri.noise import discrete_laplace
 from kasuri.order import Order
 from kasuri.rng import Streams
 from kasuri.schema import MAX_CELLS
+from kasuri.spark import keep
+from kasuri.spark.keep import Kept
 from kasuri.spark.session import quiet, told
 from kasuri.table import Counts
 from kasuri.visit import Visit
@@ -48,10 +50,10 @@ BUCKETS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """The drawn rows, as frames with at least the columns ROWS that no noise is drawn for again; the scales of the
+    """The drawn rows, with at least the columns ROWS, that no noise is drawn for again; the scales of the
     measurements."""
 
-    frames: tuple[Any, ...]
+    parts: tuple[Kept, ...]
     scales: Mapping[int, Fraction] | None
 
 
@@ -61,31 +63,44 @@ class Copy:
 
     session: Any
     folder: Path
+    token: str
 
-    def kept(self, frame: Any, name: str, columns: str) -> Any:
-        """Run `frame` once and keep its rows in the folder; the frame that reads them from there. Its files are listed
-        here, once, and a lost one ends the release: passed over, the same keystream would meet another table."""
-        path = f"file://{self.folder / name}"
-        strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+    def kept(self, frame: Any, name: str, columns: str) -> Kept:
+        """Run `frame` once and keep its rows in the folder. What is read from there are the files that tasks gave a
+        receipt for, and a lost one ends the release: passed over, the same keystream would meet another table."""
         with told():
-            frame.write.parquet(path)
-            return self.session.read.options(**strict).schema(columns).parquet(path)
+            found = (
+                frame.mapInArrow(keep.writer(str(self.folder), self.token, name), keep.RECEIPT).toArrow().to_pylist()
+            )
+        strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+        files = [f"file://{self.folder / receipt['file']}" for receipt in found]
+        rows, total = sum(receipt["rows"] for receipt in found), sum(int(receipt["total"]) for receipt in found)
+        if not files:
+            return self.given(_none(columns))
+        with told():
+            return Kept(self.session.read.options(**strict).schema(columns).parquet(*files), rows, total)
 
-    def sums(self, counts: Any) -> tuple[Int, Int]:
+    def given(self, table: Any) -> Kept:
+        """Rows that the driver made."""
+        return Kept(self.session.createDataFrame(table), table.num_rows, keep.total(table.column("value")))
+
+    def sums(self, counts: Kept) -> tuple[Int, Int]:
         """Blocks and the sum of each: all that the driver sees of the counts."""
         from pyspark.sql import functions as fn
 
         total = fn.sum(fn.col("value").cast("decimal(38,0)")).cast("string").alias("total")
         with told():
-            found = counts.groupBy("block").agg(total).toArrow()
+            found = counts.frame.groupBy("block").agg(total, fn.count(fn.lit(1)).alias("rows")).toArrow()
         blocks = found.column("block").to_numpy()
         sums = [int(text) for text in found.column("total").to_pylist()]
+        if sum(sums) != counts.total or sum(found.column("rows").to_pylist()) != counts.rows:
+            raise NumericsError("the copy of the counts does not hold what was counted; nothing is released")
         if sum(sums) > MAX_CELLS:
             raise NumericsError("the total is larger than 2^62; use a smaller max_weight")
         ranked = np.argsort(blocks)
         return blocks[ranked], np.array(sums, dtype=np.int64)[ranked]
 
-    def spread(self, rows: Any, roots: Mapping[str, NDArray[Any]], task: Task, columns: str) -> Any:
+    def spread(self, rows: Kept, roots: Mapping[str, NDArray[Any]], task: Task, columns: str) -> Any:
         """The frame of task(rows of a block, its root) over all `roots`, whether they have rows or not; run on the
         executors, several blocks at a time where there are many. Rows of blocks without a root, above which the noise
         left no mass, are passed over."""
@@ -100,7 +115,7 @@ class Copy:
             with quiet("blocks"):
                 return pa.concat_tables([task(*pair) for pair in _pairs(own, root)] or [_none(columns)])
 
-        return rows.groupBy(group).cogroup(frame.groupBy(group)).applyInArrow(blocks, columns)
+        return rows.frame.groupBy(group).cogroup(frame.groupBy(group)).applyInArrow(blocks, columns)
 
 
 def plan(run: Run) -> Whole | Cells | Halves | CountTree:
@@ -116,7 +131,7 @@ def plan(run: Run) -> Whole | Cells | Halves | CountTree:
         return tree if tree.visit.split + 1 < len(tree.visit.cuts) else Whole(run)
     form = f"(transform={recipe.transform!r}, {run.descent}) " if recipe.name == "haar_topdown" else ""
     raise DomainError(
-        f"{recipe.name} {form}does not run on Spark: its noise is not drawn block by block. "
+        f"{recipe.name} {form}does not run on Spark: it is not drawn and refined block by block. "
         "Use geometric, refined_tree, or haar_topdown with transform='sum_difference' that is not dense"
     )
 
@@ -130,7 +145,7 @@ class Whole:
     def address(self, cells: Int) -> tuple[Int, Int]:
         return np.zeros(cells.size, dtype=np.int64), cells
 
-    def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+    def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run = self.run
 
         def task(own: Any, root: Any) -> Any:
@@ -145,14 +160,15 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Independent noise per cell: blocks of engine.DENSE_BLOCK cells, nothing on the driver."""
+    """Independent noise per cell: blocks of engine.DENSE_BLOCK cells, at most 1,024 of them; the driver draws
+    nothing."""
 
     run: Run
 
     def address(self, cells: Int) -> tuple[Int, Int]:
         return cells // engine.DENSE_BLOCK, cells
 
-    def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+    def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run, size = self.run, self.run.domain.size
 
         def task(own: Any, root: Any) -> Any:
@@ -184,7 +200,7 @@ class Halves:
         keys = self.run.trees[0].keys(cells)
         return keys >> (self.run.trees[0].depth - self.descent.block_depth), keys
 
-    def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+    def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run, descent, tree = self.run, self.descent, self.run.trees[0]
         record = run.descent == "plain"
         first_leaves = blocks << (tree.depth - descent.block_depth)
@@ -198,10 +214,10 @@ class Halves:
             return _rows(run, (tree.cells(leaves), values), _joined(made.records) if record else ())
 
         roots = dict(zip(("block", "refined"), top.joined(), strict=True))
-        frames = [copy.kept(copy.spread(counts, roots, task, ROWS), "drawn", ROWS)]
+        parts = [copy.kept(copy.spread(counts, roots, task, ROWS), "drawn", ROWS)]
         if record:
-            frames.append(copy.session.createDataFrame(_rows(run, None, _joined(top.records))))
-        return Drawn(tuple(frames), _scales(run))
+            parts.append(copy.given(_rows(run, None, _joined(top.records))))
+        return Drawn(tuple(parts), _scales(run))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +235,7 @@ class CountTree:
         keys = self.run.trees[0].keys(cells)
         return keys // self.visit.order.stride(self.visit.cuts[self.visit.split]), keys
 
-    def draw(self, copy: Copy, counts: Any, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+    def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
         run, visit = self.run, self.visit
         noisy_rows = f"block bigint, {ROWS}"
         top, open_nodes, x = visit.top(
@@ -239,7 +255,7 @@ class CountTree:
         levels = [
             (np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(visit.cuts, top, strict=False)
         ]
-        return Drawn((noisy, drawn, copy.session.createDataFrame(_rows(run, None, _joined(levels)))), _scales(run))
+        return Drawn((noisy, drawn, copy.given(_rows(run, None, _joined(levels)))), _scales(run))
 
     def _shares(self, top: list[Level], kept: NDArray[np.bool_], found: Any) -> Int:
         """The driver's half of `refine.least_squares`: from the estimates of the blocks' roots to their shares."""
