@@ -104,6 +104,8 @@ FAULTS = [
           f"{SPARK}::test_blocks_without_a_record_have_their_mass"),
     Fault("blocks share the stream of their level", "engine.py", "streams, cut, prefix, keys.size)",
           "streams, cut, 0, keys.size)", f"{LAW}::test_blocks_do_not_share_a_stream"),
+    Fault("a task writes where the folder is another's", "spark/keep.py", "if not sees(folder, token):",
+          "if not Path(folder).exists():", f"{SPARK}::test_a_task_writes_only_where_its_token_is_and_says_what"),
     Fault("a block on Spark forgets its records", "spark/subtrees.py",
           "made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)",
           "made = descent.below(prefix, S, keys[:0], engine.prefix_sums(values[:0]), streams, record)",

@@ -1,6 +1,7 @@
 """The plans that spread a draw over a cluster, run here without one: blocks in any order and any grouping give the
 release of one machine, bit for bit."""
 
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 import kasuri as ks
 from kasuri.engine import prefix_sums
+from kasuri.ingest import scratch
 from kasuri.mechanism import resolve
 from kasuri.rng import Streams
-from kasuri.spark import subtrees
+from kasuri.spark import keep, subtrees
 
 
 @dataclass(frozen=True)
@@ -172,3 +175,38 @@ def test_the_top_needs_the_sums_of_the_blocks_alone(recipe):
     whole, summed = plan.visit.top(key[order], prefix_sums(one), streams), plan.visit.top(first, many, streams)
     assert all(np.array_equal(a.y, b.y) and np.array_equal(a.x, b.x) for a, b in zip(whole[0], summed[0], strict=True))
     assert np.array_equal(whole[1], summed[1]) and np.array_equal(whole[2], summed[2])
+
+
+def test_a_task_writes_only_where_its_token_is_and_says_what(tmp_path):
+    folder = tmp_path / "private"
+    folder.mkdir(0o700)
+    token = keep.mark(folder)
+    values = [2**62, 2**62, 2**62, -5, 0, 7]
+    batches = pa.table({"cell": range(6), "value": values}).to_batches(4)
+    (receipt,) = (batch.to_pylist()[0] for batch in keep.writer(str(folder), token, "counts")(iter(batches)))
+    assert (receipt["rows"], int(receipt["total"])) == (6, sum(values))
+    kept = folder / receipt["file"]
+    assert parquet.read_table(kept)["value"].to_pylist() == values and kept.stat().st_mode & 0o777 == 0o600
+    assert list(keep.writer(str(folder), token, "counts")(iter(batches[:0]))) == []
+
+    def breaking():
+        yield batches[0]
+        raise ValueError("person-77")
+
+    with pytest.raises(ks.KasuriError) as caught:
+        list(keep.writer(str(folder), token, "counts")(breaking()))
+    assert "person-77" not in str(caught.value)
+    with pytest.raises(ks.DomainError, match="does not see the private folder"):
+        list(keep.writer(str(folder), "0" * 32, "counts")(iter(batches)))
+    assert {path.name for path in folder.iterdir()} == {keep.TOKEN, receipt["file"]}
+    shutil.rmtree(folder)
+    with pytest.raises(ks.DomainError, match="does not see the private folder"):
+        list(keep.writer(str(folder), token, "counts")(iter(batches)))
+    assert not folder.exists()
+
+
+def test_a_working_folder_that_stays_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch.time, "sleep", lambda seconds: None)
+    with pytest.raises(ks.PrivacyError, match="remove it by hand"), scratch.folder(inside=tmp_path) as made:
+        monkeypatch.setattr(scratch.shutil, "rmtree", lambda path, ignore_errors: None)
+    assert made.exists()

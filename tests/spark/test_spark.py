@@ -306,6 +306,11 @@ def test_saved_paid_and_verified(cluster, tmp_path, monkeypatch):
         total = out.total()
     report = ks.verify(tmp_path / "out", ledger=tmp_path / "book.ledger")
     assert report["ok"], report["faults"]
+    assert "report.html" in report["files"]
+    said = json.loads((tmp_path / "out" / "datapackage.json").read_text())
+    assert said["intervals"]["level"] is None and "in parts" in said["intervals"]["why"]
+    back = ks.Release.load(tmp_path / "out")
+    assert back.total() == total and back.recipe == out.recipe
     parts = sorted((tmp_path / "out").glob("release-*.parquet"))
     assert len(parts) > 1 and sum(pq.read_table(path)["value"].to_numpy().sum() for path in parts) == total
     table = pq.read_table(parts[1])
@@ -508,9 +513,12 @@ partitions = 2
 """
 
 
-def test_a_job_file_runs_on_spark(cluster, tmp_path):
+def test_a_job_file_runs_on_spark(cluster, tmp_path, monkeypatch):
+    """And a table too large to be read whole has no report, which the manifest says and verify expects."""
     from kasuri import job
+    from kasuri.report import page
 
+    monkeypatch.setattr(page, "MOST_READ", 1)
     pq.write_table(records((30, 50), 500, 200, 2), tmp_path / "visits.parquet")
     (tmp_path / "job.toml").write_text(JOB)
     assert job.check(tmp_path / "job.toml") == []
@@ -518,7 +526,10 @@ def test_a_job_file_runs_on_spark(cluster, tmp_path):
     report = ks.verify(tmp_path / "out")
     assert report["ok"], report["faults"]
     assert "release-00000.parquet" in report["files"] and "measurements-00000.parquet" in report["files"]
-    assert released.non_zero == pq.read_table(tmp_path / "out" / "release-00000.parquet").num_rows
+    assert released.non_zero == pq.read_table(tmp_path / "out" / "release-00000.parquet").num_rows > 1
+    assert not (tmp_path / "out" / "report.html").exists()
+    monkeypatch.undo()
+    assert any("there is a report" in fault for fault in ks.verify(tmp_path / "out")["faults"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job.toml", "out", "visits.parquet"]
 
 

@@ -57,7 +57,7 @@ _SHAPE: dict[str, Any] = {
 
 _ALWAYS = ("release_meta.parquet", "certificate.md", "certificate.ja.md")
 """Files every release has, beside its table (release.parquet and release.duckdb, or numbered files) and the report,
-which a table of very many numbered files does without."""
+which a very large table does without."""
 
 
 def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
     faults += [f"{path.name}: not part of the release" for path in sorted(folder.iterdir()) if path.name not in known]
     numbered = [name for name in files_of("release", known) if name != "release.parquet"]
     table = tuple(f"release-{i:05d}.parquet" for i in range(len(numbered))) or ("release.parquet", "release.duckdb")
-    always = _ALWAYS if manifest.get("report") and numbered else (*_ALWAYS, page.REPORT)
+    always = _ALWAYS if manifest["report"] else (*_ALWAYS, page.REPORT)
     faults += [f"{name}: not listed in the manifest" for name in (*table, *always) if name not in known]
     if numbered and known & {"release.parquet", "release.duckdb"}:
         faults.append(f"{MANIFEST}: lists the table twice, in one file and in numbered ones")
@@ -229,9 +229,9 @@ def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> Non
         said = page.too_large(folder)
     except tables.UNREADABLE:
         said = ""
-    if said != manifest.get("report"):
+    if said != manifest["report"]:
         faults.append(f"{MANIFEST}: whether there is a report does not follow from the size of the table")
-    if manifest.get("report") is not None:
+    if manifest["report"] is not None:
         return
     versions = manifest["privacy"]["implementation"]["environment"].get("versions")
     if not isinstance(versions, dict) or versions.get("kasuri") != environment()["versions"]["kasuri"]:
