@@ -22,6 +22,7 @@ NAMES = (
     "local_collector",
     "local_map",
     "shuffle_join",
+    "spark",
 )
 
 

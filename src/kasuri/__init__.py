@@ -47,7 +47,7 @@ _HOME = {
     "verify": "manifest",
 }
 
-_PACKAGES = ("kanon", "local", "recipes", "shuffle")
+_PACKAGES = ("kanon", "local", "recipes", "shuffle", "spark")
 """Sibling packages that `ks.<name>` imports at first use."""
 
 __all__ = sorted(_HOME)

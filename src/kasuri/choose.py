@@ -5,7 +5,9 @@ Nothing here sees counts. A simulation draws its own made-up people and its own 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -53,10 +55,14 @@ def refined(run: Run, visited: Visited, refine: str) -> tuple[Int, Int]:
         return bayes.estimate(visited, run.trees[0], run.domain, run.mechanism.prior)
     if refine != "least squares":
         raise PrivacyError(f"a count tree is refined by bayes or least squares, not {refine!r}")
-    variances = [laplace_variance(max(scale, LEAST_SCALE)) for scale in visited.scales]
-    leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances)
+    leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances(visited.scales))
     keep = leaves > 0
     return visited.levels[-1].prefix[keep], leaves[keep]
+
+
+def variances(scales: Sequence[Fraction]) -> list[float]:
+    """Noise variance per measured level of a count tree."""
+    return [laplace_variance(max(scale, LEAST_SCALE)) for scale in scales]
 
 
 def choose(run: Run, pilot: Whole | None, streams: Streams) -> Choice:

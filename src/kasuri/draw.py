@@ -1,11 +1,12 @@
-"""release(): the one place where Counts meets noise."""
+"""release(): the one place where Counts meets noise (and `spark`, which pays and draws alike)."""
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
@@ -15,17 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import __version__, engine, transform
-from kasuri.choose import choose, refined
+from kasuri.choose import choose, refined, variances
 from kasuri.errors import KasuriError, PrivacyError
-from kasuri.ledger import Ledger
+from kasuri.ledger import Ledger, Receipt
 from kasuri.mechanism import Mechanism, Run, resolve
-from kasuri.noise import discrete_laplace, laplace_variance, passes, runs_below
-from kasuri.privacy import decimal
+from kasuri.noise import discrete_laplace, passes, runs_below
+from kasuri.privacy import Guarantee, decimal
 from kasuri.project import GAMMAS, THRESHOLDS, Rule, Tally, shape, tune
 from kasuri.published import NO_LEDGER, Measurements, Release
 from kasuri.recipes import RECIPES
 from kasuri.refine import LARGEST, consistency, nonnegative_fit, topdown, topdown_float
 from kasuri.rng import Source, Streams, secure
+from kasuri.schema import Part
 from kasuri.table import Counts
 from kasuri.visit import measure_whole
 
@@ -47,10 +49,7 @@ def release(
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
-    if not isinstance(mechanism, Mechanism):
-        raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
-    if ledger is not None and not isinstance(ledger, Ledger):
-        raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
+    source = checked(mechanism, ledger, source)
     run = resolve(mechanism, counts.domain, counts.unit, epsilon)
     if run.declared_total is not None and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
@@ -59,18 +58,60 @@ def release(
             raise PrivacyError(
                 f"the public table {table.name!r} has the name of the confidential data: it is not public"
             )
-    guarantee = run.guarantee.assuming(*counts.assumes)
-    plan = mechanism.plan(counts.domain, counts.unit, epsilon)
+    threads = engine.threads_or_all(threads)
+    paid = charge(run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part)
+    with paid.streams() as streams:
+        cells, values, measurements, chosen = draw(run, counts, streams, threads)
+    words = MappingProxyType({**recipe_words(run), **chosen})
+    return Release(run.domain, cells, values, measurements, paid.guarantee, words, paid.provenance, paid.receipt)
+
+
+def checked(mechanism: object, ledger: object, source: Source | None) -> Source:
+    """Refuse what is no recipe, no ledger or no source of randomness; the source, `secure()` where none was named."""
+    if not isinstance(mechanism, Mechanism):
+        raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
     source = secure() if source is None else source
     if type(source) is not Source:
         raise PrivacyError("source must be secure() or, in a test, seeded(n)")
-    threads = engine.threads_or_all(threads)
+    return source
+
+
+@dataclass(frozen=True, eq=False)
+class Paid:
+    """A release that is paid for and not yet drawn: what it will claim, and where its one release key comes from."""
+
+    guarantee: Guarantee
+    provenance: Mapping[str, Any]
+    receipt: Receipt | None
+    source: Source
+    recipe: str
+
+    @contextmanager
+    def streams(self) -> Iterator[Streams]:
+        """The keystreams under a fresh release key. If the block fails the ledger notes it; nothing is refunded."""
+        try:
+            yield Streams(self.source.release_key(), self.recipe)
+        except BaseException:
+            if self.receipt is not None:
+                with suppress(KasuriError):  # a note for the books; the first error is the one to tell
+                    self.receipt.abandon()
+            raise
+
+
+def charge(
+    run: Run, ledger: Ledger | None, source: Source, *, data: str | None, assumes: tuple[str, ...], part: Part | None
+) -> Paid:
+    """Charge `ledger` for `run`, durably, before any key is made."""
+    mechanism, guarantee = run.mechanism, run.guarantee.assuming(*assumes)
+    plan = mechanism.plan(run.domain, guarantee.unit, guarantee.epsilon)
     provenance: dict[str, Any] = {
         "release_id": secrets.token_hex(16),
         "software": f"kasuri {__version__}",
         "source": source.words(),
         "secure": source.secure,
-        "data": counts.data,
+        "data": data,
         "plan": plan,
         "ledger": None,
     }
@@ -78,23 +119,15 @@ def release(
     if ledger is None:
         guarantee = guarantee.assuming(NO_LEDGER)
     else:
-        receipt = ledger.reserve(guarantee, data=counts.data, recipe=mechanism.name, plan=plan, part=counts.part)
+        receipt = ledger.reserve(guarantee, data=data, recipe=mechanism.name, plan=plan, part=part)
         provenance["ledger"] = receipt.reference()
-    try:
-        streams = Streams(source.release_key(), mechanism.name)
-        cells, values, measurements, chosen = _draw(run, counts, streams, threads)
-    except BaseException:
-        if receipt is not None:
-            with suppress(KasuriError):  # a note for the books; the first error is the one to tell
-                receipt.abandon()
-        raise
-    words = MappingProxyType(_recipe_words(run) | chosen), MappingProxyType(provenance)
-    return Release(counts.domain, cells, values, measurements, guarantee, *words, receipt)
+    return Paid(guarantee, MappingProxyType(provenance), receipt, source, mechanism.name)
 
 
-def _recipe_words(run: Run) -> dict[str, Any]:
+def recipe_words(run: Run) -> Mapping[str, Any]:
+    """The mechanism in words and parameters, as a release carries it."""
     mechanism = run.mechanism
-    return {
+    words = {
         "name": mechanism.name,
         "transform": mechanism.transform,
         "noise": mechanism.noise,
@@ -104,6 +137,7 @@ def _recipe_words(run: Run) -> dict[str, Any]:
         "interleave": list(mechanism.interleave),
         "descent": run.descent,
     } | _further_words(run)
+    return MappingProxyType(words)
 
 
 def _further_words(run: Run) -> dict[str, Any]:
@@ -142,7 +176,7 @@ Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, An
 """Cells, values, measurements, and words about what noisy numbers chose."""
 
 
-def _draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
+def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     """transform, noise, refine; the cells rising and the values not 0."""
     mechanism = run.mechanism
     measurements: Measurements | None = None
@@ -384,8 +418,7 @@ def _draw_hierarchy(run: Run, counts: Counts, streams: Streams, threads: int) ->
         noise = engine.dense_noise(discrete_laplace(scale), streams, nodes.size, threads, "noise", depth)
         levels.append((leaves.reshape(-1, stride).sum(axis=1)[nodes] + noise, np.zeros(nodes.size + 1, dtype=np.int64)))
         before = stride
-    variances = [laplace_variance(max(scale, Fraction(1, 64))) for scale in visit.scales]
-    values = consistency(levels, variances)
+    values = consistency(levels, variances(visit.scales))
     cells = tree.cells(nodes)
     ranked = np.argsort(cells)
     return cells[ranked], values[ranked]

@@ -62,10 +62,17 @@ def dense_noise(
 
     def one(block: int) -> None:
         part = out[block * DENSE_BLOCK : (block + 1) * DENSE_BLOCK]
-        sampler.draw_into(streams.open(purpose, level, block), part)
+        dense_block(sampler, streams, block, part, purpose, level)
 
     spread(one, range(-(-size // DENSE_BLOCK)), threads)
     return out
+
+
+def dense_block(
+    sampler: Sampler, streams: Streams, block: int, out: Int, purpose: str = "noise", level: int = 0
+) -> None:
+    """Overwrite `out` with the samples of one block (the last block of a table may be shorter)."""
+    sampler.draw_into(streams.open(purpose, level, block), out)
 
 
 def dense_float_noise(scale: float, streams: Streams, size: int) -> NDArray[np.float64]:
@@ -116,11 +123,17 @@ class _Tape:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """What one block gave, in parts: leaves (or nodes at its floor) and values; recorded (level, prefix, value)."""
 
     parts: list[tuple[Int, Int]]
     records: list[tuple[Int, ...]]
+
+    def joined(self) -> tuple[Int, Int]:
+        """Keys and values in one piece."""
+        keys, values = zip(*self.parts, strict=True) if self.parts else ((), ())
+        none = np.zeros(0, dtype=np.int64)
+        return np.concatenate((none, *keys)), np.concatenate((none, *values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +195,7 @@ class Descent:
         tape: _Tape,
         record: bool,
         skip_noise: int = 0,
-    ) -> _Block:
+    ) -> Block:
         """One block from its root (depth, prefix, S > 0) to `floor`."""
         from kasuri._kernels import topdown as kernel
 
@@ -194,7 +207,7 @@ class Descent:
         room = min(64 + 2 * keys.size, _ROOM)
         out_keys, out_values = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
         records = [np.empty(room if record else 0, dtype=np.int64) for _ in range(3)]
-        done = _Block([], [])
+        done = Block([], [])
         code = -1
         while code != kernel.DONE:
             code = kernel.descend(  # type: ignore[call-arg]
@@ -225,32 +238,46 @@ class Descent:
 
         Cost: O(m + outputs) with jumps, O(m + outputs * k) without, for m records and k levels.
         """
-        sampler = discrete_laplace(self.scale)
-        sums = _prefix_sums(values)
+        sums = prefix_sums(values)
         k, cut = self.order.depth, self.block_depth
-        tape = _Tape(sampler, streams, 0, 0, 0 if cut else keys.size)
-        tape.more_noise()
-        noisy_total = min(int(sums[-1]) + int(tape.noise[0]), LARGEST)
-        recorded: list[tuple[Int, ...]] = [(np.array([-1]), np.array([0]), np.array([noisy_total]))]
-        if noisy_total <= 0:
-            return [], self._measurements(recorded, record)
-        top = self.run_block(keys, sums, (0, 0, noisy_total), cut or k, tape, record, skip_noise=1)
-        recorded += top.records
-        if cut == 0:
-            return top.parts, self._measurements(recorded, record)
-        top_keys, top_values = (np.concatenate(column) for column in zip(*top.parts, strict=True))
+        top = self.top(keys, sums, streams, record)
+        if cut == 0 or not top.parts:
+            return top.parts, self._measurements(top.records, record)
+        top_keys, top_values = top.joined()
         edges = np.searchsorted(keys, np.concatenate((top_keys, top_keys + 1)) << (k - cut)).reshape(2, -1)
 
-        def one(i: int) -> _Block:
-            prefix, low, high = int(top_keys[i]), int(edges[0, i]), int(edges[1, i])
-            block = _Tape(sampler, streams, cut, prefix, high - low)
-            root = (cut, prefix, int(top_values[i]))
-            return self.run_block(keys[low:high], sums[low : high + 1], root, k, block, record)
+        def one(i: int) -> Block:
+            low, high = int(edges[0, i]), int(edges[1, i])
+            return self.below(
+                int(top_keys[i]), int(top_values[i]), keys[low:high], sums[low : high + 1], streams, record
+            )
 
         blocks = spread(one, range(top_keys.size), threads)
-        for block in blocks:
-            recorded += block.records
+        recorded = [*top.records, *(part for block in blocks for part in block.records)]
         return [part for block in blocks for part in block.parts], self._measurements(recorded, record)
+
+    def top(self, keys: Int, sums: Int, streams: Streams, record: bool) -> Block:
+        """From the root to the nodes at `block_depth`; to the leaves of a tree that is not cut.
+
+        Above the cut only the sums of the nodes there count, so whoever holds no more than these can hand in one
+        record per node, at its first leaf.
+        """
+        cut = self.block_depth
+        tape = _Tape(discrete_laplace(self.scale), streams, 0, 0, 0 if cut else keys.size)
+        tape.more_noise()
+        noisy_total = min(int(sums[-1]) + int(tape.noise[0]), LARGEST)
+        root = (np.array([-1]), np.array([0]), np.array([noisy_total]))
+        if noisy_total <= 0:
+            return Block([], [root])
+        top = self.run_block(keys, sums, (0, 0, noisy_total), cut or self.order.depth, tape, record, skip_noise=1)
+        return Block(top.parts, [root, *top.records])
+
+    def below(self, prefix: int, S: int, keys: Int, sums: Int, streams: Streams, record: bool) -> Block:
+        """One block: from node `prefix` at `block_depth`, of refined sum S > 0 and with these true records, to the
+        leaves."""
+        cut = self.block_depth
+        tape = _Tape(discrete_laplace(self.scale), streams, cut, prefix, keys.size)
+        return self.run_block(keys, sums, (cut, prefix, S), self.order.depth, tape, record)
 
     def _measurements(self, recorded: list[tuple[Int, ...]], record: bool) -> Measurements | None:
         if not record:
@@ -261,7 +288,7 @@ class Descent:
         return Measurements(level[ranked], prefix[ranked], value[ranked], scales)
 
 
-def _prefix_sums(values: Int) -> Int:
+def prefix_sums(values: Int) -> Int:
     """sums[i] = sum of the values before record i."""
     sums = np.zeros(values.size + 1, dtype=np.int64)
     np.cumsum(values, out=sums[1:])
@@ -281,7 +308,7 @@ class FanDescent:
 
     def run(self, keys: Int, values: Int, streams: Streams) -> tuple[Int, Int]:
         """As Descent.run. Cost: O(kept nodes * fan-out + m k)."""
-        sums = _prefix_sums(values)
+        sums = prefix_sums(values)
         noise = int(discrete_laplace(self.scale).draw(streams.open("noise", 0, 0), 1)[0])
         noisy_total = min(int(sums[-1]) + noise, LARGEST)
         prefix = np.zeros(1 if noisy_total > 0 else 0, dtype=np.int64)

@@ -16,11 +16,11 @@ from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
 from kasuri.ingest import Query, axes, count, read_estat
 from kasuri.ingest.frames import numbers
-from kasuri.ingest.micro import Progress, typed_ids
+from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism
-from kasuri.published import Release
+from kasuri.published import Described
 from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store.export import export_faults
@@ -134,9 +134,19 @@ class Output(_Part):
     levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
 
 
+class SparkPart(_Part):
+    """How a job with engine = "spark" runs; the session itself is configured as Spark's own are."""
+
+    work: str = Field(
+        description="A folder that driver and executors share; private folders are made and removed there."
+    )
+    partitions: int | None = Field(None, ge=1, description="Tasks per shuffle; the result does not depend on it.")
+
+
 class Job(_Part):
     """A job file, read and checked for form; `domain`, `unit` and `mechanism` check its facts."""
 
+    engine: Literal["local", "spark"] = Field("local", description="Where it runs: this machine, or a Spark cluster.")
     data: Data
     axes: list[AnyAxis] = Field(min_length=1)
     masks: list[MaskPart] = Field(default_factory=list)
@@ -144,6 +154,24 @@ class Job(_Part):
     recipe: Recipe = Recipe()
     budget: Budget
     output: Output
+    spark: SparkPart | None = None
+
+    @model_validator(mode="after")
+    def _spark_can(self) -> Job:
+        if (self.engine == "spark") != (self.spark is not None):
+            raise ValueError('engine = "spark" and the table [spark] (work = FOLDER) go together')
+        if self.spark is None:
+            return self
+        faults = []
+        if self.data.kind != "table" or not all(file.lower().endswith((".parquet", "/")) for file in self.data.files):
+            faults.append("data.files are Parquet files or folders (ending in /)")
+        if not self.data.files:
+            faults.append("data comes from files, not from a query")
+        if self.output.exports:
+            faults.append("output.exports must be empty; other tools read the saved Parquet files")
+        if faults:
+            raise ValueError(f'with engine = "spark": {"; ".join(faults)}')
+        return self
 
 
 def load(path: str | Path) -> Job:
@@ -257,7 +285,6 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         meshes = [axis.name for axis in table.axes if isinstance(axis, Mesh)]
         picked = places[meshes[0]] if list(places) == meshes[:1] else places
         return read_estat(sources, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
-    key = None if job.data.sampling_key is None else bytes.fromhex(job.data.sampling_key)
     source = sources[0] if isinstance(sources[0], Query) or len(sources) == 1 else sources
     return count(
         source,
@@ -266,11 +293,15 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         unit=who,
         weight=job.data.weight,
         data=job.data.name,
-        key=key,
+        key=_sampling_key(job),
         memory=job.data.memory,
         progress=progress,
         away=_away(job, base),
     )
+
+
+def _sampling_key(job: Job) -> bytes | None:
+    return None if job.data.sampling_key is None else bytes.fromhex(job.data.sampling_key)
 
 
 def _away(job: Job, base: Path) -> list[Path]:
@@ -287,8 +318,9 @@ def judge_exports(table: Domain, targets: list[str], levels: list[str]) -> None:
     raise_faults(DomainError, export_faults(table, targets, levels))
 
 
-def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Release:
-    """Count, release, save and export. Everything that can be refused without the data is refused before it is read."""
+def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Described:
+    """Count, release, save and export, here or on Spark. Everything that can be refused without the data is refused
+    before it is read."""
     table, who, recipe = domain(job, base), unit(job), mechanism(job)
     recipe.guarantee(table, who, job.budget.epsilon)
     target = base / job.output.folder
@@ -296,12 +328,43 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
         raise DomainError(f"{target} exists; a release is never written over another")
     judge_exports(table, _exports(job, base), job.output.levels)
     book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
+    if job.spark is not None:
+        return _run_on_spark(job, job.spark, base, book)
     released = make_release(
         counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads
     )
     released.save(str(target), unmetered=book is None)
     for where in _exports(job, base):
         released.export(where, levels=job.output.levels, unmetered=book is None)
+    return released
+
+
+def _run_on_spark(job: Job, part: SparkPart, base: Path, book: Ledger | None) -> Described:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise DomainError("engine = 'spark' needs the extra: pip install 'kasuri[spark]'") from None
+    from kasuri import spark
+
+    frame = SparkSession.builder.getOrCreate().read.parquet(
+        *(file if "://" in file else f"file://{(base / file).absolute()}" for file in job.data.files)
+    )
+    released = spark.release(
+        frame,
+        domain(job, base),
+        mechanism(job),
+        epsilon=job.budget.epsilon,
+        unit=unit(job),
+        ledger=book,
+        columns=_columns(job),
+        work=base / part.work,
+        weight=job.data.weight,
+        data=job.data.name,
+        key=_sampling_key(job),
+        partitions=part.partitions,
+    )
+    with released:
+        released.save(str(base / job.output.folder), unmetered=book is None)
     return released
 
 
@@ -332,7 +395,7 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
     if "domain" in parts:
         found = export_faults(parts["domain"], _exports(job, path.parent), job.output.levels)
         faults += [f"{path}: {fault}" for fault in found]
-    if "domain" in parts and "unit" in parts:
+    if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here
         faults += _data_faults(job, path.parent, parts["domain"], parts["unit"], outside)
     return faults
 
@@ -387,10 +450,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
 
     done = 0
     ragged: list[int] = []
-    wanted = list(dict.fromkeys([who.id, *(n for place in columns.values() for n in axes.names(place))]))
-    if job.data.weight is not None and job.data.weight not in wanted:
-        wanted.append(job.data.weight)
-    for batch, _ in stream.start(wanted, ragged):
+    for batch, _ in stream.start(needed(columns, who, job.data.weight), ragged):
         ids = batch.column(who.id)
         if not pa.types.is_null(ids.type):
             try:
@@ -424,6 +484,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
 TEMPLATE = """\
 # A kasuri job: one table, one release. Run:  kasuri check job.toml  then  kasuri release job.toml
 # Nothing here is ever taken from the data; paths are relative to this file.
+# engine = "spark"                # on a cluster, with the table [spark] below; see the guide
 
 [data]
 name = "census-2020"              # a declared name, used in the ledger and the certificate
@@ -465,4 +526,8 @@ unmetered = true                  # charged to no ledger, and the release says s
 folder = "release"                # a new folder
 exports = []                      # "release.gpkg", "release.csv", "release.sqlite", "postgresql://..."
 levels = []                       # "1km", "10km": the sums at coarser levels, in the exports
+
+# [spark]
+# work = "/shared/tmp"            # a folder that driver and executors share
+# partitions = 400                # tasks per shuffle
 """

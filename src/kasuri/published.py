@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,12 @@ NO_LEDGER = "no ledger: nothing bounds what other releases of the same data spen
 _DENSE = 1 << 28
 
 
+def files_of(table: Literal["release", "measurements"], names: Iterable[str]) -> list[str]:
+    """Those of `names` that hold a table of a saved release, in order: release.parquet, or release-00000.parquet and
+    so on where a cluster wrote it."""
+    return sorted(name for name in names if re.fullmatch(rf"{table}(-[0-9]{{5,}})?\.parquet", name))
+
+
 @dataclass(frozen=True)
 class Measurements:
     """The noisy numbers a release was made of, a function of noisy values alone.
@@ -38,6 +45,24 @@ class Measurements:
     prefix: NDArray[np.int64]
     value: NDArray[np.int64]
     scale: Mapping[int, Fraction]
+
+
+class Described(Protocol):
+    """What a manifest tells of a release, wherever its cells are: `Release`, and a release on a cluster."""
+
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def guarantee(self) -> Guarantee: ...
+    @property
+    def recipe(self) -> Mapping[str, Any]: ...
+    @property
+    def provenance(self) -> Mapping[str, Any]: ...
+    @property
+    def receipt(self) -> Receipt | None: ...
+    @property
+    def non_zero(self) -> int: ...
+    def total(self) -> int | float: ...
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -62,6 +87,11 @@ class Release:
             f"Release({self.recipe['name']}, {self.cells.size} cells of {self.domain.size}, total {self.total()}, "
             f"{self.guarantee.words()}, source: {self.provenance['source']})"
         )
+
+    @property
+    def non_zero(self) -> int:
+        """How many cells are not 0."""
+        return self.cells.size
 
     def total(self) -> int | float:
         """Sum over all cells."""

@@ -112,37 +112,47 @@ def least_squares(levels: list[tuple[Array, Array]], variances: list[float]) -> 
     estimates' variances, running sums rounded inside each node. A node that reaches no leaf gets nothing, so every
     level has the same sum. Returns the integers of every level.
     """
-    from kasuri._kernels.visit import share_out
-
-    z, v = _upward(levels, variances)
-    closed = [np.zeros(z[-1].size, dtype=bool)]
-    for _, below in reversed(levels[:-1]):
-        leaves = np.append(0, np.cumsum(~closed[0]))  # open nodes of the next level before each of its nodes
-        closed.insert(0, leaves[below[1:]] == leaves[below[:-1]])
-    totals = whole_total(z[0])
-    first = np.array([0, z[0].size], dtype=np.int64)
-    out = []
-    for at, (_, below) in enumerate(levels):
-        shares = np.zeros(z[at].size, dtype=np.int64)
-        share_out(z[at], v[at], closed[at], first, totals, shares)
-        out.append(shares)
-        totals, first = shares, below
-    return totals, out
+    z, v = combine(levels, variances)
+    out = share(levels, z, v, whole_total(z[0]))
+    return out[-1], out
 
 
-def _upward(levels: list[tuple[Array, Array]], variances: list[float]) -> tuple[list[Array], list[Array]]:
-    """Bottom-up weighted least squares: per level the estimates from each node and all below it, with variances."""
+def combine(
+    levels: list[tuple[Array, Array]], variances: list[float], below: tuple[Array, Array] | None = None
+) -> tuple[list[Array], list[Array]]:
+    """Estimates and their variances of every level, bottom-up; `below` those of the level under the last one."""
     from kasuri._kernels.visit import combine_up
 
     z: list[Array] = [np.zeros(0)] * len(levels)
     v: list[Array] = [np.zeros(0)] * len(levels)
+    under = below or (np.zeros(0), np.zeros(0))
     for at in range(len(levels) - 1, -1, -1):
         y, first = levels[at]
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
-        last = at + 1 == len(levels)
-        below_z, below_v = (np.zeros(0), np.zeros(0)) if last else (z[at + 1], v[at + 1])
-        combine_up(y.astype(np.float64), variances[at], first, below_z, below_v, z[at], v[at])
+        combine_up(y.astype(np.float64), variances[at], first, under[0], under[1], z[at], v[at])
+        under = z[at], v[at]
     return z, v
+
+
+def share(levels: list[tuple[Array, Array]], z: list[Array], v: list[Array], total: Array,
+          open_below: Array | None = None) -> list[Array]:  # fmt: skip
+    """Integers of every level, top-down: `total` is shared out over the first level, each node's share over its
+    children. A node that reaches no leaf gets none; `open_below` tells which nodes of the last level do, where that is
+    not the level of the leaves."""
+    from kasuri._kernels.visit import share_out
+
+    closed = [np.zeros(z[-1].size, dtype=bool) if open_below is None else ~open_below]
+    for _, children in reversed(levels[:-1]):
+        leaves = np.append(0, np.cumsum(~closed[0]))  # open nodes of the next level before each of its nodes
+        closed.insert(0, leaves[children[1:]] == leaves[children[:-1]])
+    totals, first = total, np.array([0, z[0].size], dtype=np.int64)
+    out = []
+    for at, (_, children) in enumerate(levels):
+        shares = np.zeros(z[at].size, dtype=np.int64)
+        share_out(z[at], v[at], closed[at], first, totals, shares)
+        out.append(shares)
+        totals, first = shares, children
+    return out
 
 
 def consistency(levels: list[tuple[Array, Array]], variances: list[float]) -> Array:
@@ -151,7 +161,7 @@ def consistency(levels: list[tuple[Array, Array]], variances: list[float]) -> Ar
     Bottom-up as in `least_squares`; top-down each node's surplus over its children's estimates is shared among them in
     proportion to their variances [Hay2010, theorem 3; there all levels have one variance]. `levels` is the whole tree.
     """
-    z, v = _upward(levels, variances)
+    z, v = combine(levels, variances)
     values = z[0]
     for at in range(1, len(levels)):
         owner = np.repeat(np.arange(values.size), np.diff(levels[at - 1][1]))

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
-from kasuri.engine import spread
+from kasuri.engine import prefix_sums, spread
 from kasuri.errors import DomainError
 from kasuri.noise import discrete_laplace
 from kasuri.order import Order
@@ -49,8 +50,8 @@ class Visit:
         """Sorted keys and values of the true records -> the visited tree. `known` is a cut that was measured before,
         whole: its numbers stand as they are. Cost: O(m + drawn nodes log fan-out)."""
         sums = prefix_sums(values)
-        split = max((i for i, cut in enumerate(self.cuts) if self.order.width(0, cut) <= BLOCKS), default=0)
-        top, kept, x = self._block(keys, sums, np.zeros(1, dtype=np.int64), None, 0, split, streams, 0, known)
+        split = self.split
+        top, kept, x = self.top(keys, sums, streams, known)
         roots = top[-1].prefix[kept]
         if split + 1 == len(self.cuts):
             return self._visited(top)
@@ -59,15 +60,29 @@ class Visit:
 
         def one(i: int) -> list[Level]:
             part, part_sums = keys[low[i] : high[i]], sums[low[i] : high[i] + 1]
-            last, block = len(self.cuts) - 1, int(roots[i])
-            return self._block(part, part_sums, roots[i : i + 1], x[i : i + 1], split + 1, last, streams, block, known)[
-                0
-            ]
+            return self.below(int(roots[i]), float(x[i]), part, part_sums, streams, known)
 
         blocks = spread(one, range(kept.size), threads)
         top[-1] = _with_children(top[-1], kept, np.array([block[0].prefix.size for block in blocks], dtype=np.int64))
         below = [_join([block[i] for block in blocks]) for i in range(len(self.cuts) - split - 1)]
         return self._visited([*top, *below])
+
+    @cached_property
+    def split(self) -> int:
+        """The last cut of the top; its nodes are the roots of the blocks."""
+        return max((i for i, cut in enumerate(self.cuts) if self.order.width(0, cut) <= BLOCKS), default=0)
+
+    def top(self, keys: Int, sums: Int, streams: Streams, known: Whole | None = None) -> tuple[list[Level], Int, Float]:
+        """The cuts 0..split, which nodes of the last are kept, and their refined sums. Only the sums of the nodes at
+        cut `split` count (see `Descent.top`)."""
+        return self._block(keys, sums, np.zeros(1, dtype=np.int64), None, 0, self.split, streams, 0, known)
+
+    def below(
+        self, root: int, x: float, keys: Int, sums: Int, streams: Streams, known: Whole | None = None
+    ) -> list[Level]:
+        """One block: the cuts below the kept node `root` of cut `split`, of refined sum x and with these records."""
+        last = len(self.cuts) - 1
+        return self._block(keys, sums, np.array([root]), np.array([x]), self.split + 1, last, streams, root, known)[0]
 
     def _visited(self, levels: list[Level]) -> Visited:
         return Visited(self.cuts, self.scales, self.slacks, tuple(levels))
@@ -125,13 +140,6 @@ def measure_whole(order: Order, depth: int, scale: Fraction, keys: Int, values: 
     nodes, _ = order.children(np.zeros(1, dtype=np.int64), 0, depth)
     stream = streams.open("pilot", depth, 0)
     return Whole(depth, scale, nodes, noisy_counts(order, depth, scale, nodes, keys, prefix_sums(values), stream))
-
-
-def prefix_sums(values: Int) -> Int:
-    """sums[i] = sum of the values before record i."""
-    sums = np.zeros(values.size + 1, dtype=np.int64)
-    np.cumsum(values, out=sums[1:])
-    return sums
 
 
 def noisy_counts(order: Order, depth: int, scale: Fraction, nodes: Int, keys: Int, sums: Int, stream: Stream) -> Int:

@@ -158,6 +158,19 @@ def test_a_newcomer_takes_an_estat_file_to_postgis(tmp_path, monkeypatch, postgr
     assert (tmp_path / "shell" / "tokyo" / "report.html").exists()
 
 
+def test_the_spark_page_runs(tmp_path):
+    """In a process of its own: its Java would outlive the page. The commands need a cluster and are not run."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("no Java on this machine (apt-get install default-jre-headless)")
+    found = blocks(GUIDE / "spark.md")
+    assert {kind for kind, _ in found} == {"python", "toml", "console"}
+    for body in (body for kind, body in found if kind == "toml"):
+        tomllib.loads(body)
+    text = "\n".join(body for kind, body in found if kind == "python")
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_a_block_that_would_be_skipped_fails(tmp_path, monkeypatch):
     for i, body in enumerate(("```python3\nprint(1)\n```\n", "```\nkasuri demo\n```\n", "```text\n$ kasuri demo\n```\n",
                               "```console\n$ kasuri --version\nkasuri 9.9\n```\n")):  # fmt: skip

@@ -10,6 +10,7 @@ TREE_LAW = "tests/distributions/test_tree_law.py"
 BASELINES = "tests/distributions/test_baselines_law.py"
 INTERVAL_LAWS, INTERVALS = "tests/laws/test_interval_laws.py", "tests/contract/test_intervals.py"
 BAYES_LAWS = "tests/laws/test_bayes.py"
+SPARK = "tests/laws/test_spark_blocks.py"
 
 FAULTS = [
     Fault("scale halved", "mechanism.py", "unit.most * cost / (loss * (1 - share))",
@@ -118,6 +119,18 @@ FAULTS = [
           "choose(run, known, streams)", f"{BAYES_LAWS}::test_no_stream_is_opened_twice"),
     Fault("a preset spends more than epsilon", "shares.py", "rest = (1 - Fraction(cells)) / sum(weights.values())",
           "rest = Fraction(1) / sum(weights.values())", f"{BAYES_LAWS}::test_the_published_scales_spend_epsilon_once"),
+    Fault("a block without records is not drawn on Spark", "spark/subtrees.py",
+          "yield own.slice(low, high - low), root.slice(i, 1)",
+          "yield from [(own.slice(low, high - low), root.slice(i, 1))] if low < high else []",
+          f"{SPARK}::test_blocks_without_a_record_have_their_mass"),
+    Fault("blocks share the stream of their level", "engine.py", "streams, cut, prefix, keys.size)",
+          "streams, cut, 0, keys.size)", f"{LAW}::test_blocks_do_not_share_a_stream"),
+    Fault("a task writes where the folder is another's", "spark/keep.py", "if not sees(folder, token):",
+          "if not Path(folder).exists():", f"{SPARK}::test_a_task_writes_only_where_its_token_is_and_says_what"),
+    Fault("a block on Spark forgets its records", "spark/subtrees.py",
+          "made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)",
+          "made = descent.below(prefix, S, keys[:0], engine.prefix_sums(values[:0]), streams, record)",
+          f"{SPARK}::test_a_cut_tree_is_the_release_of_one_machine"),
 ]  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def summary(released: Any, out: Path) -> dict[str, Any]:
         "release_id": released.provenance["release_id"],
         "folder": str(out),
         "cells": released.domain.size,
-        "non_zero": int(released.cells.size),
+        "non_zero": int(released.non_zero),
         "total": released.total(),
         "recipe": dict(released.recipe),
         "guarantee": released.guarantee.to_json(),
@@ -137,11 +137,13 @@ def describe(released: Any, out: Path) -> str:
     assumes = "".join(f"\n    - {caveat}" for caveat in released.guarantee.assumes) or " nothing further"
     paid = released.provenance["ledger"]
     budget = f"\n  paid by ledger entry {paid['entry']}, {_left(paid['after'])}" if paid else ""
+    single = (out / "release.parquet").exists()
+    files = f"{out / 'release.duckdb'} (tables release, release_meta) or {out / 'release.parquet'}"
     return (
-        f"{out}: {released.cells.size:,} of {released.domain.size:,} cells are not 0, total {released.total():,}.\n"
+        f"{out}: {released.non_zero:,} of {released.domain.size:,} cells are not 0, total {released.total():,}.\n"
         f"  {released.guarantee.words()}\n"
         f"  recipe {released.recipe['name']}, noise scale {released.recipe['scale']}; assumes:{assumes}{budget}\n"
-        f"  open {out / 'release.duckdb'} (tables release, release_meta) or {out / 'release.parquet'}"
+        f"  open {files if single else out / 'release-*.parquet'}"
     )
 
 

@@ -57,6 +57,31 @@ def count_records(
     Proof: docs/proofs/bounding.md. Public: domain, unit. Assumes: one person has one id; the sampling key was not
     chosen by looking at the data.
     """
+    key = sampling(stream, domain, columns, unit, weight, key)
+    if engine not in ("auto", "duckdb", "radix"):
+        raise DomainError('engine must be "auto", "duckdb" or "radix"')
+    tell = progress or (lambda share: None)
+    kind, first = _first(placed(stream, domain, columns, unit, weight, tell))
+    if engine == "radix" and kind == "text":
+        raise DomainError(f"{stream.label}: the radix count takes ids that are whole numbers; use engine='duckdb'")
+    with scratch.folder(away) as folder:
+        if engine == "duckdb" or kind == "text":
+            cells, values = _duckdb(first, unit, weight is not None, key, memory, tell, str(folder))
+        else:
+            cells, values = _radix(first, domain, unit, weight is not None, key, tell, folder)
+    return checked(cells, values, domain, unit, data, assumes=())
+
+
+def sampling(
+    stream: Stream,
+    domain: Domain,
+    columns: Mapping[str, axes.Place],
+    unit: Unit,
+    weight: str | None,
+    key: bytes | None,
+) -> bytes:
+    """Refuse columns that cannot be counted or bounded, before any row is read; the sampling key, fresh unless
+    given."""
     faults = axes.place_faults(stream.names, domain, columns, stream.label)
     if weight is not None and weight not in stream.names:
         faults.append(f"{stream.label}: no column {weight!r}; is there a header line?")
@@ -67,20 +92,7 @@ def count_records(
         )
     if key is not None and (not isinstance(key, bytes) or len(key) != 32):
         raise PrivacyError("the sampling key is 32 random bytes, e.g. secrets.token_bytes(32)")
-    if engine not in ("auto", "duckdb", "radix"):
-        raise DomainError('engine must be "auto", "duckdb" or "radix"')
-    key = secrets.token_bytes(32) if key is None else key
-    tell = progress or (lambda share: None)
-    records = _records(stream, domain, columns, unit, weight, tell)
-    kind, first = _first(records)
-    if engine == "radix" and kind == "text":
-        raise DomainError(f"{stream.label}: the radix count takes ids that are whole numbers; use engine='duckdb'")
-    with scratch.folder(away) as folder:
-        if engine == "duckdb" or kind == "text":
-            cells, values = _duckdb(first, unit, weight is not None, key, memory, tell, str(folder))
-        else:
-            cells, values = _radix(first, domain, unit, weight is not None, key, tell, folder)
-    return checked(cells, values, domain, unit, data, assumes=())
+    return secrets.token_bytes(32) if key is None else key
 
 
 Record = tuple[str, Any, Int, NDArray[np.bool_], Int]
@@ -101,7 +113,7 @@ def _first(records: Iterator[Record]) -> tuple[str, Iterator[Record]]:
     return head[0], again()
 
 
-def _records(
+def placed(
     stream: Stream,
     domain: Domain,
     columns: Mapping[str, axes.Place],
@@ -113,9 +125,7 @@ def _records(
     dropped without a word: a refusal would be an oracle."""
     import pyarrow as pa
 
-    wanted = list(dict.fromkeys([unit.id, *(n for p in columns.values() for n in axes.names(p))]))
-    if weight is not None and weight not in wanted:
-        wanted.append(weight)
+    wanted = needed(columns, unit, weight)
     kind = None
     for batch, share in stream.start(wanted, []):
         ids = batch.column(unit.id)
@@ -142,6 +152,12 @@ def _records(
         yield kind, ids, cells, good, values
         if share is not None:
             tell(_READ * share)
+
+
+def needed(columns: Mapping[str, axes.Place], unit: Unit, weight: str | None) -> list[str]:
+    """The columns that are read, each once."""
+    places = [name for place in columns.values() for name in axes.names(place)]
+    return list(dict.fromkeys([unit.id, *places, *([] if weight is None else [weight])]))
 
 
 def typed_ids(ids: Any, kind: str | None, file: str, column: str) -> tuple[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,15 +21,28 @@ _LOCK = "lock"
 
 
 @contextmanager
-def folder(away: Sequence[Path] = ()) -> Iterator[Path]:
-    """A new private folder, gone when the block is left; never below the current folder or one of `away`."""
-    sweep()
-    path, lock = _new(_place(away))
+def folder(away: Sequence[Path] = (), inside: Path | None = None) -> Iterator[Path]:
+    """A new private folder, gone when the block is left: in `inside` where that is named, else in the system's
+    temporary folder, and then never below the current folder or one of `away`."""
+    sweep(inside)
+    path, lock = _new(_place(away) if inside is None else inside)
     try:
         yield path
     finally:
+        try:
+            _remove(path)
+        finally:
+            os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    """Remove a working folder, and say so where it cannot be done: somebody may be writing to it still."""
+    for wait in (0.0, 0.1, 0.5, 2.0):
+        time.sleep(wait)
         shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)
+        if not os.path.lexists(path):
+            return
+    raise PrivacyError(f"{path}: this working folder may hold true records and could not be removed; remove it by hand")
 
 
 def _places() -> list[Path]:
@@ -64,9 +78,10 @@ def _new(place: Path) -> tuple[Path, int]:
         os.close(lock)
 
 
-def sweep() -> None:
+def sweep(inside: Path | None = None) -> None:
     """Remove the working folders of this user that no living process holds."""
-    for path in (path for place in _places() for path in place.glob(f"{_PREFIX}*")):
+    places = _places() if inside is None else [inside]
+    for path in (path for place in places for path in place.glob(f"{_PREFIX}*")):
         try:
             if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.getuid():
                 continue

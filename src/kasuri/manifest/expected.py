@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kasuri.noise import laplace_variance
-from kasuri.published import Release
+from kasuri.published import Described, Release
 from kasuri.schema import Domain, Mesh
 from kasuri.transform import node_variance
 
@@ -17,7 +17,7 @@ ADVISED = 0.25
 """An area is advised from the size where the expected error is at most this share of a typical released value."""
 
 
-def by_area(release: Release) -> list[dict[str, Any]] | None:
+def by_area(release: Described) -> list[dict[str, Any]] | None:
     """[{cells, rmse, exact}]: root mean square error of aligned square blocks (of a cell and the total where the
     domain is no single mesh), before refinement. None where a recipe has no closed form.
 

@@ -20,7 +20,7 @@ from kasuri import intervals
 from kasuri.errors import PrivacyError
 from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal
-from kasuri.published import NO_LEDGER, Release
+from kasuri.published import NO_LEDGER, Described, Release, files_of
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh
 
 MANIFEST = "datapackage.json"
@@ -65,7 +65,7 @@ def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def write(release: Release, folder: Path, sign: str | Path | None = None) -> None:
+def write(release: Described, folder: Path, sign: str | Path | None = None) -> None:
     """Describe `release` in `folder`, which holds its other files already: certificates, report, manifest, signature.
 
     Everything that is in the folder by now is listed with its hash, so this comes last. The report is made from the
@@ -93,8 +93,10 @@ def write(release: Release, folder: Path, sign: str | Path | None = None) -> Non
         "resources": [resource(path, release) for path in sorted(folder.iterdir())],
         "privacy": privacy,
     }
-    (folder / page.REPORT).write_text(page.build(folder, manifest), encoding="utf-8")
-    manifest["resources"].append(resource(folder / page.REPORT, release))
+    manifest["report"] = page.too_large(folder)
+    if manifest["report"] is None:
+        (folder / page.REPORT).write_text(page.build(folder, manifest), encoding="utf-8")
+        manifest["resources"].append(resource(folder / page.REPORT, release))
     manifest["digest"] = digest(manifest)
     data = text(manifest)
     (folder / MANIFEST).write_bytes(data)
@@ -102,8 +104,15 @@ def write(release: Release, folder: Path, sign: str | Path | None = None) -> Non
         (folder / keys.SIGNATURE).write_bytes(text(keys.signature(key, data)))
 
 
-def error_bars(release: Release) -> dict[str, Any]:
+IN_PARTS = (
+    "a cluster wrote the table in parts, without limits; Release.load(folder).interval(...) makes those of any area"
+)
+
+
+def error_bars(release: Described) -> dict[str, Any]:
     """What the columns lower and upper hold, or why they are null."""
+    if not isinstance(release, Release):
+        return {"level": None, "why": IN_PARTS}
     why = intervals.missing(release)
     if why is not None:
         return {"level": None, "why": why}
@@ -131,7 +140,7 @@ def grid(domain: Domain) -> list[dict[str, Any]]:
     ]
 
 
-def resource(path: Path, release: Release) -> dict[str, Any]:
+def resource(path: Path, release: Described) -> dict[str, Any]:
     """One file of the release, with its hash; a Parquet file also with its columns."""
     out: dict[str, Any] = {
         "name": path.name.lower().replace(".", "-").replace("_", "-"),
@@ -145,12 +154,12 @@ def resource(path: Path, release: Release) -> dict[str, Any]:
 
         fields = [_field(column.name, str(column.type), release) for column in parquet.read_schema(path)]
         out |= {"profile": "tabular-data-resource", "schema": {"fields": fields}}
-        if path.stem == "release":
+        if files_of("release", [path.name]):
             out["schema"]["primaryKey"] = ["cell"]
     return out
 
 
-def _field(name: str, kind: str, release: Release) -> dict[str, Any]:
+def _field(name: str, kind: str, release: Described) -> dict[str, Any]:
     field = {"name": name, "type": _TYPES.get(kind.removeprefix("large_")[:3], "any")}
     for known, words in FIELDS.items():
         if name == known or name.endswith(f"_{known}"):
@@ -160,7 +169,7 @@ def _field(name: str, kind: str, release: Release) -> dict[str, Any]:
     return field
 
 
-def privacy_block(release: Release) -> dict[str, Any]:
+def privacy_block(release: Described) -> dict[str, Any]:
     """Everything a privacy officer asks, in plain data; nothing of it depends on the input but through the release."""
     guarantee, recipe, unit = release.guarantee, release.recipe, release.guarantee.unit
     ledger = release.provenance.get("ledger")
@@ -223,7 +232,7 @@ def privacy_block(release: Release) -> dict[str, Any]:
             "before_refinement": errors,
             "note": "closed form, aligned square blocks" if errors else "this recipe has no closed form",
             "bias": _bias(recipe["refine"]),
-            "advised_smallest_area": expected.advised(release, errors),
+            "advised_smallest_area": expected.advised(release, errors) if isinstance(release, Release) else None,
         },
     }
 

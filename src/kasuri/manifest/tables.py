@@ -13,6 +13,7 @@ import numpy as np
 from kasuri.errors import KasuriError
 from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, variant
 from kasuri.privacy import Guarantee
+from kasuri.published import files_of
 from kasuri.schema import Domain, Unit
 
 UNREADABLE = (
@@ -52,15 +53,20 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
     if not same:
         faults.append("datapackage.json: says the same thing in two ways, and they differ")
         return
-    name = "release.parquet"
-    try:
-        table = parquet.read_table(folder / name)
-        good = _cells(table, domain, manifest, faults)
-    except UNREADABLE:
-        faults.append(f"{name}: cannot be read as the table the manifest describes")
-        return
-    if not good:
-        return
+    names = files_of("release", (item["path"] for item in manifest["resources"]))
+    last, total = -1, 0
+    for name in names:  # one file at a time: a table of many files need not fit in memory
+        try:
+            table = parquet.read_table(folder / name)
+            if not _cells(table, name, domain, manifest, last, faults):
+                return
+            last = table["cell"][-1].as_py() if table.num_rows else last
+            total += table["value"].to_numpy().sum().item()
+        except UNREADABLE:
+            faults.append(f"{name}: cannot be read as the table the manifest describes")
+            return
+    if total != manifest["total"]:
+        faults.append(f"{', '.join(names[:3])}: does not add up to the total of the manifest")
     meta = "release_meta.parquet"
     try:
         rows = parquet.read_table(folder / meta).to_pylist()
@@ -69,7 +75,11 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         rows, same = [], False
     if not same:
         faults.append(f"{meta}: does not say what the manifest says")
-    else:
+    if names != ["release.parquet"]:
+        if manifest["intervals"]["level"] is not None:
+            faults.append("datapackage.json: names limits, which numbered files do not have")
+        return
+    if same:
         try:
             follows = _limits(folder, table, manifest)
         except UNREADABLE:
@@ -99,15 +109,14 @@ def _says(manifest: Mapping[str, Any], domain: Domain, guarantee: Guarantee) -> 
     }
 
 
-def _cells(table: Any, domain: Domain, manifest: Mapping[str, Any], faults: list[str]) -> bool:
-    """The cells and what follows from each; False where they are not worth comparing with anything."""
+def _cells(table: Any, name: str, domain: Domain, manifest: Mapping[str, Any], last: int, faults: list[str]) -> bool:
+    """The cells above `last` and what follows from each; False where they are not worth comparing with anything."""
     from kasuri.store.columns import cell_table
 
-    name = "release.parquet"
     cells, values = table["cell"].to_numpy(), table["value"].to_numpy()
     if cells.dtype != np.int64 or values.dtype not in (np.int64, np.float64):
         raise TypeError
-    inside = bool(cells.size == 0 or (cells.min() >= 0 and cells.max() < domain.size))
+    inside = bool(cells.size == 0 or (cells.min() > last and cells.max() < domain.size))
     if not inside or bool(np.any(np.diff(cells) <= 0)):
         faults.append(f"{name}: cells are not rising inside the domain")
         return False
@@ -116,10 +125,10 @@ def _cells(table: Any, domain: Domain, manifest: Mapping[str, Any], faults: list
     refine = manifest["privacy"]["accounting"]["post_processing"].get("name")
     if refine not in ("none", "inverse", "consistency", "lasso") and (values < 0).any():
         faults.append(f"{name}: a value is negative after a refinement that allows none")
-    if values.sum().item() != manifest["total"]:
-        faults.append(f"{name}: does not add up to the total of the manifest")
-    none = table["lower"].null_count == cells.size
+    none = table["lower"].null_count == table["upper"].null_count == cells.size
     limits = None if none else (table["lower"].to_numpy(), table["upper"].to_numpy())  # judged by _limits
+    if limits is not None and name != "release.parquet":
+        faults.append(f"{name}: has limits, which numbered files do not have")
     wanted = cell_table(domain, cells, values, manifest["id"], geometry=False, limits=limits)
     if table.column_names != wanted.column_names:
         faults.append(f"{name}: its columns are not those of the domain")

@@ -13,6 +13,7 @@ from kasuri.ledger import Ledger
 from kasuri.manifest import certificate, keys, tables
 from kasuri.manifest.package import MANIFEST, VERSION, digest, environment, sha256, text
 from kasuri.privacy import decimal
+from kasuri.published import files_of
 
 _SHAPE: dict[str, Any] = {
     "profile": str,
@@ -23,6 +24,7 @@ _SHAPE: dict[str, Any] = {
     "grid": list,
     "absent_cells": str,
     "intervals": {"level": (str, NoneType)},
+    "report": (str, NoneType),
     "total": (int, float),
     "resources": list,
     "digest": str,
@@ -53,15 +55,9 @@ _SHAPE: dict[str, Any] = {
 }
 """The fields a manifest must have, and their types."""
 
-_ALWAYS = (
-    "release.parquet",
-    "release_meta.parquet",
-    "release.duckdb",
-    "certificate.md",
-    "certificate.ja.md",
-    "report.html",
-)
-"""Files every release has."""
+_ALWAYS = ("release_meta.parquet", "certificate.md", "certificate.ja.md")
+"""Files every release has, beside its table (release.parquet and release.duckdb, or numbered files) and the report,
+which a very large table does without."""
 
 
 def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> dict[str, Any]:
@@ -182,6 +178,8 @@ def _signature(folder: Path, data: bytes, intact: bool, key: str | Path | None, 
 
 def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
     """Names of the files that are whole."""
+    from kasuri.report import page
+
     good, known = [], {MANIFEST, keys.SIGNATURE}
     for item in manifest["resources"]:
         name = item.get("path") if isinstance(item, dict) else None
@@ -204,7 +202,12 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
         else:
             good.append(name)
     faults += [f"{path.name}: not part of the release" for path in sorted(folder.iterdir()) if path.name not in known]
-    faults += [f"{name}: not listed in the manifest" for name in _ALWAYS if name not in known]
+    numbered = [name for name in files_of("release", known) if name != "release.parquet"]
+    table = tuple(f"release-{i:05d}.parquet" for i in range(len(numbered))) or ("release.parquet", "release.duckdb")
+    always = _ALWAYS if manifest["report"] else (*_ALWAYS, page.REPORT)
+    faults += [f"{name}: not listed in the manifest" for name in (*table, *always) if name not in known]
+    if numbered and known & {"release.parquet", "release.duckdb"}:
+        faults.append(f"{MANIFEST}: lists the table twice, in one file and in numbered ones")
     return good
 
 
@@ -222,6 +225,14 @@ def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> Non
     """The page made again and compared; one of another version of kasuri looks otherwise, and has its hash alone."""
     from kasuri.report import page
 
+    try:
+        said = page.too_large(folder)
+    except tables.UNREADABLE:
+        said = ""
+    if said != manifest["report"]:
+        faults.append(f"{MANIFEST}: whether there is a report does not follow from the size of the table")
+    if manifest["report"] is not None:
+        return
     versions = manifest["privacy"]["implementation"]["environment"].get("versions")
     if not isinstance(versions, dict) or versions.get("kasuri") != environment()["versions"]["kasuri"]:
         return

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from kasuri import meshcode
 from kasuri.errors import FormatError
+from kasuri.published import files_of
 from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole
@@ -35,6 +36,8 @@ MOST_ROWS = 5_000_000
 MOST_SIDE = 1 << 14
 """Tables beyond these (bytes, rows; cells to a side of the mesh) are shown at a coarser level, so that a page stays
 below 15 MB and opens at once."""
+MOST_READ = 1 << 26
+"""A table of more rows has no report: it is read whole to make one."""
 MOST_LABELS = 20_000
 """An axis with more labels is shown by number."""
 CERTIFICATES = ("certificate.md", "certificate.ja.md")
@@ -51,6 +54,15 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
     sheet = Sheet.read(folder, about)
     words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
     return compose(about, sheet, words)
+
+
+def too_large(folder: Path) -> str | None:
+    """Why the release in `folder` has no report: its table has too many rows to be read whole. None where it has."""
+    from pyarrow import parquet
+
+    names = files_of("release", (path.name for path in folder.iterdir()))
+    rows = sum(parquet.read_metadata(folder / name).num_rows for name in names)
+    return None if rows <= MOST_READ else f"none: the table has more than {MOST_READ} rows"
 
 
 def says_the_same(folder: Path, manifest: Mapping[str, Any]) -> bool:
@@ -133,7 +145,7 @@ class Sheet:
 
         said = {str(item.get("path")): item.get("hash") for item in about["resources"] if isinstance(item, dict)}
         names, parts = ["cell", "value", "lower", "upper"], []
-        for name in sorted(name for name in said if re.fullmatch(r"release(-[0-9]+)?\.parquet", name)):
+        for name in files_of("release", said):
             path = folder / name
             try:
                 if "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() != said[name]:

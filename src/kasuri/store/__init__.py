@@ -6,20 +6,38 @@ import os
 import secrets
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from kasuri import manifest
 from kasuri.errors import DomainError
-from kasuri.published import Release
+from kasuri.published import Described, Release
 from kasuri.store import duck, parquet
 from kasuri.store.columns import may_leave
 
-__all__ = ["ready", "save"]
+__all__ = ["ready", "save", "save_tables"]
 
 
 def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign: str | Path | None = None) -> None:
-    """Write `release` to the new folder `folder`; an existing one is refused and left as it is, and so is a seeded
-    release, or one without a ledger unless `unmetered` says that this is meant.
+    """Write `release` to the new folder `folder`; see `save_tables`."""
+
+    def tables(aside: Path) -> None:
+        parquet.write(release, aside)
+        duck.write(release, aside)
+
+    save_tables(release, tables, folder, unmetered=unmetered, sign=sign)
+
+
+def save_tables(
+    release: Described,
+    tables: Callable[[Path], None],
+    folder: str | Path,
+    *,
+    unmetered: bool = False,
+    sign: str | Path | None = None,
+) -> None:
+    """Write `release` to the new folder `folder`, its tables by `tables(folder)`; an existing one is refused and left
+    as it is, and so is a seeded release, or one without a ledger unless `unmetered` says that this is meant.
 
     The ledger hears of it when all is written and before it appears: no release is on disk that it does not know.
     """
@@ -27,8 +45,7 @@ def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign:
     target = Path(folder)
     aside = _aside(target)
     try:
-        parquet.write(release, aside)
-        duck.write(release, aside)
+        tables(aside)
         manifest.write(release, aside, sign)  # last: it lists every other file
         for path in sorted(aside.iterdir()):
             _sync(path)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kasuri import intervals, meshcode
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.published import NO_LEDGER, Measurements, Release
+from kasuri.published import NO_LEDGER, Described, Measurements, Release
 from kasuri.regions import Boxes
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
 
@@ -22,7 +22,7 @@ Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 
-def may_leave(release: Release, unmetered: bool) -> None:
+def may_leave(release: Described, unmetered: bool) -> None:
     """Refuse to write a seeded release, or one without a ledger unless `unmetered` says that this is meant."""
     if not release.provenance["secure"]:
         raise PrivacyError("a seeded release is for tests: it cannot be saved. Release again with source=secure()")
@@ -175,7 +175,7 @@ META = (
 )  # fmt: skip
 
 
-def meta_table(release: Release) -> Any:
+def meta_table(release: Described) -> Any:
     """One row: what the release is, in text a database can show."""
     import pyarrow as pa
 
@@ -198,13 +198,15 @@ def meta_table(release: Release) -> Any:
 
 def measurements_table(release: Release) -> Any | None:
     """The noisy numbers the release was made of, or None where a recipe publishes none."""
+    return None if release.measurements is None else measured_table(release.measurements)
+
+
+def measured_table(measured: Measurements) -> Any:
+    """Noisy numbers, sorted by level and prefix, as an Arrow table."""
     import pyarrow as pa
 
-    measured = release.measurements
-    if measured is None:
-        return None
     levels, at = np.unique(measured.level, return_inverse=True)
-    scale = pa.array([str(measured.scale[level]) for level in levels.tolist()]).take(pa.array(at))
+    scale = pa.array([str(measured.scale[level]) for level in levels.tolist()], pa.string()).take(pa.array(at))
     return pa.table(
         {
             "level": pa.array(measured.level.astype(np.int32)),

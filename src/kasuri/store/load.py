@@ -12,7 +12,7 @@ from kasuri import manifest
 from kasuri.errors import FormatError
 from kasuri.manifest.package import MANIFEST
 from kasuri.manifest.tables import claimed
-from kasuri.published import Release
+from kasuri.published import Release, files_of
 from kasuri.schema import Domain
 from kasuri.store.columns import measurements_from
 
@@ -30,14 +30,15 @@ def read(folder: Path, said: Mapping[str, Any]) -> Release:
     """The release in a folder whose manifest `said` was read already; nothing is verified."""
     from pyarrow import parquet
 
-    cells = parquet.read_table(folder / "release.parquet", columns=["cell", "value"])
+    names = [str(item["path"]) for item in said["resources"]]
+    cells = parquet.read_table([str(folder / name) for name in files_of("release", names)], columns=["cell", "value"])
     (meta,) = parquet.read_table(folder / "release_meta.parquet").to_pylist()
-    measured = folder / "measurements.parquet"
+    measured = [str(folder / name) for name in files_of("measurements", names)]
     return Release(
         Domain.from_json(json.loads(meta["domain"])),
         cells["cell"].to_numpy(),
         cells["value"].to_numpy(),
-        measurements_from(parquet.read_table(measured)) if measured.exists() else None,
+        measurements_from(parquet.read_table(measured)) if measured else None,
         claimed(said),
         MappingProxyType(json.loads(meta["recipe"])),
         MappingProxyType(json.loads(meta["provenance"])),

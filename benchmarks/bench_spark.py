@@ -1,0 +1,158 @@
+"""A release on Spark by rows and executors: time and processor time per row, shuffled bytes, memory of the driver.
+
+python benchmarks/bench_spark.py [--rows 1000000 10000000 100000000] [--executors 1 2] [--folder FOLDER]
+
+Each line is a fresh local-cluster of N executor processes with one core and 3 GB each. The records are made by Spark
+(people who are seen twenty times each around a home cell of a 2^28-cell mesh), bounded to four cells per person and
+released with haar_topdown. Driver memory is the peak of the Python process and of its JVM. Needs Java 17 or later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROWS = (10**6, 10**7)
+EXECUTORS = (1, 2)
+RECORDS = """
+    id % greatest({rows} div 20, 1) AS person,
+    cast(pmod(xxhash64(id % greatest({rows} div 20, 1), 1), 16000) + pmod(xxhash64(id, 2), 6) AS int) AS row,
+    cast(pmod(xxhash64(id % greatest({rows} div 20, 1), 3), 16000) + pmod(xxhash64(id, 4), 6) AS int) AS col
+"""
+
+
+def one(rows: int, executors: int, folder: Path) -> dict:
+    """One release in this process: what it took."""
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    import psutil
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    import kasuri as ks
+
+    settings = {
+        "spark.io.encryption.enabled": "true", "spark.local.dir": str(folder), "spark.executor.memory": "2g",
+        "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{folder}", "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+    }  # fmt: skip
+    builder = SparkSession.builder.master(f"local-cluster[{executors},1,3072]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    jvm = psutil.Process(session.sparkContext._gateway.proc.pid)
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(1 << 14, 1 << 14)))
+    work = folder / "work"
+    work.mkdir()
+
+    def run(rows: int, partitions: int) -> int:
+        frame = session.range(0, rows, 1, partitions).selectExpr(*_expressions(rows))
+        call = {"epsilon": "1", "unit": ks.Unit("person", "add-remove", 4), "ledger": None, "work": work}
+        columns = {"grid": ["row", "col"]}
+        with ks.spark.release(frame, domain, ks.haar_topdown(), columns=columns, partitions=partitions, **call) as out:
+            return out.non_zero
+
+    run(1000, 2)  # processes started, kernels loaded
+    before, start = _used(jvm), time.perf_counter()
+    peak = _Peak(jvm)
+    cells = run(rows, max(4, rows // 2_000_000))
+    seconds, used = time.perf_counter() - start, _used(jvm) - before
+    memory = peak.stop()
+    logs = Path(pyspark.__file__).parent / "work" / session.sparkContext.applicationId
+    session.stop()
+    shutil.rmtree(logs, ignore_errors=True)
+    log = next(path for path in folder.iterdir() if path.name.startswith("app-"))
+    written = [
+        event for event in map(json.loads, log.read_text().splitlines()) if event["Event"] == "SparkListenerTaskEnd"
+    ]
+    shuffled = sum(
+        e["Task Metrics"]["Shuffle Write Metrics"]["Shuffle Bytes Written"] for e in written if e.get("Task Metrics")
+    )
+    return {
+        "rows": rows,
+        "executors": executors,
+        "seconds": seconds,
+        "cpu": used,
+        "shuffled": shuffled,
+        "cells": cells,
+    } | memory
+
+
+def _expressions(rows: int) -> list[str]:
+    return [line.strip().rstrip(",") for line in RECORDS.format(rows=rows).strip().splitlines()]
+
+
+def _used(jvm) -> float:
+    """Processor seconds of the driver, its JVM, and every executor and Python worker below it."""
+    import psutil
+
+    total = 0.0
+    for process in (psutil.Process(), jvm, *jvm.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+            total += times.user + times.system
+        except psutil.NoSuchProcess:
+            pass
+    return total
+
+
+class _Peak:
+    """Largest resident memory of the driver's two processes, watched ten times a second."""
+
+    def __init__(self, jvm) -> None:
+        import psutil
+
+        self._watched = {"python": psutil.Process(), "jvm": jvm}
+        self._most = dict.fromkeys(self._watched, 0)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            for name, process in self._watched.items():
+                self._most[name] = max(self._most[name], process.memory_info().rss)
+
+    def stop(self) -> dict:
+        self._over.set()
+        self._thread.join()
+        return self._most
+
+
+def main(rows=ROWS, executors=EXECUTORS, folder: str | None = None) -> None:
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        print("  no Java on this machine: not measured")
+        return
+    print(f"{'rows':>12} {'executors':>9} {'s':>8} {'us/row':>8} {'cpu us/row':>10} {'shuffled MB':>11} {'B/row':>6} "
+          f"{'driver MB: python':>17} {'jvm':>6} {'cells':>10}")  # fmt: skip
+    for many in rows:
+        for number in executors:
+            with tempfile.TemporaryDirectory(dir=folder) as place:
+                words = [sys.executable, __file__, "--one", str(many), str(number), place]
+                done = subprocess.run(words, capture_output=True, text=True)
+                if done.returncode:
+                    sys.exit(f"{done.stdout[-1000:]}{done.stderr[:3000]}")
+                out = json.loads(done.stdout.splitlines()[-1])
+            print(f"{many:12,} {number:9} {out['seconds']:8.1f} {1e6 * out['seconds'] / many:8.2f} "
+                  f"{1e6 * out['cpu'] / many:10.2f} {out['shuffled'] / 1e6:11.1f} {out['shuffled'] / many:6.1f} "
+                  f"{out['python'] / 1e6:17.0f} {out['jvm'] / 1e6:6.0f} {out['cells']:10,}", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(one(int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))))
+    else:
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
+        parser.add_argument("--executors", type=int, nargs="+", default=EXECUTORS)
+        parser.add_argument("--folder", help="where shuffle files and output go")
+        given = parser.parse_args()
+        main(given.rows, given.executors, given.folder)

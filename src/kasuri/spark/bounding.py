@@ -1,0 +1,170 @@
+"""Records to bounded counts in Spark: the rule of `ingest.micro`, to the byte, as SQL.
+
+A batch of rows becomes (id, cell, weight) by the very code that reads files on one machine, whole columns at a time;
+distinct pairs, the choice among a crowded unit's cells and the counts are Spark's own work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.ingest import micro
+from kasuri.ingest.axes import Place
+from kasuri.ingest.sources import Stream
+from kasuri.schema import MAX_CELLS, Domain, Time, Unit
+from kasuri.spark.session import quiet
+
+Int = NDArray[np.int64]
+Address = Callable[[Int], tuple[Int, Int]]
+"""Cells -> (block, key): where a count is drawn."""
+
+LABEL = "frame"
+BOUNDED = "cell bigint, value bigint"
+
+
+def judge(
+    frame: Any, domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: str | None, key: bytes | None
+) -> bytes:
+    """Refuse, before a row is read, what cannot be counted or bounded; the sampling key, fresh unless given."""
+    if not isinstance(unit, Unit):
+        raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+    names = tuple(frame.columns)
+    alike = [name for name in names if name != unit.id and name.casefold() == unit.id.casefold()]
+    if alike:
+        raise PrivacyError(f"{LABEL}: is column {alike[0]!r} the id column {unit.id!r}? Names must agree exactly")
+    if unit.id not in names:
+        raise PrivacyError(
+            f"{LABEL}: no id column {unit.id!r}. spark.release bounds records itself; a table that is one row per cell "
+            "already is small enough for ks.count and ks.release"
+        )
+    key = micro.sampling(Stream(names, lambda wanted, ragged: iter(()), LABEL), domain, columns, unit, weight, key)
+    faults = [f"{LABEL}: column {name!r} stands twice; rename one" for name in set(names) if names.count(name) > 1]
+    types = dict(frame.dtypes)
+    if not faults and _id_type(types[unit.id]) is None:
+        faults.append(
+            f"{LABEL}: column {unit.id}: ids are whole numbers or text, not {types[unit.id]}; "
+            "convert them where they are made"
+        )
+    for axis in domain.axes:
+        if isinstance(axis, Time) and types.get(str(columns[axis.name])) == "timestamp":
+            faults.append(
+                f"axis {axis.name!r}: a time column with a zone; convert it to local time first "
+                '(column.cast("timestamp_ntz"))'
+            )
+    raise_faults(DomainError, faults)
+    return key
+
+
+def _id_type(kind: str) -> str | None:
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        return "bigint"
+    return "string" if kind == "string" else None
+
+
+def bounded(
+    frame: Any,
+    domain: Domain,
+    columns: Mapping[str, Place],
+    unit: Unit,
+    weight: str | None,
+    key: bytes,
+) -> Any:
+    """BOUNDED: one row per unit and cell that counts, without the unit's id. All rows of a unit are made by one task,
+    so whoever keeps the answer of one run of each task holds no unit in more than `max_cells` cells.
+
+    Privacy
+    -------
+    Neighbours: frames that differ by all rows of one id (add-remove), or by other rows for one id (replace).
+    Sensitivity: as in `ingest.micro.count_records`, whose rule this is. Guarantee: none by itself.
+    Proof: docs/proofs/spark.md, docs/proofs/bounding.md. Public: domain, unit. Assumes: one person has one id; the
+    frame gives the same rows whenever Spark reads it.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as fn
+
+    most = unit.max_cells
+    # by number: mapInArrow cannot take every name
+    named = enumerate(micro.needed(columns, unit, weight))
+    rows = frame.select([fn.col("`" + name.replace("`", "``") + "`").alias(f"c{i}") for i, name in named])
+    kind = _id_type(dict(frame.dtypes)[unit.id])
+    rows = rows.mapInArrow(
+        _places(domain, columns, unit, weight),
+        f"id {kind}, cell bigint" + ("" if weight is None else ", weight bigint"),
+    )
+    # all rows of a unit come together once; what follows needs no further exchange until cells are counted
+    pairs = rows.repartition("id")
+    if weight is None:
+        pairs = pairs.dropDuplicates(["id", "cell"])
+    else:
+        pairs = pairs.groupBy("id", "cell").agg(fn.max("weight").alias("weight"))
+    own = Window.partitionBy("id")
+    pairs = pairs.withColumn("crowd", fn.count(fn.lit(1)).over(own)).crossJoin(fn.broadcast(_key_frame(frame, key)))
+    text = fn.concat_ws("|", fn.col("hex"), fn.col("id").cast("string"), fn.col("cell").cast("string"))
+    # only where a unit is crowded does the rank decide, and only there is it computed
+    rank = fn.when(fn.col("crowd") > most, fn.sha2(text.cast("binary"), 256))
+    pairs = pairs.withColumn("rank", rank).drop("hex")
+    kept = pairs.withColumn("turn", fn.row_number().over(own.orderBy("rank", "cell"))).where(fn.col("turn") <= most)
+    return kept.select("cell", (fn.lit(1) if weight is None else fn.col("weight")).cast("bigint").alias("value"))
+
+
+def counted(pairs: Any, address: Address) -> Any:
+    """(block, key, value): the sums of `pairs`, one row per cell that is not 0."""
+    from pyspark.sql import functions as fn
+
+    total = fn.sum(fn.col("value").cast("decimal(38,0)"))
+    value = fn.least(total, fn.lit(Decimal(MAX_CELLS + 1))).cast("bigint")
+    counts = pairs.groupBy("cell").agg(value.alias("value"))
+    return counts.mapInArrow(_addresses(address), "block bigint, key bigint, value bigint")
+
+
+def _places(domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: str | None) -> Any:
+    import pyarrow as pa
+
+    names = tuple(micro.needed(columns, unit, weight))
+
+    def place(batches: Iterator[Any]) -> Iterator[Any]:
+        with quiet("placing records"):
+            rows = (pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
+            stream = Stream(names, lambda wanted, ragged: ((batch.select(wanted), None) for batch in rows), LABEL)
+            for kind, ids, cells, good, values in micro.placed(stream, domain, columns, unit, weight, _silent):
+                made = [ids.cast(pa.int64() if kind == "number" else pa.string()), pa.array(cells)]
+                if weight is not None:
+                    made.append(pa.array(values))
+                batch = pa.RecordBatch.from_arrays(made, ["id", "cell", "weight"][: len(made)])
+                yield batch if good.all() else batch.filter(pa.array(good))
+
+    return place
+
+
+def _silent(share: float) -> None:
+    """Spark tells how far a task is."""
+
+
+def _key_frame(frame: Any, key: bytes) -> Any:
+    """The sampling key as one row made in a task: as a literal it would stand in plans and logs."""
+    import pyarrow as pa
+
+    def hexadecimal(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([pa.array([key.hex()] * batch.num_rows, pa.string())], ["hex"])
+
+    return frame.sparkSession.range(0, 1, 1, 1).mapInArrow(hexadecimal, "hex string")
+
+
+def _addresses(address: Address) -> Any:
+    import pyarrow as pa
+
+    def where(batches: Iterator[Any]) -> Iterator[Any]:
+        with quiet("placing counts"):
+            for batch in batches:
+                block, key = address(batch.column("cell").to_numpy())
+                made = [pa.array(block), pa.array(key), batch.column("value")]
+                yield pa.RecordBatch.from_arrays(made, ["block", "key", "value"])
+
+    return where

@@ -1,0 +1,210 @@
+"""`kasuri.spark.release`: count where the records are, pay, draw, and write the released files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kasuri.draw import charge, checked, recipe_words
+from kasuri.errors import DomainError, NumericsError, PrivacyError
+from kasuri.ingest import scratch
+from kasuri.ingest.axes import Place
+from kasuri.ledger import Ledger, Receipt
+from kasuri.mechanism import Mechanism, resolve
+from kasuri.privacy import Guarantee
+from kasuri.published import Measurements, Release
+from kasuri.rng import Source
+from kasuri.schema import Domain, Unit
+from kasuri.spark import bounding, files, keep, session, subtrees
+from kasuri.spark.files import File
+
+LOGS = (
+    "Spark's event logs, user interface and metrics hold row counts per task: they stay as confidential as the records"
+)
+STEADY = "the frame gave Spark the same rows whenever a task read them"
+
+COLLECTED = 1 << 27
+"""Most cells `collect` brings to the driver."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparkRelease:
+    """A release whose cells are in files of a private folder, not in memory. Use it in a `with` block, or `close()` it:
+    that removes the folder; what `save()` wrote stays."""
+
+    domain: Domain
+    guarantee: Guarantee
+    recipe: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    receipt: Receipt | None
+    files: tuple[File, ...]
+    scales: Mapping[int, Fraction] | None
+    folder: Path
+    _session: Any
+    _open: ExitStack
+
+    def __repr__(self) -> str:
+        return (
+            f"SparkRelease({self.recipe['name']}, {self.non_zero} cells of {self.domain.size}, total {self.total()}, "
+            f"{self.guarantee.words()}, source: {self.provenance['source']})"
+        )
+
+    def __enter__(self) -> SparkRelease:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the private folder."""
+        self._open.close()
+
+    @property
+    def non_zero(self) -> int:
+        """How many cells are not 0."""
+        return sum(file.rows for file in self._of(subtrees.RELEASED))
+
+    def total(self) -> int:
+        """Sum over all cells."""
+        return sum(file.total for file in self._of(subtrees.RELEASED))
+
+    def frame(self) -> Any:
+        """The released table as a Spark DataFrame."""
+        return self._session.read.parquet(*(f"file://{path}" for path in self._paths(subtrees.RELEASED)))
+
+    def collect(self) -> Release:
+        """The release in this process's memory, equal to that of one machine."""
+        from pyarrow import parquet
+
+        if self.non_zero > COLLECTED:
+            raise DomainError(f"{self.non_zero} cells are too many for one process; read the files, or frame()")
+
+        def columns(part: int, *names: str) -> list[Any]:
+            read = [parquet.read_table(path, columns=list(names)) for path in self._paths(part)]
+            return [np.concatenate([table.column(name).to_numpy() for table in read]) for name in names]
+
+        cells, values = columns(subtrees.RELEASED, "cell", "value")
+        measured = None
+        if self.scales is not None:
+            level, prefix, value = columns(subtrees.MEASURED, "level", "prefix", "value")
+            measured = Measurements(level.astype(np.int64), prefix, value, self.scales)
+        words = self.guarantee, self.recipe, self.provenance, self.receipt
+        return Release(self.domain, cells, values, measured, *words)
+
+    def save(self, folder: str, *, unmetered: bool = False, sign: str | None = None) -> None:
+        """Write the release to a new folder, as `Release.save` does, but with its tables in numbered Parquet files of
+        equal length (release-00000.parquet, ...) and without a DuckDB copy."""
+        from pyarrow import parquet
+
+        from kasuri.store import save_tables
+        from kasuri.store.columns import meta_table
+
+        def tables(aside: Path) -> None:
+            for file in self.files:
+                _link(self.folder / file.name, aside / file.name)
+            parquet.write_table(meta_table(self), aside / "release_meta.parquet", compression="zstd")
+
+        save_tables(self, tables, folder, unmetered=unmetered, sign=sign)
+
+    def _of(self, part: int) -> list[File]:
+        return [file for file in self.files if file.part == part]
+
+    def _paths(self, part: int) -> list[Path]:
+        return [self.folder / file.name for file in self._of(part)]
+
+
+def _link(source: Path, target: Path) -> None:
+    """The file under a second name, or a copy of it where that is another file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def release(
+    frame: Any,
+    domain: Domain,
+    recipe: Mechanism,
+    *,
+    epsilon: object,
+    unit: Unit,
+    ledger: Ledger | None,
+    columns: Mapping[str, Place],
+    work: str | Path,
+    weight: str | None = None,
+    data: str | None = None,
+    key: bytes | None = None,
+    source: Source | None = None,
+    partitions: int | None = None,
+) -> SparkRelease:
+    """Publish the records of a Spark DataFrame with `recipe` at `epsilon`, without bringing them to one machine.
+
+    The rows are records with the id column `unit.id`; `columns`, `weight`, `data` and `key` (the sampling key) are
+    those of `ks.count`, `epsilon`, `ledger` and `source` those of `ks.release`. work: a folder that driver and
+    executors see under one path (a path, not a URI); a private folder is made in it, which holds the counts while the
+    release runs and the released files until it is closed. partitions: tasks per shuffle, the session's
+    `spark.sql.shuffle.partitions` unless given; any number gives the same result, which is that of one machine.
+
+    Privacy
+    -------
+    Neighbours, Sensitivity, Guarantee: as `ks.count` and the recipe on one machine, whose numbers these are.
+    Proof: docs/proofs/spark.md. Public: domain, mask. Assumes: as there; that the frame gives the same rows whenever it
+    is read; that event logs, user interface and metrics, which hold row counts per task, stay confidential.
+
+    Cost: three shuffles of the records at most (by id, by cell, by block) and one of the output. The driver holds the
+    sums of the blocks: at most 256 numbers (refined_tree: the nodes of its first cut, where these are more; geometric:
+    one per 65,536 cells, at most 1,024), and a line per file.
+    """
+    spark = session.of(frame)
+    source = checked(recipe, ledger, source)
+    if data is not None and (not isinstance(data, str) or not data.strip()):
+        raise PrivacyError('data must be a declared name such as "census-2020"')
+    if ledger is not None and data is None:
+        raise PrivacyError("a ledger pays for one data set: name it with data=")
+    run = resolve(recipe, domain, unit, epsilon)
+    cut = subtrees.plan(run)
+    key = bounding.judge(frame, domain, columns, unit, weight, key)
+    if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+        raise DomainError("partitions must be a whole number of at least 1")
+    place = _folder(work)
+    with ExitStack() as opened:
+        out = opened.enter_context(scratch.folder(inside=place))  # kept open until the release is closed
+        # from the inside out: end the jobs, remove what they wrote, put the settings back
+        with session.settings(spark, partitions), scratch.folder(inside=place) as private, session.jobs(spark):
+            copy = subtrees.Copy(spark, private, keep.mark(private))
+            session.probe(spark, partial(keep.sees, str(private), copy.token))
+            bounded = bounding.bounded(frame, domain, columns, unit, weight, key)
+            pairs = copy.kept(bounded, "bounded", bounding.BOUNDED)
+            counts = copy.kept(bounding.counted(pairs.frame, cut.address), "counts", subtrees.COUNTS)
+            if counts.total != pairs.total:
+                raise NumericsError(
+                    "the counts do not add up to the bounded records, or pass 2^62; nothing is released"
+                )
+            blocks, sums = copy.sums(counts)
+            paid = charge(run, ledger, source, data=data, assumes=(STEADY, LOGS), part=None)
+            with paid.streams() as streams:
+                drawn = cut.draw(copy, counts, blocks, sums, streams)
+                tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)
+                written = files.write(copy, drawn, tables, out)
+        words = paid.guarantee, recipe_words(run), paid.provenance, paid.receipt
+        return SparkRelease(domain, *words, written, drawn.scales, out, spark, opened.pop_all())
+
+
+def _folder(work: str | Path) -> Path:
+    if "://" in str(work):
+        raise DomainError(f"work={str(work)!r}: a path that driver and executors share is needed, not a URI; mount it")
+    place = Path(work).absolute()
+    if set(str(place)) & set("[]{}*?\\"):
+        raise DomainError(f"{place}: Spark reads [ ] {{ }} * ? \\ in a path as a pattern; give a folder without them")
+    if not place.is_dir():
+        raise DomainError(f"{place}: no such folder; driver and executors must share it")
+    return place

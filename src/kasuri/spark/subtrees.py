@@ -1,0 +1,406 @@
+"""The draw on a cluster: the driver runs the top of the tree on node sums, executors run the blocks below.
+
+Every block has the keystreams it has on one machine (`engine`, `visit`), so a task that runs twice, at two places or
+in another order writes the same numbers. Blocks with noisy mass and no record are drawn like the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri import engine, refine
+from kasuri.choose import variances
+from kasuri.draw import draw
+from kasuri.errors import DomainError, NumericsError
+from kasuri.mechanism import Run
+from kasuri.noise import discrete_laplace
+from kasuri.order import Order
+from kasuri.rng import Streams
+from kasuri.schema import MAX_CELLS
+from kasuri.spark import keep
+from kasuri.spark.keep import Kept
+from kasuri.spark.session import quiet, told
+from kasuri.table import Counts
+from kasuri.visit import Visit
+from kasuri.visited import Level
+
+Int = NDArray[np.int64]
+Task = Callable[[Any, Any], Any]
+"""(rows of a block, its root) -> rows, as Arrow tables."""
+
+COUNTS = "block bigint, key bigint, value bigint"
+ROWS = "part int, bucket int, level int, place bigint, value bigint"
+"""A drawn row: `place` is the cell of a released value, or the prefix of a measured node at `level`. Buckets rise with
+(level, place) within a part and are few, so that rows can be numbered in order though no machine sees them all."""
+RELEASED, MEASURED = 0, 1
+"""The parts: which table a drawn row belongs to."""
+GROUPS = 256
+"""Most groups of blocks that are handed to tasks."""
+BUCKETS = 1024
+"""Most buckets of a level, or of the cells."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The drawn rows, with at least the columns ROWS, that no noise is drawn for again; the scales of the
+    measurements."""
+
+    parts: tuple[Kept, ...]
+    scales: Mapping[int, Fraction] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """The private folder, and what tasks read from there: the one copy of the counts first of all."""
+
+    session: Any
+    folder: Path
+    token: str
+
+    def kept(self, frame: Any, name: str, columns: str) -> Kept:
+        """Run `frame` once and keep its rows in the folder. What is read from there are the files that tasks gave a
+        receipt for, and a lost one ends the release: passed over, the same keystream would meet another table."""
+        with told():
+            found = (
+                frame.mapInArrow(keep.writer(str(self.folder), self.token, name), keep.RECEIPT).toArrow().to_pylist()
+            )
+        strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+        files = [f"file://{self.folder / receipt['file']}" for receipt in found]
+        rows, total = sum(receipt["rows"] for receipt in found), sum(int(receipt["total"]) for receipt in found)
+        if not files:
+            return self.given(_none(columns))
+        with told():
+            return Kept(self.session.read.options(**strict).schema(columns).parquet(*files), rows, total)
+
+    def given(self, table: Any) -> Kept:
+        """Rows that the driver made."""
+        return Kept(self.session.createDataFrame(table), table.num_rows, keep.total(table.column("value")))
+
+    def sums(self, counts: Kept) -> tuple[Int, Int]:
+        """Blocks and the sum of each: all that the driver sees of the counts."""
+        from pyspark.sql import functions as fn
+
+        total = fn.sum(fn.col("value").cast("decimal(38,0)")).cast("string").alias("total")
+        with told():
+            found = counts.frame.groupBy("block").agg(total, fn.count(fn.lit(1)).alias("rows")).toArrow()
+        blocks = found.column("block").to_numpy()
+        sums = [int(text) for text in found.column("total").to_pylist()]
+        if sum(sums) != counts.total or sum(found.column("rows").to_pylist()) != counts.rows:
+            raise NumericsError("the copy of the counts does not hold what was counted; nothing is released")
+        if sum(sums) > MAX_CELLS:
+            raise NumericsError("the total is larger than 2^62; use a smaller max_weight")
+        ranked = np.argsort(blocks)
+        return blocks[ranked], np.array(sums, dtype=np.int64)[ranked]
+
+    def spread(self, rows: Kept, roots: Mapping[str, NDArray[Any]], task: Task, columns: str) -> Any:
+        """The frame of task(rows of a block, its root) over all `roots`, whether they have rows or not; run on the
+        executors, several blocks at a time where there are many. Rows of blocks without a root, above which the noise
+        left no mass, are passed over."""
+        import pyarrow as pa
+        from pyspark.sql import functions as fn
+
+        frame = self.session.createDataFrame(pa.table({name: pa.array(column) for name, column in roots.items()}))
+        span = 1 + int(roots["block"].max(initial=0)) // GROUPS
+        group = (fn.col("block") / span).cast("bigint") if span > 1 else fn.col("block")
+
+        def blocks(key: Any, own: Any, root: Any) -> Any:
+            with quiet("blocks"):
+                return pa.concat_tables([task(*pair) for pair in _pairs(own, root)] or [_none(columns)])
+
+        return rows.frame.groupBy(group).cogroup(frame.groupBy(group)).applyInArrow(blocks, columns)
+
+
+def plan(run: Run) -> Whole | Cells | Halves | CountTree:
+    """How `run` is cut into blocks; a recipe that is not drawn block by block is refused."""
+    recipe = run.mechanism
+    if recipe.name == "geometric":
+        return Cells(run)
+    if recipe.name == "haar_topdown" and recipe.transform == "sum_difference" and run.descent in ("plain", "jump"):
+        halves = Halves(run)
+        return halves if halves.descent.block_depth else Whole(run)
+    if recipe.name == "refined_tree":
+        tree = CountTree(run)
+        return tree if tree.visit.split + 1 < len(tree.visit.cuts) else Whole(run)
+    form = f"(transform={recipe.transform!r}, {run.descent}) " if recipe.name == "haar_topdown" else ""
+    raise DomainError(
+        f"{recipe.name} {form}does not run on Spark: it is not drawn and refined block by block. "
+        "Use geometric, refined_tree, or haar_topdown with transform='sum_difference' that is not dense"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A tree too small to be cut: one task draws it as one machine would."""
+
+    run: Run
+
+    def address(self, cells: Int) -> tuple[Int, Int]:
+        return np.zeros(cells.size, dtype=np.int64), cells
+
+    def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+        run = self.run
+
+        def task(own: Any, root: Any) -> Any:
+            table = Counts(run.domain, *_sorted(own, run.domain.size), run.guarantee.unit)
+            cells, values, measured, _ = draw(run, table, streams, 1)
+            levels = () if measured is None else (measured.level, measured.prefix, measured.value)
+            return _rows(run, (cells, values), levels)
+
+        drawn = copy.spread(counts, {"block": np.zeros(1, dtype=np.int64)}, task, ROWS)
+        return Drawn((copy.kept(drawn, "drawn", ROWS),), _scales(run))
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Independent noise per cell: blocks of engine.DENSE_BLOCK cells, at most 1,024 of them; the driver draws
+    nothing."""
+
+    run: Run
+
+    def address(self, cells: Int) -> tuple[Int, Int]:
+        return cells // engine.DENSE_BLOCK, cells
+
+    def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+        run, size = self.run, self.run.domain.size
+
+        def task(own: Any, root: Any) -> Any:
+            block = root.column("block")[0].as_py()
+            cells = np.arange(block * engine.DENSE_BLOCK, min((block + 1) * engine.DENSE_BLOCK, size))
+            noisy = np.empty(cells.size, dtype=np.int64)
+            engine.dense_block(discrete_laplace(run.scale), streams, block, noisy)
+            at, values = _sorted(own, size)
+            noisy[at - cells[0]] += values
+            keep = run.domain.possible(cells) & (noisy != 0)
+            return _rows(run, (cells[keep], noisy[keep]))
+
+        every = np.arange(-(-size // engine.DENSE_BLOCK), dtype=np.int64)
+        drawn = copy.spread(counts, {"block": every}, task, ROWS)
+        return Drawn((copy.kept(drawn, "drawn", ROWS),), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """haar_topdown: the driver descends from the noisy total to the cut, executors from there to the leaves."""
+
+    run: Run
+
+    @cached_property
+    def descent(self) -> engine.Descent:
+        return engine.Descent(self.run.trees[0], self.run.scale, jumps=self.run.descent == "jump")
+
+    def address(self, cells: Int) -> tuple[Int, Int]:
+        keys = self.run.trees[0].keys(cells)
+        return keys >> (self.run.trees[0].depth - self.descent.block_depth), keys
+
+    def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+        run, descent, tree = self.run, self.descent, self.run.trees[0]
+        record = run.descent == "plain"
+        first_leaves = blocks << (tree.depth - descent.block_depth)
+        top = descent.top(first_leaves, engine.prefix_sums(sums), streams, record)
+
+        def task(own: Any, root: Any) -> Any:
+            prefix, S = (root.column(name)[0].as_py() for name in ("block", "refined"))
+            keys, values = _sorted(own, tree.leaves)
+            made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)
+            leaves, values = made.joined()
+            return _rows(run, (tree.cells(leaves), values), _joined(made.records) if record else ())
+
+        roots = dict(zip(("block", "refined"), top.joined(), strict=True))
+        parts = [copy.kept(copy.spread(counts, roots, task, ROWS), "drawn", ROWS)]
+        if record:
+            parts.append(copy.given(_rows(run, None, _joined(top.records))))
+        return Drawn(tuple(parts), _scales(run))
+
+
+@dataclass(frozen=True, eq=False)
+class CountTree:
+    """refined_tree: the driver measures the cuts of the top and executors those below, once. The refinement then reads
+    noisy numbers alone: the blocks' estimates come up to the driver, shares of the total go down to the blocks."""
+
+    run: Run
+
+    @cached_property
+    def visit(self) -> Visit:
+        return self.run.visit()
+
+    def address(self, cells: Int) -> tuple[Int, Int]:
+        keys = self.run.trees[0].keys(cells)
+        return keys // self.visit.order.stride(self.visit.cuts[self.visit.split]), keys
+
+    def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
+        run, visit = self.run, self.visit
+        noisy_rows = f"block bigint, {ROWS}"
+        top, open_nodes, x = visit.top(
+            blocks * visit.order.stride(visit.cuts[visit.split]), engine.prefix_sums(sums), streams
+        )
+        kept = np.zeros(top[-1].y.size, dtype=bool)
+        kept[open_nodes] = True
+        roots = {"block": top[-1].prefix[kept], "x": x, "y": top[-1].y[kept]}
+        measured = copy.spread(counts, roots, _measure(run, visit, streams), noisy_rows)
+        noisy = copy.kept(measured, "noisy", noisy_rows)
+        estimates = copy.spread(noisy, roots, _estimate(visit), "block bigint, z double, v double")
+        with told():
+            found = estimates.toArrow()
+        shares = self._shares(top, kept, found)
+        roots = {"block": top[-1].prefix[kept], "share": shares[kept]}
+        drawn = copy.kept(copy.spread(noisy, roots, _share(run, visit), ROWS), "drawn", ROWS)
+        levels = [
+            (np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(visit.cuts, top, strict=False)
+        ]
+        return Drawn((noisy, drawn, copy.given(_rows(run, None, _joined(levels)))), _scales(run))
+
+    def _shares(self, top: list[Level], kept: NDArray[np.bool_], found: Any) -> Int:
+        """The driver's half of `refine.least_squares`: from the estimates of the blocks' roots to their shares."""
+        variance = variances(self.visit.scales)
+        z, v = top[-1].y.astype(np.float64), np.full(kept.size, variance[self.visit.split])
+        at = np.searchsorted(top[-1].prefix, found.column("block").to_numpy())
+        z[at], v[at] = found.column("z").to_numpy(), found.column("v").to_numpy()
+        levels = [(level.y, level.first) for level in top]
+        above_z, above_v = refine.combine(levels[:-1], variance, below=(z, v))
+        every_z, every_v = [*above_z, z], [*above_v, v]
+        return refine.share(levels, every_z, every_v, refine.whole_total(every_z[0]), open_below=kept)[-1]
+
+
+def _measure(run: Run, visit: Visit, streams: Streams) -> Task:
+    """True records of a block -> its noisy counts, cut by cut."""
+    import pyarrow as pa
+
+    def task(own: Any, root: Any) -> Any:
+        block = root.column("block")[0].as_py()
+        keys, values = _sorted(own, visit.order.leaves)
+        levels = visit.below(block, root.column("x")[0].as_py(), keys, engine.prefix_sums(values), streams)
+        cuts = visit.cuts[visit.split + 1 :]
+        made = [(np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(cuts, levels, strict=True)]
+        rows = _rows(run, None, _joined(made))
+        return rows.add_column(0, "block", pa.array(np.full(rows.num_rows, block, dtype=np.int64)))
+
+    return task
+
+
+def _levels(visit: Visit, own: Any, root: int) -> list[tuple[Int, Int]]:
+    """The (y, first) of a block's cuts and of its root above them, from its noisy rows; the root's y is left out."""
+    level, prefix, y = (own.column(name).to_numpy() for name in ("level", "place", "value"))
+    at = visit.split
+    parents, out = np.array([root]), [np.zeros(1, dtype=np.int64)]
+    firsts = []
+    for cut in visit.cuts[at + 1 :]:
+        mine = np.flatnonzero(level == cut)
+        mine = mine[np.argsort(prefix[mine])]
+        nodes = prefix[mine]
+        of = nodes // (visit.order.stride(visit.cuts[at]) // visit.order.stride(cut))
+        firsts.append(np.append(np.searchsorted(of, parents), nodes.size))
+        parents, at = nodes, at + 1
+        out.append(y[mine])
+    firsts.append(np.zeros(parents.size + 1, dtype=np.int64))
+    return list(zip(out, firsts, strict=True))
+
+
+def _estimate(visit: Visit) -> Task:
+    """Noisy counts of a block -> the estimate of its root and its variance."""
+    import pyarrow as pa
+
+    variance = variances(visit.scales)[visit.split :]
+
+    def task(own: Any, root: Any) -> Any:
+        block = root.column("block")[0].as_py()
+        levels = _levels(visit, own, block)
+        levels[0] = (root.column("y").to_numpy(), levels[0][1])
+        z, v = refine.combine(levels, variance)
+        return pa.table({"block": pa.array([block], pa.int64()), "z": pa.array(z[0]), "v": pa.array(v[0])})
+
+    return task
+
+
+def _share(run: Run, visit: Visit) -> Task:
+    """Noisy counts of a block and its share of the total -> released cells."""
+    variance = variances(visit.scales)[visit.split + 1 :]
+
+    def task(own: Any, root: Any) -> Any:
+        levels = _levels(visit, own, root.column("block")[0].as_py())[1:]
+        z, v = refine.combine(levels, variance)
+        values = refine.share(levels, z, v, root.column("share").to_numpy())[-1]
+        leaves = np.sort(own.column("place").to_numpy()[own.column("level").to_numpy() == visit.cuts[-1]])
+        keep = values > 0
+        return _rows(run, (visit.order.cells(leaves[keep]), values[keep]))
+
+    return task
+
+
+def _pairs(own: Any, root: Any) -> Iterator[tuple[Any, Any]]:
+    """The rows of each root, and that root alone."""
+    blocks = own.column("block").to_numpy()
+    if np.any(blocks[1:] < blocks[:-1]):
+        ranked = np.argsort(blocks, kind="stable")
+        own, blocks = own.take(ranked), blocks[ranked]
+    wanted = root.column("block").to_numpy()
+    edges = np.searchsorted(blocks, wanted), np.searchsorted(blocks, wanted, side="right")
+    for i, (low, high) in enumerate(zip(*edges, strict=True)):
+        yield own.slice(low, high - low), root.slice(i, 1)
+
+
+def _none(columns: str) -> Any:
+    """No rows, with these columns."""
+    import pyarrow as pa
+
+    kinds = {"int": pa.int32(), "bigint": pa.int64(), "double": pa.float64()}
+    return pa.table({name: pa.array([], kinds[kind]) for name, kind in (pair.split() for pair in columns.split(", "))})
+
+
+def _scales(run: Run) -> Mapping[int, Fraction] | None:
+    """Noise scales of the measurements by level, as a release on one machine has them."""
+    if run.cuts:
+        visit = run.visit()
+        return dict(zip(visit.cuts, visit.scales, strict=True))
+    return dict.fromkeys(range(-1, run.trees[0].depth), run.scale) if run.trees and run.descent == "plain" else None
+
+
+def _sorted(own: Any, size: int) -> tuple[Int, Int]:
+    """Keys (below `size`) and values of a block, in key order."""
+    from kasuri._kernels.sort import sort_pairs
+
+    keys, values = (np.array(own.column(name).to_numpy(), dtype=np.int64) for name in ("key", "value"))
+    return sort_pairs(keys, values, (size - 1).bit_length(), 0)
+
+
+def _joined(parts: Sequence[tuple[Int, ...]]) -> tuple[Int, Int, Int]:
+    level, prefix, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return level, prefix, value
+
+
+def _rows(run: Run, released: tuple[Int, Int] | None, measured: tuple[Int, ...] = ()) -> Any:
+    """Drawn rows as an Arrow table: (cells, values) and (level, prefix, value)."""
+    import pyarrow as pa
+
+    parts: list[tuple[Int, ...]] = []
+    if released is not None:
+        cells, values = released
+        bucket = cells // -(-run.domain.size // BUCKETS)
+        parts.append((np.full(cells.size, RELEASED), bucket, np.zeros(cells.size, dtype=np.int64), cells, values))
+    if measured:
+        level, prefix, value = measured
+        span = np.array([-(-nodes // BUCKETS) for nodes in _nodes(run.trees[0])])
+        bucket = (level + 1) * BUCKETS + prefix // span[np.maximum(level, 0)]
+        parts.append((np.full(level.size, MEASURED), bucket, level, prefix, value))
+    kinds = {"part": pa.int32(), "bucket": pa.int32(), "level": pa.int32(), "place": pa.int64(), "value": pa.int64()}
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros(0)] * len(kinds)
+    numpy_of = {pa.int32(): np.int32, pa.int64(): np.int64}
+    return pa.table({
+        name: pa.array(column.astype(numpy_of[kind]), kind)
+        for (name, kind), column in zip(kinds.items(), columns, strict=True)
+    })  # fmt: skip
+
+
+def _nodes(tree: Order) -> list[int]:
+    """Nodes of the padded tree at every depth."""
+    out = [1]
+    for digit in tree.digits:
+        out.append(out[-1] * digit.radix)
+    return out

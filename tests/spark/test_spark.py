@@ -1,0 +1,547 @@
+"""A release on two executors is the release of one machine, bit for bit, whatever Spark does with its tasks; and leaves
+nothing behind but what it publishes."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from reference.bounding import bounded
+
+import kasuri as ks
+from kasuri.spark import bounding, files, subtrees
+from kasuri.spark import cluster as module
+from kasuri.spark import session as checks
+
+sys.path.insert(0, str(Path(__file__).parent))
+import search
+
+KEY = bytes(range(32))
+
+
+def records(shape, rows, people, seed, text=False):
+    """Rows of people in cells, some outside the window."""
+    rng = np.random.default_rng(seed)
+    person = rng.integers(0, people, rows)
+    out = {"person": pa.array([f"p{i}" for i in person]) if text else pa.array(person)}
+    out |= {f"c{d}": rng.integers(-1, size + 1, rows) for d, size in enumerate(shape)}
+    return pa.table(out | {"weight": rng.integers(0, 6, rows)})
+
+
+SEA = np.random.default_rng(0).random((300, 500)) < 0.3
+AXES = ks.Domain.of(ks.Mesh("grid", shape=(4096, 3000)), ks.Ordered("age", 11))
+CASES = {
+    # name: domain, columns, recipe, text ids, max_weight
+    "jumps": (AXES, {"grid": ["c0", "c1"], "age": "c2"}, ks.haar_topdown(), True, 5),
+    "plain": (ks.Domain.of(ks.Mesh("grid", shape=(2048, 4000))), {"grid": ["c0", "c1"]}, ks.haar_topdown(), False,
+              None),
+    "count tree": (AXES, {"grid": ["c0", "c1"], "age": "c2"}, ks.refined_tree(), False, None),
+    "cells": (ks.Domain.of(ks.Mesh("grid", shape=(300, 500)), mask={"grid": SEA}), {"grid": ["c0", "c1"]},
+              ks.geometric(), False, 5),
+    "whole": (ks.Domain.of(ks.Mesh("grid", shape=(30, 50)), mask={"grid": SEA[:30, :50]}), {"grid": ["c0", "c1"]},
+              ks.refined_tree("u4"), False, None),
+}  # fmt: skip
+
+
+def setting(cluster, name, partitions):
+    """(frame, keyword arguments of spark.release, the same release on one machine)."""
+    domain, columns, recipe, text, max_weight = CASES[name]
+    table = records(domain.shape, 6000, 2500, 1, text)
+    path = cluster.work / f"{name}.parquet"
+    if not path.exists():
+        pq.write_table(table, path)
+    unit = ks.Unit("person", "add-remove", 2, max_weight)
+    weight = None if max_weight is None else "weight"
+    counts = ks.count(table, domain, columns=columns, unit=unit, weight=weight, key=KEY)
+    local = ks.release(counts, recipe, epsilon="0.5", ledger=None, source=ks.seeded(7))
+    call = {
+        "domain": domain, "recipe": recipe, "epsilon": "0.5", "unit": unit, "ledger": None, "columns": columns,
+        "weight": weight, "key": KEY, "source": ks.seeded(7), "work": cluster.work, "partitions": partitions,
+    }  # fmt: skip
+    return cluster.session.read.parquet(str(path)).repartition(partitions), call, local
+
+
+def assert_same(got: ks.Release, local: ks.Release):
+    assert np.array_equal(got.cells, local.cells) and np.array_equal(got.values, local.values)
+    assert got.values.dtype == local.values.dtype
+    assert (got.measurements is None) == (local.measurements is None)
+    if local.measurements is not None:
+        for name in ("level", "prefix", "value"):
+            assert np.array_equal(getattr(got.measurements, name), getattr(local.measurements, name)), name
+        assert got.measurements.scale == local.measurements.scale
+    assert got.recipe == local.recipe
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions"),
+    [("jumps", 1), ("jumps", 7), ("jumps", 64), ("plain", 7), ("count tree", 7), ("cells", 7), ("whole", 2)],
+)
+def test_bit_identical_to_one_machine(cluster, name, partitions):
+    frame, call, local = setting(cluster, name, partitions)
+    assert local.cells.size > 100
+    with ks.spark.release(frame, **call) as out:
+        assert out.total() == local.total() and out.non_zero == local.non_zero
+        assert_same(out.collect(), local)
+        assert out.folder.exists()
+    assert not out.folder.exists()
+
+
+def events(cluster, kind):
+    """Events of one kind from the event log, as written so far."""
+    log = next((cluster.files / "events").iterdir())
+    for line in log.read_text().splitlines():
+        if f'"Event":"{kind}"' in line:
+            yield json.loads(line)
+
+
+def test_an_executor_killed_while_subtrees_run(cluster, monkeypatch, tmp_path):
+    """The tasks of the blocks wait at a gate that is opened only when the executor of one of them has been killed."""
+    frame, call, local = setting(cluster, "plain", 7)
+    spread, gate = subtrees.Copy.spread, str(tmp_path / "gate")
+
+    def gated(self, rows, roots, task, columns):
+        def waiting(own, root):
+            import os
+            import time
+            from pathlib import Path
+
+            if not os.path.exists(gate):
+                Path(f"{gate}.{os.getpid()}").touch()
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+            return task(own, root)
+
+        return spread(self, rows, roots, waiting, columns)
+
+    killed = []
+
+    def kill():
+        while not (running := list(tmp_path.glob("gate.*"))):
+            time.sleep(0.01)
+        worker = psutil.Process(int(running[0].suffix[1:]))
+        executor = next(p for p in worker.parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+        executor.kill()
+        executor.wait()
+        killed.append(executor.pid)
+        Path(gate).touch()
+
+    monkeypatch.setattr(subtrees.Copy, "spread", gated)
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    with ks.spark.release(frame, **call) as out:
+        assert_same(out.collect(), local)
+    assert len(killed) == 1
+    ends = [event["Task End Reason"]["Reason"] for event in events(cluster, "SparkListenerTaskEnd")]
+    assert "ExecutorLostFailure" in ends
+
+
+def test_the_driver_receives_no_row_below_the_split_level(cluster):
+    """By what Spark says tasks sent to the driver: with a row per cell it would be several times the bound."""
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(8192, 8192)))
+    table = records(domain.shape, 150_000, 150_000, 3).select(["person", "c0", "c1"])
+    pq.write_table(table, cluster.work / "many.parquet")
+    frame = cluster.session.read.parquet(str(cluster.work / "many.parquet"))
+    done = max((event["Task Info"]["Task ID"] for event in events(cluster, "SparkListenerTaskEnd")), default=-1)
+    unit = ks.Unit("person", "add-remove", 2)
+    with ks.spark.release(frame, domain, ks.haar_topdown(), epsilon="4", unit=unit, ledger=None, work=cluster.work,
+                          columns={"grid": ["c0", "c1"]}, source=ks.seeded(1), partitions=3) as out:  # fmt: skip
+        assert out.non_zero > 50_000
+    sent = 0
+    for event in events(cluster, "SparkListenerTaskEnd"):
+        if event["Task Info"]["Task ID"] > done and event.get("Task Metrics"):
+            sent += event["Task Metrics"]["Result Size"]
+    assert 0 < sent < 150_000 * 8 / 4, f"{sent} bytes came to the driver"
+
+
+def test_nothing_secret_in_logs_plans_or_files(cluster):
+    """Over everything this Spark has written so far: of this release, and of the tests before it."""
+    frame, call, secrets = search.case(cluster.session, cluster.work)
+    with ks.spark.release(frame, work=cluster.work, **call) as out:
+        assert out.non_zero > 0
+    search.plant(cluster.session)  # encrypted, the planted key is not found either
+    names = {path.name for path in cluster.files.rglob("*") if path.is_file()}
+    assert any(name.startswith("shuffle_") and name.endswith(".data") for name in names) and "driver.log" in names
+    said = [path.read_text() for path in (cluster.files / "driver.log", *cluster.executors.rglob("stderr"))]
+    assert len(said) >= 3 and all(" INFO " in text for text in said)
+    log = next((cluster.files / "events").iterdir()).read_text()
+    assert "physicalPlanDescription" in log and "FlatMapCoGroupsInArrow" in log
+    earlier = {f"key of seed {seed}": ks.seeded(seed).release_key() for seed in (1, 7)} | {"sampling": KEY}
+    assert search.found(cluster.files, secrets | earlier) == set() == search.found(cluster.executors, secrets | earlier)
+    assert not list(cluster.work.glob("kasuri-work-*"))
+
+
+def test_without_encryption_it_is_refused_and_the_search_finds_everything(cluster, tmp_path):
+    done = subprocess.run([sys.executable, search.__file__, str(tmp_path)], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    out = json.loads(done.stdout.splitlines()[-1])
+    assert "spark.io.encryption.enabled must be true" in out["refused"]
+    assert {"planted key", "cell value", "id"} <= set(out["found"])
+    assert "release key" not in out["found"]  # only ever in a task's closure
+
+
+def test_what_must_be_encrypted():
+    on = {"spark.io.encryption.enabled": "true"}
+    for master in ("local", "local[4]", "local-cluster[2,1,1024]"):
+        assert checks.encryption_faults(master, on) == []
+        assert len(checks.encryption_faults(master, {})) == 1
+        for other in ("spark.shuffle.manager", "spark.shuffle.sort.io.plugin.class"):
+            (fault,) = checks.encryption_faults(master, on | {other: "org.example.Other"})
+            assert "must be Spark's own" in fault
+    for master in ("yarn", "spark://127.0.0.1:7077", "k8s://https://local", "localhost"):
+        assert len(checks.encryption_faults(master, on)) == 2
+        assert len(checks.encryption_faults(master, {"spark.io.encryption.enabled": "false"})) == 3
+        crypto = on | {"spark.network.crypto.enabled": "true"}
+        (fault,) = checks.encryption_faults(master, crypto)
+        assert "saslFallback" in fault
+        assert checks.encryption_faults(master, crypto | {"spark.network.crypto.saslFallback": "false"}) == []
+
+
+def test_equal_values_from_different_records_give_the_same_files(cluster, monkeypatch):
+    """Two tables and two keys chosen so that the released values agree, though the second block of one holds no record
+    and that of the other does: every file is the same, byte for byte."""
+    possible = np.zeros(131_072, bool)
+    possible[::2000] = True  # 33 cells in the first block of noise, 33 in the second
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(512, 256)), mask={"grid": ~possible.reshape(512, 256)})
+    unit = ks.Unit("person", "add-remove", 1)
+    recipe, epsilon = ks.geometric(), "2"
+
+    def noise(seed):
+        none = ks.Counts.from_coo([], [], domain, unit)
+        return ks.release(none, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed)).to_dense().ravel()
+
+    cells = np.flatnonzero(possible)
+    first, second = cells[cells < 65_536], cells[cells >= 65_536]
+    one = noise(1)
+    few = second[:3]
+    # a seed whose noise is nowhere larger, and somewhere smaller, at the few cells that stay in the second block
+    seed = next(s for s in range(2, 400) if (one[few] >= (own := noise(s))[few]).all() and (one[few] > own[few]).any())
+    keep = np.zeros(131_072, bool)
+    keep[first] = keep[few] = True
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(512, 256)), mask={"grid": ~keep.reshape(512, 256)})
+    base = np.zeros(131_072, np.int64)
+    base[first] = 40
+    other = np.where(keep, base + one - noise(seed), 0)
+    assert base[second].sum() == 0 < other[second].sum() and other.min() >= 0
+    monkeypatch.setattr(files, "FILE_ROWS", 8)
+    monkeypatch.setattr(files, "GROUP_ROWS", 4)
+    monkeypatch.setattr("kasuri.draw.secrets.token_hex", lambda n: "0" * 2 * n)
+    trees = []
+    for table, own in ((base, 1), (other, seed)):
+        rows = np.repeat(np.arange(table.size), table)
+        path = cluster.work / f"{own}.parquet"
+        pq.write_table(pa.table({"person": np.arange(rows.size), "row": rows // 256, "col": rows % 256}), path)
+        frame = cluster.session.read.parquet(str(path))
+        call = {"epsilon": epsilon, "unit": unit, "ledger": None, "work": cluster.work, "source": ks.seeded(own)}
+        place = {"grid": ["row", "col"]}
+        with ks.spark.release(frame, domain, recipe, columns=place, partitions=3 + own % 2, **call) as out:
+            groups = [pq.ParquetFile(path).metadata for path in sorted(out.folder.glob("*.parquet"))]
+            trees.append({path.name: path.read_bytes() for path in sorted(out.folder.glob("*.parquet"))})
+            assert [meta.num_rows for meta in groups[:-1]] == [8] * (len(groups) - 1) and len(groups) > 3
+            assert {meta.row_group(0).num_rows for meta in groups[:-1]} == {4}
+            assert {path.name for path in out.folder.iterdir()} == {*trees[-1], "lock"}
+    assert trees[0] == trees[1]
+
+
+def test_bounding_is_the_rule_of_the_other_engines(cluster):
+    """Crowded units, weights, ids that look alike: the cells kept are those of DuckDB, of the radix count, and of the
+    slow twin."""
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(7, 9)))
+    rng = np.random.default_rng(4)
+    n = 900
+    texts = ["7", "07", " 7", "7 ", "é", "e\u0301", "É", "a|b", "a", "", "\u0000", "７", "-7"]
+    for ids in (rng.choice(texts, n).tolist(), rng.choice([0, 7, -7, 2**63 - 1, -(2**63)], n).tolist()):
+        cells, weights = rng.integers(0, 70, n), rng.integers(-1, 9, n)
+        table = pa.table({"person": ids, "row": cells // 9, "col": cells % 9, "weight": weights})
+        pq.write_table(table, cluster.work / "crowd.parquet")
+        frame = cluster.session.read.parquet(str(cluster.work / "crowd.parquet"))
+        for max_cells, max_weight in ((3, None), (5, 4)):
+            unit, weight = ks.Unit("person", "add-remove", max_cells, max_weight), max_weight and "weight"
+            place = {"grid": ["row", "col"]}
+            assert bounding.judge(frame, domain, place, unit, weight, KEY) == KEY
+            pairs = bounding.bounded(frame, domain, place, unit, weight, KEY)
+            found = bounding.counted(pairs, lambda c: (c * 0, c)).toArrow()
+            got = dict(zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True))
+            rows = [
+                (i, c if c < 63 else None, w) for i, c, w in zip(ids, cells.tolist(), weights.tolist(), strict=True)
+            ]
+            assert got == bounded(rows, max_cells, KEY, max_weight)
+            for engine in ("duckdb",) if isinstance(ids[0], str) else ("duckdb", "radix"):
+                local = ks.count(table, domain, columns=place, unit=unit, weight=weight, key=KEY, engine=engine)
+                assert got == dict(zip(local.cells.tolist(), local.values.tolist(), strict=True))
+
+
+def test_a_column_name_may_hold_anything_and_rows_without_an_id_are_left_out(cluster):
+    from pyspark.sql import functions as fn
+
+    frame, call, _ = setting(cluster, "cells", 2)
+    table = pq.read_table(cluster.work / "cells.parquet")
+    odd = frame.withColumn("person", fn.when(fn.col("person") % 3 != 0, fn.col("person"))).withColumnRenamed(
+        "c0", "c`.0"
+    )
+    place = {"grid": ["c`.0", "c1"]}
+    found = bounding.bounded(odd, call["domain"], place, call["unit"], "weight", KEY).toArrow()
+    some = table.filter(pa.array(table["person"].to_numpy() % 3 != 0))
+    local = ks.count(some, call["domain"], columns=call["columns"], unit=call["unit"], weight="weight", key=KEY)
+    assert found["value"].to_numpy().sum() == local.values.sum() > 0
+    assert set(found["cell"].to_pylist()) == set(local.cells.tolist())
+
+
+def test_saved_paid_and_verified(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FILE_ROWS", 200)
+    frame, call, _ = setting(cluster, "jumps", 2)
+    book = ks.Ledger.open(tmp_path / "book.ledger", epsilon="1", unit=call["unit"], data="visits")
+    call |= {"ledger": book, "data": "visits", "source": None}
+    with ks.spark.release(frame, **call) as out:
+        assert module.LOGS in out.guarantee.assumes and module.STEADY in out.guarantee.assumes
+        out.save(str(tmp_path / "out"))
+        assert out.frame().count() == out.non_zero
+        total = out.total()
+    report = ks.verify(tmp_path / "out", ledger=tmp_path / "book.ledger")
+    assert report["ok"], report["faults"]
+    assert "report.html" in report["files"]
+    said = json.loads((tmp_path / "out" / "datapackage.json").read_text())
+    assert said["intervals"]["level"] is None and "in parts" in said["intervals"]["why"]
+    back = ks.Release.load(tmp_path / "out")
+    assert back.total() == total and back.recipe == out.recipe
+    parts = sorted((tmp_path / "out").glob("release-*.parquet"))
+    assert len(parts) > 1 and sum(pq.read_table(path)["value"].to_numpy().sum() for path in parts) == total
+    table = pq.read_table(parts[1])
+    pq.write_table(table.slice(1), parts[1])
+    assert not ks.verify(tmp_path / "out")["ok"]
+    assert [entry["kind"] for entry in book.entries()] == ["opened", "reserved", "committed"]
+
+
+@pytest.mark.parametrize("lost", ["one part", "all parts", "rows of a part"])
+def test_a_lost_copy_of_the_counts_ends_the_release(cluster, tmp_path, monkeypatch, lost):
+    """The session says that missing files may be passed over; the release does not."""
+    frame, call, _ = setting(cluster, "plain", 2)
+    book = ks.Ledger.open(tmp_path / "book.ledger", epsilon="1", unit=call["unit"], data="visits")
+    charge, sums = module.charge, subtrees.Copy.sums
+
+    def lose():
+        parts = sorted(cluster.work.glob("kasuri-work-*/counts-*"))
+        assert len(parts) == 2
+        assert {path.stat().st_mode & 0o777 for path in (parts[0].parent, *parts)} == {0o700, 0o600}
+        for path in parts[:1] if lost != "all parts" else parts:
+            if lost == "rows of a part":
+                pq.write_table(pq.read_table(path).slice(1), path)
+            else:
+                path.unlink()
+
+    def losing(*words, **more):
+        lose()
+        return (sums if lost == "rows of a part" else charge)(*words, **more)
+
+    if lost == "rows of a part":  # what is written is read back and compared before anything is paid
+        monkeypatch.setattr(subtrees.Copy, "sums", losing)
+    else:
+        monkeypatch.setattr(module, "charge", losing)
+    cluster.session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        with pytest.raises(ks.KasuriError, match=r"Spark job failed|does not hold what was counted"):
+            ks.spark.release(frame, **(call | {"ledger": book, "data": "visits"}))
+        assert cluster.session.conf.get("spark.sql.files.ignoreMissingFiles") == "true"
+    finally:
+        cluster.session.conf.unset("spark.sql.files.ignoreMissingFiles")
+    assert not list(cluster.work.glob("kasuri-work-*"))
+    assert book.entries()[-1]["kind"] == ("opened" if lost == "rows of a part" else "abandoned")
+
+
+@pytest.mark.parametrize("step", ["bounded", "counts", "drawn"])
+def test_a_folder_that_is_not_there_is_not_made(cluster, monkeypatch, step):
+    """As on a host that does not share it: the release fails, and no task makes the folder again."""
+    frame, call, _ = setting(cluster, "cells", 2)
+    kept, seen = subtrees.Copy.kept, []
+
+    def removed(self, own, name, columns):
+        if name == step:
+            shutil.rmtree(self.folder)
+            seen.append(self.folder)
+        return kept(self, own, name, columns)
+
+    monkeypatch.setattr(subtrees.Copy, "kept", removed)
+    with pytest.raises(ks.KasuriError, match="does not see the private folder" if step == "bounded" else ""):
+        ks.spark.release(frame, **call)
+    assert len(seen) == 1
+    time.sleep(1)  # a task that was still running would have written by now
+    assert not seen[0].exists() and not list(cluster.work.glob("kasuri-work-*"))
+
+
+def test_a_failure_while_tasks_write_ends_them_first(cluster, monkeypatch, tmp_path):
+    """The driver gives up while tasks are at work: they are ended before the folder goes, and nothing is left."""
+    frame, call, _ = setting(cluster, "cells", 2)
+    begun = str(tmp_path / "begun")
+
+    def slow(batches):
+        import time
+        from pathlib import Path
+
+        Path(begun).touch()
+        for batch in batches:
+            time.sleep(60)
+            yield batch
+
+    def failing(self, own, name, columns):
+        thread = inheritable(target=lambda: kept(self, own.mapInArrow(slow, columns), name, columns))
+        thread.start()
+        while not Path(begun).exists():
+            time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    from pyspark import InheritableThread as inheritable  # noqa: N813 (the driver's job, in a thread of its group)
+
+    kept = subtrees.Copy.kept
+    monkeypatch.setattr(subtrees.Copy, "kept", failing)
+    monkeypatch.setattr(threading, "excepthook", lambda words: None)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ks.spark.release(frame, **call)
+    assert time.monotonic() - started < 50
+    tracker = cluster.session.sparkContext.statusTracker()
+    assert not [s for s in tracker.getActiveStageIds() if tracker.getStageInfo(s).numActiveTasks]
+    time.sleep(1)
+    assert not list(cluster.work.glob("kasuri-work-*"))
+
+
+def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
+    import logging
+
+    from pyspark.sql import functions as fn
+
+    frame, call, _ = setting(cluster, "cells", 2)
+    odd = frame.withColumn("half", fn.col("person") / 2).withColumn("Person2", fn.lit(1))
+
+    def refused(kind, words, frame=frame, **more):
+        with pytest.raises(kind, match=words):
+            ks.spark.release(frame, **(call | more))
+
+    refused(ks.PrivacyError, "not deterministic", frame.withColumn("c0", fn.rand()))
+    once = frame.groupBy("person").agg(*(fn.first(name).alias(name) for name in ("c0", "c1", "weight")))
+    twice = fn.udf(lambda x: x, "bigint")
+    for name, unsteady in {
+        "Sample": frame.sample(0.5), "GlobalLimit": frame.limit(10), "Deduplicate": frame.dropDuplicates(["person"]),
+        "First": once, "MapInArrow": frame.mapInArrow(lambda rows: rows, frame.schema),
+        "PythonUDF": frame.withColumn("c0", twice("c0")),
+    }.items():  # fmt: skip
+        refused(ks.PrivacyError, rf"not deterministic \(.*{name}", unsteady)
+    refused(ks.PrivacyError, "not deterministic", frame.randomSplit([0.5, 0.5])[0])
+    assert checks.unsteady_parts(frame.distinct()._jdf.queryExecution().analyzed()) == set()
+    assert checks.unsteady_parts(frame.dropDuplicates()._jdf.queryExecution().analyzed()) == set()
+    refused(ks.PrivacyError, "no id column", unit=ks.Unit("nobody", "add-remove", 1, 5))
+    refused(ks.PrivacyError, "is column 'person'", unit=ks.Unit("PERSON", "add-remove", 1, 5))
+    refused(ks.DomainError, "ids are whole numbers or text", odd, unit=ks.Unit("half", "add-remove", 1, 5))
+    for recipe in (ks.privelet(), ks.bayes_tree(), ks.auto(), ks.recipes.simplex()):
+        refused(ks.DomainError, "does not run on Spark", recipe=recipe)
+    refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(descent="dense"))
+    refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(transform="nominal"))
+    refused(ks.DomainError, "not a URI", work="hdfs://name/tmp")
+    refused(ks.DomainError, "no such folder", work=tmp_path / "none")
+    refused(ks.DomainError, "no column 'height'", columns={"grid": ["height", "c1"]})
+    refused(ks.PrivacyError, "max_weight", unit=ks.Unit("person", "add-remove", 1))
+    refused(ks.DomainError, "classic Spark session", records((3, 3), 3, 3, 1))
+    refused(ks.DomainError, "partitions", partitions=0)
+    (tmp_path / "a[1]").mkdir()
+    refused(ks.DomainError, "as a pattern", work=tmp_path / "a[1]")
+    logging.getLogger("py4j").setLevel(logging.DEBUG)
+    try:
+        refused(ks.PrivacyError, "py4j")
+    finally:
+        logging.getLogger("py4j").setLevel(logging.NOTSET)
+    assert not list(cluster.work.glob("kasuri-work-*"))
+
+
+def test_a_task_that_fails_tells_no_value():
+    with pytest.raises(ks.KasuriError) as caught, checks.quiet("blocks"):
+        raise ValueError("person-77 in cell 12")
+    assert "person-77" not in str(caught.value) and caught.value.__cause__ is None
+    with pytest.raises(ks.DomainError, match="an id is missing"), checks.quiet("blocks"):
+        raise ks.DomainError("frame: an id is missing")
+
+
+def test_a_file_written_twice_is_the_same(tmp_path):
+    """A speculative copy of a task replaces a file by the same bytes, in whatever batches its rows come."""
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(64, 64)))
+    rng = np.random.default_rng(0)
+    rows = pa.table({"part": pa.array(np.zeros(100, np.int32)), "file": np.repeat([0, 1], [60, 40]),
+                     "level": pa.array(np.zeros(100, np.int32)), "place": np.sort(rng.permutation(4096)[:100]),
+                     "value": rng.integers(1, 9, 100)})  # fmt: skip
+    seen = []
+    for size in (100, 7, 1):
+        writer = files._writer(files.Tables(domain, "0" * 32, None), str(tmp_path), 16)
+        made = list(writer(iter(rows.to_batches(size))))
+        assert [batch.to_pylist()[0]["rows"] for batch in made] == [60, 40]
+        seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
+    assert seen[0] == seen[1] == seen[2] and len(seen[0]) == 2
+
+
+JOB = """
+engine = "spark"
+
+[data]
+name = "visits"
+files = ["visits.parquet"]
+columns = { grid = ["c0", "c1"] }
+
+[[axes]]
+kind = "mesh"
+name = "grid"
+shape = [30, 50]
+
+[unit]
+id = "person"
+change = "add-remove"
+max_cells = 2
+
+[budget]
+epsilon = "1"
+unmetered = true
+
+[output]
+folder = "out"
+
+[spark]
+work = "."
+partitions = 2
+"""
+
+
+def test_a_job_file_runs_on_spark(cluster, tmp_path, monkeypatch):
+    """And a table too large to be read whole has no report, which the manifest says and verify expects."""
+    from kasuri import job
+    from kasuri.report import page
+
+    monkeypatch.setattr(page, "MOST_READ", 1)
+    pq.write_table(records((30, 50), 500, 200, 2), tmp_path / "visits.parquet")
+    (tmp_path / "job.toml").write_text(JOB)
+    assert job.check(tmp_path / "job.toml") == []
+    released = job.run(job.load(tmp_path / "job.toml"), tmp_path)
+    report = ks.verify(tmp_path / "out")
+    assert report["ok"], report["faults"]
+    assert "release-00000.parquet" in report["files"] and "measurements-00000.parquet" in report["files"]
+    assert released.non_zero == pq.read_table(tmp_path / "out" / "release-00000.parquet").num_rows > 1
+    assert not (tmp_path / "out" / "report.html").exists()
+    monkeypatch.undo()
+    assert any("there is a report" in fault for fault in ks.verify(tmp_path / "out")["faults"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.toml", "out", "visits.parquet"]
+
+
+def test_a_job_file_that_spark_cannot_run(tmp_path):
+    from kasuri import job
+
+    for was, now, words in [
+        ('"visits.parquet"', '"visits.csv"', "Parquet"),
+        ('folder = "out"', 'folder = "out"\nexports = ["out.csv"]', "exports must be empty"),
+        ('engine = "spark"', "", "go together"),
+        ("partitions = 2", "partitions = 0", "partitions"),
+    ]:
+        (tmp_path / "job.toml").write_text(JOB.replace(was, now))
+        with pytest.raises(ks.FormatError, match=words):
+            job.load(tmp_path / "job.toml")
