@@ -78,7 +78,7 @@ def test_reserved_on_disk_before_the_key_is_made(path, monkeypatch):
 def test_nothing_is_refunded(path, monkeypatch):
     ledger = opened(path)
     with monkeypatch.context() as patch:
-        patch.setattr("kasuri.draw._draw", lambda *words: 1 / 0)
+        patch.setattr("kasuri.draw.draw", lambda *words: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             spend(ledger)
     assert ledger.balance().left == Fraction(9, 10)
