@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -410,7 +409,7 @@ def _draw_hierarchy(run: Run, counts: Counts, streams: Streams, threads: int) ->
     levels: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
     nodes, before = np.zeros(0, dtype=np.int64), tree.leaves
     for depth, scale in zip(visit.cuts, visit.scales, strict=True):
-        stride = tree.leaves // math.prod(digit.radix for digit in tree.digits[:depth])
+        stride = tree.stride(depth)
         above, nodes = nodes, np.flatnonzero(possible.reshape(-1, stride).any(axis=1))
         if levels:
             wide = before // stride

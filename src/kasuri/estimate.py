@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -26,12 +25,10 @@ from kasuri.noise import laplace_variance
 from kasuri.order import Order
 from kasuri.published import Measurements
 from kasuri.schema import Domain
+from kasuri.visited import LEAST_SCALE
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
-
-LEAST_SCALE = Fraction(1, 64)
-"""Noise of a smaller scale counts as this much: below it there is none to speak of, and variances leave the floats."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -178,9 +178,8 @@ class Run:
     per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
     count tree with their shares of epsilon. A run with `choices` has none yet: they will be one of these, each of
     which sums to 1 (a single one where a tree has no level for a pilot), and the `pilot` (depth, share), where there is
-    one, is in all of them. `strategy` is a measured
-    matrix; `total_scale` the noise of a bought total, or `declared_total` a public one; `threshold` what a cell must
-    reach to be released."""
+    one, is in all of them. `strategy` is a measured matrix; `total_scale` the noise of a bought total, or
+    `declared_total` a public one; `threshold` what a cell must reach to be released."""
 
     mechanism: Mechanism
     domain: Domain

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.estimate import LEAST_SCALE
 from kasuri.evaluate import compare, names_of
 from kasuri.intervals import factor
 from kasuri.mechanism import Mechanism, Run, resolve
@@ -21,6 +20,7 @@ from kasuri.privacy import decimal, exact
 from kasuri.schema import Domain, Mesh, Unit
 from kasuri.table import Counts
 from kasuri.transform import node_variance
+from kasuri.visited import LEAST_SCALE
 
 
 @dataclass(frozen=True)

@@ -425,3 +425,26 @@ def test_gdal_reads_geoparquet_and_postgis_layers(tmp_path, postgres):
     if "PostgreSQL" in drivers:
         about = pyogrio.read_info(postgres, layer="release")
         assert about["geometry_type"] == "Polygon" and "6668" in about["crs"] and about["features"] == out.cells.size
+
+
+@pytest.mark.parametrize("name", ["r.sqlite", "r.duckdb", "r.parquet", "r.csv"])
+def test_a_file_holds_no_bytes_of_old_memory(tmp_path, name):
+    """The same release gives the same bytes, whatever DuckDB and this process held in memory before."""
+    out = make()
+    found = set()
+    for turn in range(4):
+        base = duckdb.connect()
+        base.execute(f"CREATE TABLE t AS SELECT random() a, repeat('{turn}', 30) || random() b FROM range(200000)")
+        base.execute("SELECT a, count(b) FROM t GROUP BY a").fetchall()
+        base.close()
+        (tmp_path / str(turn)).mkdir()
+        out.export(str(tmp_path / str(turn) / name), unmetered=True)
+        found.add((tmp_path / str(turn) / name).read_bytes())
+    assert len(found) == 1
+
+
+def test_a_geopackage_tells_the_day_and_not_the_minute(tmp_path):
+    make().export(str(tmp_path / "r.gpkg"), unmetered=True)
+    with sqlite3.connect(tmp_path / "r.gpkg") as base:
+        times = {row[0][10:] for row in base.execute("SELECT last_change FROM gpkg_contents")}
+    assert times == {"T00:00:00.000Z"}

@@ -13,7 +13,7 @@ from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Domain, Mesh
 from kasuri.store import outline
-from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser, other_columns, shapes, the_mesh
+from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser_domain, other_columns, shapes, the_mesh
 
 _GPKG_ID = 0x47504B47  # "GPKG"
 _GPKG_VERSION = 10300
@@ -126,7 +126,7 @@ def _one_mesh(base: Any, path: Path, mesh: Mesh) -> None:
 
 
 def _mesh_of(release: Release, name: str) -> Any:
-    return the_mesh(coarser(release, name.removeprefix("release_"))[0])
+    return the_mesh(coarser_domain(release.domain, name.removeprefix("release_")))
 
 
 def _rows(table: Any, mesh: Any) -> Iterator[tuple[Any, ...]]:
@@ -170,7 +170,8 @@ def _register_systems(base: Any, crs: str) -> None:
 
 
 def _register(base: Any, name: str, mesh: Any, shape: bool) -> None:
-    """The table in the GeoPackage's contents; its extent is that of the public window, never of the cells."""
+    """The table in the GeoPackage's contents; its extent is that of the public window, never of the cells. The format
+    wants the time of a change: the day is enough, since the minute would tell how long a release took."""
     import numpy as np
 
     number = meshcode.DATUMS[mesh.crs]
@@ -178,8 +179,8 @@ def _register(base: Any, name: str, mesh: Any, shape: bool) -> None:
     extent = [float(ends[0][0]), float(ends[1][0]), float(ends[2][1]), float(ends[3][1])]
     kind, place = ("features", [*extent, number]) if shape else ("attributes", [None] * 4 + [None])
     base.execute(
-        "INSERT OR IGNORE INTO gpkg_contents (table_name, data_type, identifier, min_x, min_y, max_x, max_y, srs_id) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO gpkg_contents (table_name, data_type, identifier, min_x, min_y, max_x, max_y, srs_id, "
+        "last_change) VALUES (?, ?, ?, ?, ?, ?, ?, ?, strftime('%Y-%m-%dT00:00:00.000Z', 'now'))",
         [name, kind, name, *place],
     )
     if shape:
