@@ -31,12 +31,19 @@ WINDOWS = {
     "tohoku": (9000, 6240, 512),
     "tokyo5339": (53 * 160, 39 * 160, 160),
     "national": (6912, 3328, 4096),
+    "hokuriku": (8560, 5568, 512),
+    "chugoku": (8072, 4928, 512),
+    "hokkaido": (10080, 6400, 512),
+    "akita": (9512, 6240, 512),
 }
 MAPS = ("kanto", "kinki", "kyushu", "tohoku", "tokyo5339", "GOWALLA", "STROKE", "ADULT_2D", "national")
+UNSEEN = ("hokuriku", "chugoku", "hokkaido", "akita")
+"""Windows that no preset was chosen on: --maps hokuriku,chugoku,hokkaido,akita."""
 TARGET = {"kanto": 1.04, "kinki": 1.04}
 RECIPES = {
     "pilot": lambda: ks.bayes_tree(pilot=True),
     "sparse": lambda: ks.bayes_tree("sparse"),
+    "scattered": lambda: ks.bayes_tree("scattered"),
     "middle": lambda: ks.bayes_tree("middle"),
     "dense": lambda: ks.bayes_tree("dense"),
     "even16": lambda: ks.refined_tree("even16"),

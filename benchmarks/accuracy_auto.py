@@ -17,7 +17,7 @@ from accuracy import DATA, MAPS, PERSON, Errors, measure, summary, truth_of
 import kasuri as ks
 
 WORKLOADS = {"cells": (1,), "blocks": (256, 1024, 4096), "mixed": (1, 16, 256, 4096)}
-PRESETS = {name: ks.bayes_tree(name) for name in ("sparse", "middle", "dense")} | {
+PRESETS = {name: ks.bayes_tree(name) for name in ("sparse", "scattered", "middle", "dense")} | {
     name: ks.refined_tree(name) for name in ("u4", "even16", "tilt16")
 }
 

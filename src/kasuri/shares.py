@@ -38,7 +38,8 @@ def weighted(cells: str, lowest: int, first: str, last: str) -> Callable[[int], 
 
 
 BAYES: dict[str, Callable[[int], Shares]] = {
-    "sparse": weighted("0.25", 2, "1", "1.4"),
+    "sparse": weighted("0.23", 2, "1", "1"),
+    "scattered": weighted("0.36", 2, "1", "1.4"),
     "middle": weighted("0.55", 3, "0.8", "1.2"),
     "dense": weighted("0.63", 4, "1", "1.1"),
 }
@@ -61,7 +62,9 @@ def rule(density: float, size: float) -> str:
     noise each, on average. Both are public, or estimated from noisy numbers."""
     if density >= 0.3 and size >= 20:
         return "dense"
-    return "middle" if density >= 0.12 and size >= 5.5 else "sparse"
+    if density >= 0.12 and size >= 5.5:
+        return "middle"
+    return "scattered" if density >= 0.02 and size >= 10 else "sparse"
 
 
 def with_pilot(shares: Shares, height: int) -> Shares:

@@ -67,10 +67,11 @@ def bayes_tree(
 ) -> Mechanism:
     """Noisy counts of chosen levels of a tree, joined by empirical Bayes: small errors at every area size.
 
-    shares: as in `refined_tree`, or a preset: "sparse", "middle" (the default), "dense". Instead of shares,
-    facts={"density": share of non-empty cells, "size": mean count of a non-empty cell} chooses a preset from declared
-    public facts, e.g. of an earlier release; pilot=True from one level that is measured first, with its own part of
-    epsilon. prior: an earlier public table on the same domain; it also chooses the preset where nothing else does.
+    shares: as in `refined_tree`, or a preset: "sparse", "scattered", "middle" (the default), "dense". Instead of
+    shares, facts={"density": share of non-empty cells, "size": mean count of a non-empty cell} chooses a preset from
+    declared public facts, e.g. of an earlier release; pilot=True from one level that is measured first, with its own
+    part of epsilon. prior: an earlier public table on the same domain; it also chooses the preset where nothing else
+    does.
     Cells with like neighbourhoods share a prior that is fitted to their noisy counts; a mesh has neighbours, on other
     domains siblings of the tree take their part.
 
@@ -143,7 +144,7 @@ def auto(
     add up to epsilon. Proof: docs/proofs/auto.md. Public: domain, mask, order, areas, the prior. Assumes: a good
     keystream; run time depends on the data (SECURITY.md).
 
-    Cost: about 15 times that of `bayes_tree`. References: [Hay2010], [Terada2015].
+    Cost: about 18 times that of `bayes_tree`. References: [Hay2010], [Terada2015].
     """
     faults: list[str] = []
     sizes = tuple(areas) if isinstance(areas, Sequence) and not isinstance(areas, str) else ()
