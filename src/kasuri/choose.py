@@ -25,9 +25,11 @@ from kasuri.visited import LEAST_SCALE, Float, Int, Visited
 
 Refine = Literal["bayes", "least squares"]
 
-RUNS = 3
+TURNS = 8
 LARGE = 1 << 21
-"""Trees of more leaves are simulated once per candidate, smaller ones RUNS times."""
+"""Trees of more leaves are simulated once per candidate, smaller ones up to TURNS times."""
+BEHIND = 0.15
+"""A candidate this far behind the best, in mean log error, is simulated no further."""
 POOL_LEVELS = 6
 """Splits of so many levels above the pilot stand for those below it."""
 
@@ -113,10 +115,12 @@ def _simulated(run: Run, pilot: Whole | None, streams: Streams) -> tuple[str, st
     streams.open("people").fill(seed)
     rng = np.random.default_rng(seed)
     depths = [_depth(tree, area) for area in mechanism.areas]
-    scores = dict.fromkeys(run.choices, 0.0)
-    for turn in range(RUNS if tree.leaves <= LARGE else 1):
+    scores: dict[str, list[float]] = {name: [] for name in run.choices}
+    racing = list(run.choices)
+    for turn in range(TURNS if tree.leaves <= LARGE else 1):
         keys, values = _people(run, pilot, rng)
-        for name, cuts in run.choices.items():
+        for name in racing:
+            cuts = run.choices[name]
             own = Streams(streams.block_key("candidate", turn, 0), name)
             known = None
             if run.pilot is not None:
@@ -125,8 +129,12 @@ def _simulated(run: Run, pilot: Whole | None, streams: Streams) -> tuple[str, st
             visited = run.visit(cuts, refine_of(name)).run(keys, values, own, 1, known)
             found = refined(run, visited, refine_of(name))
             errors = [_error(tree, depth, (keys, values), found, mechanism.metric) for depth in depths]
-            scores[name] += float(np.mean(np.log(np.maximum(errors, 1e-9))))
-    best = min(scores, key=lambda name: scores[name])
+            scores[name].append(float(np.mean(np.log(np.maximum(errors, 1e-9)))))
+        mean = {name: float(np.mean(scores[name])) for name in racing}
+        best = min(mean, key=lambda name: mean[name])
+        racing = [name for name in racing if mean[name] <= mean[best] + BEHIND]
+        if len(racing) == 1:
+            break
     what = "people made up from the pilot" if pilot is not None else "the declared public table"
     sizes = ", ".join(str(area) for area in mechanism.areas)
     return best, f"least {mechanism.metric} for areas of {sizes} cells among {', '.join(scores)}, simulated on {what}"
