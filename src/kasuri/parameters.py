@@ -194,10 +194,10 @@ def parse(text: str) -> Recipe:
     '2d'
     """
     name, bracket, rest = text.strip().partition("(")
-    if bracket and not rest.endswith(")"):
-        raise DomainError(f"recipe {text.strip()!r}: the closing bracket is missing")
+    if (bracket and not rest.endswith(")")) or "\n" in rest:
+        raise DomainError(f"recipe {text.strip()!r}: the closing bracket is missing on its line")
     try:
-        given = tomllib.loads(f"recipe = {{ {rest[:-1]} }}")["recipe"]
+        (given,) = tomllib.loads(f"recipe = {{ {rest[:-1]} }}").values()
     except tomllib.TOMLDecodeError as error:
         raise DomainError(
             f"recipe {text.strip()!r}: arguments are written as in a job file, text in quotes, such as "
@@ -280,7 +280,9 @@ def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path], bas
     for part in recipe.public:
         if part.public == data:
             found.append(f"the public table {part.public!r} has the name of the confidential data: it is not public")
-        file = base / part.file
-        if any(file.exists() and source.exists() and file.samefile(source) for source in sources):
+        file = (base / part.file).resolve()
+        if any(file.exists() and source.exists() and file.samefile(source) for source in sources) or any(
+            source.resolve() in file.parents for source in sources
+        ):
             found.append(f"the public table {part.public!r} is the confidential file itself: it is not public")
     raise_faults(PrivacyError, found)

@@ -224,6 +224,15 @@ def test_what_cannot_be_the_public_table_is_refused_before_the_data_is_read(fold
     assert NOT_PUBLIC[table] in str(caught.value) and not (folder / "release").exists()
 
 
+def test_a_part_of_the_confidential_folder_is_not_public(folder):
+    (folder / "records").mkdir()
+    table(folder / "records" / "part.parquet", CITY)
+    recipe = parameters.parse('bayes_tree(prior={public="older", file="records/part.parquet"})')
+    with pytest.raises(ks.PrivacyError, match="itself"):
+        parameters.refuse_public(recipe, None, [folder / "records"], folder)
+    parameters.refuse_public(recipe, None, [folder / "census.parquet"], folder)
+
+
 def test_faults_of_a_recipe_and_of_the_rest_come_together(folder):
     path = write(folder, 'name = "bayes_tree"\nprior = { public = "older", file = "none.npy" }')
     path.write_text(path.read_text().replace("max_cells = 1", "max_cells = 0"))
