@@ -23,7 +23,7 @@ from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism
-from kasuri.parameters import MODELS, AnyRecipe, Columns, Part, Place, form_faults, places, refuse_public
+from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, Part, Place, form_faults, places, refuse_public
 from kasuri.published import Described
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store.export import export_faults
@@ -104,7 +104,7 @@ class UnitPart(Part):
 
 
 class Budget(Part):
-    epsilon: str = Field(description='An exact decimal in quotes, e.g. "0.1".')
+    epsilon: Exact = Field(description='An exact decimal in quotes, e.g. "0.1".')
     ledger: str | None = Field(default=None, description="The ledger that pays (see kasuri ledger open).")
     unmetered: Literal[True] | None = Field(default=None, description="Charged to no ledger, and the release says so.")
 
