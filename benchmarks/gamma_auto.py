@@ -1,6 +1,6 @@
 """neg_l2_simplex(gamma="auto") against the best fixed gamma in hindsight, on the same noise and the same bought total.
 
-python3 benchmarks/gamma_auto.py [--runs 40]
+python3 benchmarks/gamma_auto.py [--runs 40] [--first 0]     (--first: the first seed)
 
 Maps: the synthetic city of [Matsumoto2025] and three maps of DPBench (../shared/data/dpbench_dev.npz). The fixed gammas
 are all candidates of "auto"; the best one is chosen with the truth, which no release can do. To reach: a ratio of at
@@ -33,14 +33,14 @@ def maps() -> dict[str, np.ndarray]:
     return out
 
 
-def study(truth: np.ndarray, epsilon: str, runs: int) -> tuple[float, float, float, float]:
+def study(truth: np.ndarray, epsilon: str, seeds: range) -> tuple[float, float, float, float]:
     """(RMSE of auto, of the best fixed gamma, that gamma, RMSE of the plain projection)."""
     domain = ks.Domain.of(ks.Mesh("g", shape=truth.shape))
     counts = ks.Counts.from_dense(truth, domain, ks.Unit("p", "add-remove", 1))
     recipe = ks.neg_l2_simplex()
     scale, flat = recipe.scale(domain, counts.unit, epsilon), truth.ravel()
     tuned, fixed = 0.0, np.zeros(len(project.GAMMAS))
-    for seed in range(runs):
+    for seed in seeds:
         out = ks.release(counts, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed))
         tuned += ((out.to_dense() - truth) ** 2).mean()
         stream = Streams(ks.seeded(seed).release_key(), recipe.name)
@@ -52,16 +52,19 @@ def study(truth: np.ndarray, epsilon: str, runs: int) -> tuple[float, float, flo
             x[cells] = values
             fixed[i] += ((x - flat) ** 2).mean()
     best = int(fixed.argmin())
-    root = np.sqrt(np.array([tuned, fixed[best], fixed[0]]) / runs)
+    root = np.sqrt(np.array([tuned, fixed[best], fixed[0]]) / len(seeds))
     return float(root[0]), float(root[1]), float(project.GAMMAS[best]), float(root[2])
 
 
 def main() -> None:
-    runs = int(sys.argv[sys.argv.index("--runs") + 1]) if "--runs" in sys.argv else 40
+    runs, first = (
+        int(sys.argv[sys.argv.index(name) + 1]) if name in sys.argv else usual
+        for name, usual in (("--runs", 40), ("--first", 0))
+    )
     print(f"{'map':16}{'epsilon':>8}{'auto':>9}{'best':>9}{'gamma':>9}{'ratio':>8}{'simplex':>9}   RMSE, {runs} runs")
     for name, truth in maps().items():
         for epsilon in ("0.1", "1"):
-            tuned, best, gamma, plain = study(truth, epsilon, runs)
+            tuned, best, gamma, plain = study(truth, epsilon, range(first, first + runs))
             print(f"{name:16}{epsilon:>8}{tuned:9.4f}{best:9.4f}{gamma:9.4f}{tuned / best:8.4f}{plain:9.4f}")
 
 

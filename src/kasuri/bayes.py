@@ -33,6 +33,8 @@ SMALL = 20_000
 """Fewer drawn cells have 8 x 2 bins instead of 24 x 5."""
 WINDOWS = (0.8, 1.6, 4.0)
 """Widths (in cells) of the Gaussian windows; the first two, 0.6 and 0.4, make the near neighbourhood."""
+ROOM = 1 << 20
+"""People inside blocks that were not descended stand in at most so many cells, or as many as nodes were drawn."""
 SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
 BROAD = 80.0
 PUBLIC_BINS = 14
@@ -99,43 +101,41 @@ def _integers(
 ) -> tuple[Int, Int]:
     from kasuri._kernels.visit import share_out
 
-    room = max(1 << 20, sum(level.y.size for level in levels))
-    keys, values = [], []
+    room = max(ROOM, sum(level.y.size for level in levels))
+    nodes, mass = (
+        np.zeros(0, dtype=np.int64),
+        np.zeros(0, dtype=np.int64),
+    )  # blocks that were not descended, so far down
     for at, level in enumerate(levels):
+        if at:
+            nodes, mass = spread_evenly(tree, cuts[at - 1], cuts[at], nodes, mass, room)
         shares = np.zeros(z[at].size, dtype=np.int64)
         share_out(z[at], v[at], np.zeros(z[at].size, dtype=bool), groups[at], totals, shares)
-        if at + 1 == len(levels):
-            keep = shares > 0
-            keys.append(level.prefix[keep])
-            values.append(shares[keep])
-        else:
-            alone = (shares > 0) & (np.diff(level.first) == 0)
-            down, mass = spread_evenly(tree, cuts[at], level.prefix[alone], shares[alone], room)
-            keys.append(down)
-            values.append(mass)
+        alone = (shares > 0) & (np.diff(level.first) == 0)
+        nodes, mass = np.concatenate((nodes, level.prefix[alone])), np.concatenate((mass, shares[alone]))
+        ranked = np.argsort(nodes, kind="stable")
+        nodes, mass = nodes[ranked], mass[ranked]
         totals = shares
-    key, value = np.concatenate(keys), np.concatenate(values)
-    ranked = np.argsort(key, kind="stable")
-    return key[ranked], value[ranked]
+    return nodes, mass
 
 
-def spread_evenly(tree: Order, depth: int, nodes: Int, mass: Int, room: int) -> tuple[Int, Int]:
-    """Whole numbers `mass` on nodes of `depth`, split level by level as evenly as they go among possible children.
+def spread_evenly(tree: Order, start: int, end: int, nodes: Int, mass: Int, room: int) -> tuple[Int, Int]:
+    """Whole numbers `mass` on rising nodes of depth `start`, split level by level as evenly as they go among possible
+    children, down to depth `end`.
 
     At most `room` of them (or as many as `nodes`): from the level on where it would be more, each node hands what it
     has to one child. Cost: O((room + nodes) fan-out) per level, however many people there are.
     """
-    for at in range(depth, tree.depth):
+    from kasuri._kernels.visit import hand_down, split_evenly
+
+    for at in range(start, end):
         below, first = tree.children(nodes, at, at + 1)
-        fan = np.diff(first)
-        owner = np.repeat(np.arange(nodes.size), fan)
-        rank = np.arange(below.size) - first[owner]
-        turn = (nodes * np.int64(-7046029254386353131) >> np.int64(40)) % fan  # where the remainder starts
-        share = mass[owner] // fan[owner] + ((rank - turn[owner]) % fan[owner] < mass[owner] % fan[owner])
-        if np.count_nonzero(share) > max(room, nodes.size):
-            share = np.where(rank == turn[owner], mass[owner], 0)
-        keep = share > 0
-        nodes, mass = below[keep], share[keep]
+        heirs, shares = (np.empty(min(below.size, max(room, nodes.size)), dtype=np.int64) for _ in range(2))
+        found = split_evenly(nodes, mass, below, first, heirs, shares)
+        if found < 0:
+            hand_down(nodes, below, first, heirs)
+            found, shares = nodes.size, mass
+        nodes, mass = heirs[:found], shares[:found]
     return nodes, mass
 
 
@@ -183,8 +183,8 @@ class _Neighbours:
         weights /= weights.sum(axis=1, keepdims=True)
         out = np.empty((len(WINDOWS), len(ids), TILE * TILE))
         smooth(tiles, ids, *self.shape, slots, keys, weights, out)
-        near = 0.6 * out[0] + 0.4 * out[1]
-        return near[slot, self.local], out[2][slot, self.local]
+        near, wider, far = (window[slot, self.local] for window in out)
+        return 0.6 * near + 0.4 * wider, far
 
 
 def _siblings(values: Float, groups: Int) -> Float:

@@ -140,10 +140,22 @@ def recipe_words(run: Run) -> Mapping[str, Any]:
 
 
 def _further_words(run: Run) -> dict[str, Any]:
-    """What only some recipes have: shares, options, a bought total, tuning. Nothing of it depends on the counts; a
-    pilot's own words come later and replace these."""
+    """What only some recipes have: shares, options, what else they were asked for, a bought total, tuning. Nothing of
+    it depends on the counts; a pilot's own words come later and replace these."""
     mechanism = run.mechanism
     words: dict[str, Any] = {}
+    asked = {
+        "shares": mechanism.shares
+        if isinstance(mechanism.shares, str)
+        else {str(at): share for at, share in mechanism.shares},
+        "facts": dict(zip(("density", "size"), mechanism.facts, strict=False)),
+        "areas": list(mechanism.areas),
+        "metric": mechanism.metric,
+        "prior": mechanism.prior and mechanism.prior.name,
+        "tune_on": mechanism.tuning and mechanism.tuning.name,
+    }
+    if any(asked.values()):
+        words["arguments"] = {name: value for name, value in asked.items() if value}
     if run.cuts:
         words["shares"] = {str(depth): decimal(share) for depth, share in run.cuts}
     if mechanism.options:

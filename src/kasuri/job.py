@@ -6,39 +6,31 @@ Nothing public is derived from the data: what the file does not say is an error,
 from __future__ import annotations
 
 import tomllib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
-from kasuri.ingest import Query, axes, count, read_estat
+from kasuri.ingest import Query, axes, count, read_array, read_estat
 from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism
+from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, Part, Place, form_faults, places, refuse_public
 from kasuri.published import Described
-from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store.export import export_faults
 from kasuri.table import Counts
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class LatLon(_Part):
-    """Coordinates in degrees, in the mesh's reference system."""
-
-    lat: str
-    lon: str
-
-
-class Data(_Part):
+class Data(Part):
     """Where the rows are. One of `files` and `database` (with `query`)."""
 
     name: str = Field(description='Declared name of the data, e.g. "census-2020".')
@@ -46,7 +38,7 @@ class Data(_Part):
     files: list[str] = Field(default_factory=list, description="Files, relative to this job file.")
     database: str | None = Field(None, description="A .duckdb or SQLite file, or postgresql://...")
     query: str | None = Field(None, description="SQL whose rows are counted.")
-    columns: dict[str, str | list[str] | LatLon] = Field(
+    columns: Columns = Field(
         description="Axis -> column of codes or labels, [row, col] or {lat, lon}. estat: label -> column."
     )
     weight: str | None = Field(None, description="Column of counts, or (with ids) of weights.")
@@ -63,7 +55,7 @@ class Data(_Part):
         return self
 
 
-class MeshAxis(_Part):
+class MeshAxis(Part):
     kind: Literal["mesh"]
     name: str
     level: str | None = Field(None, description="80km, 10km, 5km, 2km, 1km, 500m, 250m, 125m")
@@ -73,20 +65,20 @@ class MeshAxis(_Part):
     crs: str = "JGD2011"
 
 
-class OrderedAxis(_Part):
+class OrderedAxis(Part):
     kind: Literal["ordered"]
     name: str
     size: int
     labels: list[str] | None = None
 
 
-class NominalAxis(_Part):
+class NominalAxis(Part):
     kind: Literal["nominal"]
     name: str
     labels: list[str]
 
 
-class TimeAxis(_Part):
+class TimeAxis(Part):
     kind: Literal["time"]
     name: str
     start: str
@@ -97,27 +89,22 @@ class TimeAxis(_Part):
 AnyAxis = Annotated[MeshAxis | OrderedAxis | NominalAxis | TimeAxis, Field(discriminator="kind")]
 
 
-class MaskPart(_Part):
+class MaskPart(Part):
     """A public file of impossible cells, such as the sea."""
 
     axes: list[str] = Field(min_length=1, description="The axes it is over, in the order of the array's dimensions.")
     file: str = Field(description="A .npy array of true (nobody can be there) and false, relative to this job file.")
 
 
-class UnitPart(_Part):
+class UnitPart(Part):
     id: str = Field(description="The id column: who is protected.")
     change: Literal["add-remove", "replace"]
     max_cells: int
     max_weight: int | None = None
 
 
-class Recipe(_Part):
-    name: str = "haar_topdown"
-    order: str | None = None
-
-
-class Budget(_Part):
-    epsilon: str = Field(description='An exact decimal in quotes, e.g. "0.1".')
+class Budget(Part):
+    epsilon: Exact = Field(description='An exact decimal in quotes, e.g. "0.1".')
     ledger: str | None = Field(default=None, description="The ledger that pays (see kasuri ledger open).")
     unmetered: Literal[True] | None = Field(default=None, description="Charged to no ledger, and the release says so.")
 
@@ -128,13 +115,13 @@ class Budget(_Part):
         return self
 
 
-class Output(_Part):
+class Output(Part):
     folder: str = Field(description="New folder for the release.")
     exports: list[str] = Field(default_factory=list, description=".csv .parquet .gpkg .sqlite .duckdb, postgresql://")
     levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
 
 
-class SparkPart(_Part):
+class SparkPart(Part):
     """How a job with engine = "spark" runs; the session itself is configured as Spark's own are."""
 
     work: str = Field(
@@ -143,7 +130,7 @@ class SparkPart(_Part):
     partitions: int | None = Field(None, ge=1, description="Tasks per shuffle; the result does not depend on it.")
 
 
-class Job(_Part):
+class Job(Part):
     """A job file, read and checked for form; `domain`, `unit` and `mechanism` check its facts."""
 
     engine: Literal["local", "spark"] = Field("local", description="Where it runs: this machine, or a Spark cluster.")
@@ -151,7 +138,7 @@ class Job(_Part):
     axes: list[AnyAxis] = Field(min_length=1)
     masks: list[MaskPart] = Field(default_factory=list)
     unit: UnitPart
-    recipe: Recipe = Recipe()
+    recipe: AnyRecipe = MODELS["haar_topdown"](name="haar_topdown")
     budget: Budget
     output: Output
     spark: SparkPart | None = None
@@ -175,10 +162,11 @@ class Job(_Part):
 
 
 def load(path: str | Path) -> Job:
-    """Read a job file; every fault of its form is named at once, by key."""
+    """Read a job file; every fault of its form is named at once, by line and key."""
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -186,16 +174,34 @@ def load(path: str | Path) -> Job:
     try:
         return Job.model_validate(content)
     except ValidationError as error:
-        raise FormatError(*(f"{path}: {_words(fault)}" for fault in error.errors())) from None
+        found = sorted((line_of(text, at), words) for at, words in form_faults(error, content))
+        raise FormatError(*(f"{path}, line {line}: {words}" for line, words in found)) from None
 
 
-def _words(fault: Any) -> str:
-    where = ".".join(str(part) for part in fault["loc"]) or "the file"
-    if fault["type"] == "extra_forbidden":
-        return f"{where}: unknown key; is it misspelt?"
-    if fault["type"] == "missing":
-        return f"{where}: missing; it has no default"
-    return f"{where}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+def line_of(text: str, at: Place) -> int:
+    """The line of TOML on which the key `at` is written, or else the nearest table around it; 1 if there is neither.
+
+    Lines up to the end of a value are TOML by themselves; the first of them that hold the key end with its value, and
+    every shorter part of that value is no TOML and counts as the whole.
+    """
+    lines = text.splitlines(keepends=True)
+
+    def depth(count: int) -> int:
+        """How many parts of `at` the first `count` lines hold."""
+        while True:
+            try:
+                content: Any = tomllib.loads("".join(lines[:count]))
+                break
+            except tomllib.TOMLDecodeError:
+                count += 1
+        for done, part in enumerate(at):
+            if part not in (range(len(content)) if isinstance(content, list) else content):
+                return done
+            content = content[part]
+        return len(at)
+
+    most = depth(len(lines))
+    return 1 + bisect_left(range(1, len(lines) + 1), most, key=depth) if most else 1
 
 
 def schema() -> dict[str, Any]:
@@ -222,16 +228,6 @@ def domain(job: Job, base: Path) -> Domain:
     return Domain(tuple(made), tuple(masks))
 
 
-def read_array(path: Path) -> Any:
-    """The array of a public .npy file."""
-    import numpy as np
-
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        raise DomainError(f"{path} is not a .npy array") from None
-
-
 def _axis(axis: AnyAxis) -> Any:
     if isinstance(axis, OrderedAxis):
         return Ordered(axis.name, axis.size, None if axis.labels is None else tuple(axis.labels))
@@ -252,14 +248,12 @@ def unit(job: Job) -> Unit:
     return Unit(job.unit.id, job.unit.change, job.unit.max_cells, job.unit.max_weight)
 
 
-def mechanism(job: Job) -> Mechanism:
-    if job.recipe.name not in RECIPES:
-        raise DomainError(f"recipe {job.recipe.name!r} is not known; use {', '.join(sorted(RECIPES))}")
-    options = {} if job.recipe.order is None else {"order": job.recipe.order}
-    try:
-        return RECIPES[job.recipe.name](**options)
-    except TypeError:
-        raise DomainError(f"recipe {job.recipe.name!r} has no order") from None
+def mechanism(job: Job, base: Path, table: Domain) -> Mechanism:
+    """The recipe the job asks for; its public tables, relative to `base`, are read, and are not the data."""
+    files = [] if job.data.database is not None else _sources(job, base)
+    refuse_public(job.recipe, job.data.name, files, base)
+    plain = job.data.kind == "table"
+    return job.recipe.mechanism(base, table, places(job.data.columns) if plain else None, job.data.weight)
 
 
 def _sources(job: Job, base: Path) -> list[Any]:
@@ -270,26 +264,19 @@ def _sources(job: Job, base: Path) -> list[Any]:
     return [base / file for file in job.data.files]
 
 
-def _columns(job: Job) -> dict[str, Any]:
-    return {
-        name: {"lat": place.lat, "lon": place.lon} if isinstance(place, LatLon) else place
-        for name, place in job.data.columns.items()
-    }
-
-
 def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
     """Count the job's data; paths are relative to `base`."""
     table, who, sources = domain(job, base), unit(job), _sources(job, base)
     if job.data.kind == "estat":
-        places: Any = _columns(job)
+        where: Any = places(job.data.columns)
         meshes = [axis.name for axis in table.axes if isinstance(axis, Mesh)]
-        picked = places[meshes[0]] if list(places) == meshes[:1] else places
+        picked = where[meshes[0]] if list(where) == meshes[:1] else where
         return read_estat(sources, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
     source = sources[0] if isinstance(sources[0], Query) or len(sources) == 1 else sources
     return count(
         source,
         table,
-        columns=_columns(job),
+        columns=places(job.data.columns),
         unit=who,
         weight=job.data.weight,
         data=job.data.name,
@@ -321,7 +308,8 @@ def judge_exports(table: Domain, targets: list[str], levels: list[str]) -> None:
 def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Described:
     """Count, release, save and export, here or on Spark. Everything that can be refused without the data is refused
     before it is read."""
-    table, who, recipe = domain(job, base), unit(job), mechanism(job)
+    table, who = domain(job, base), unit(job)
+    recipe = mechanism(job, base, table)
     recipe.guarantee(table, who, job.budget.epsilon)
     target = base / job.output.folder
     if target.exists():
@@ -329,7 +317,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     judge_exports(table, _exports(job, base), job.output.levels)
     book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
     if job.spark is not None:
-        return _run_on_spark(job, job.spark, base, book)
+        return _run_on_spark(job, job.spark, base, recipe, book)
     released = make_release(
         counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads
     )
@@ -339,7 +327,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     return released
 
 
-def _run_on_spark(job: Job, part: SparkPart, base: Path, book: Ledger | None) -> Described:
+def _run_on_spark(job: Job, part: SparkPart, base: Path, recipe: Mechanism, book: Ledger | None) -> Described:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -352,11 +340,11 @@ def _run_on_spark(job: Job, part: SparkPart, base: Path, book: Ledger | None) ->
     released = spark.release(
         frame,
         domain(job, base),
-        mechanism(job),
+        recipe,
         epsilon=job.budget.epsilon,
         unit=unit(job),
         ledger=book,
-        columns=_columns(job),
+        columns=places(job.data.columns),
         work=base / part.work,
         weight=job.data.weight,
         data=job.data.name,
@@ -378,25 +366,31 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
         job = load(path)
     except FormatError as error:
         return list(error.faults)
+    text, base = path.read_text(encoding="utf-8"), path.parent
     faults: list[str] = []
     parts: dict[str, Any] = {}
-    for name, make in (("domain", lambda job: domain(job, path.parent)), ("unit", unit), ("mechanism", mechanism)):
+
+    def report(at: str, found: Iterable[str]) -> None:
+        faults.extend(f"{path}, line {line_of(text, (at,))}: {at}: {fault}" for fault in found)
+
+    def attempt(name: str, at: str, make: Callable[[], Any]) -> None:
         try:
-            parts[name] = make(job)
+            parts[name] = make()
         except KasuriError as error:
-            faults += [f"{path}: {fault}" for fault in error.faults]
-    if len(parts) == 3:
-        try:
-            parts["mechanism"].guarantee(parts["domain"], parts["unit"], job.budget.epsilon)
-        except KasuriError as error:
-            faults += [f"{path}: {fault}" for fault in error.faults]
-    if (path.parent / job.output.folder).exists():
-        faults.append(f"{path}: output.folder exists; a release is never written over another")
+            report(at, error.faults)
+
+    attempt("domain", "axes", lambda: domain(job, base))
+    attempt("unit", "unit", lambda: unit(job))
     if "domain" in parts:
-        found = export_faults(parts["domain"], _exports(job, path.parent), job.output.levels)
-        faults += [f"{path}: {fault}" for fault in found]
+        attempt("recipe", "recipe", lambda: mechanism(job, base, parts["domain"]))
+        report("output", export_faults(parts["domain"], _exports(job, base), job.output.levels))
+    if len(parts) == 3:
+        claim = partial(parts["recipe"].guarantee, parts["domain"], parts["unit"])
+        attempt("guarantee", "recipe", lambda: claim(job.budget.epsilon))
+    if (base / job.output.folder).exists():
+        report("output", ["folder exists; a release is never written over another"])
     if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here
-        faults += _data_faults(job, path.parent, parts["domain"], parts["unit"], outside)
+        faults += _data_faults(job, base, parts["domain"], parts["unit"], outside)
     return faults
 
 
@@ -435,7 +429,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
     import numpy as np
     import pyarrow as pa
 
-    columns = _columns(job)
+    columns = places(job.data.columns)
     found = axes.place_faults(stream.names, table, columns, stream.label)
     if job.data.weight is not None and job.data.weight not in stream.names:
         found.append(f"{stream.label}: no column {job.data.weight!r}; the columns are {list(stream.names)}")
@@ -514,8 +508,19 @@ change = "add-remove"             # or "replace"
 max_cells = 1
 # max_weight = 10                 # needed where records carry weights
 
-[recipe]
+[recipe]                          # its name and its arguments, as in Python; kasuri plan job.toml shows its error
 name = "haar_topdown"
+# name = "bayes_tree"             # small errors at every area size; how epsilon is shared over the levels:
+# pilot = true                    #   one level is measured first and chooses, or
+# shares = "middle"               #   "sparse", "middle", "dense", or { 0 = "0.6", 3 = "0.2", 5 = "0.2" } by height, or
+# facts = { density = "0.35", size = "480" }   # public facts: share of non-empty cells, their mean count
+# prior = { public = "census-2015", file = "census-2015.csv" }   # an earlier table, declared public by this name
+# name = "auto"                   # the best of the trees for the areas you publish
+# areas = [1, 16, 256]            #   sizes in cells
+# metric = "rmse"                 #   or "mae"; and prior, as above
+# name = "refined_tree"           # shares = "even16", "u4", "tilt16" or by height
+# name = "neg_l2_simplex"         # gamma = "auto" or an exact decimal; tune_on = a table, declared as prior is
+# name = "sparse"                 # threshold = "auto" or a whole number
 
 [budget]
 epsilon = "0.1"                   # exact, in quotes

@@ -30,7 +30,8 @@ Survival = Callable[[int, int], tuple[int, int]]
 
 _WORD = 31
 _ONE_DIGIT = 700  # largest Laplace scale sampled from one table
-TWO_DIGITS = 1 << 24  # largest sampled from two; above, every sample is decided by the slow rule (exact, about 1 ms)
+TWO_DIGITS = 1 << 24  # largest sampled from two; above, up to two further digits of this many bits
+_DIGIT_BITS = 16
 _MAX_SIGMA2 = 1 << 32
 
 
@@ -202,10 +203,14 @@ class Sampler:
         return out
 
     def _some(self, stream: Stream, words: Words, out: Int) -> None:
-        from kasuri._kernels.noise import one_digit, two_digits
-
         first = stream.drawn
         stream.fill(words)
+        self.of_words(words, out, lambda i: partial(stream.tie, first + i))
+
+    def of_words(self, words: Words, out: Int, further: Callable[[int], Callable[[int], int]]) -> None:
+        """One sample per word; further(i)(turn) are 64 more bits for word i, the turn-th time it asks."""
+        from kasuri._kernels.noise import one_digit, two_digits
+
         ties = np.empty(64, dtype=np.int64)
         if self.one is not None:
             found = one_digit(words, self.one.thresholds, self.one.guide, self.one.shift, out, ties)
@@ -221,7 +226,7 @@ class Sampler:
             raise NumericsError("more undecided words than can be: the keystream is not random")
         for i in ties[:found].tolist():
             word = int(words[i])
-            size = self.decide(word, partial(stream.tie, first + i))
+            size = self.decide(word, further(i))
             if size >= 1 << 62:
                 raise NumericsError("a noise value beyond 2^62; choose a larger epsilon")
             out[i] = -size if word & 1 else size
@@ -238,17 +243,120 @@ class Sampler:
         return self.base * q + _decide(law, table.above(low), low, _WORD, lambda turn: more(2 * turn + 1))
 
 
+@dataclass(frozen=True)
+class WideSampler(Sampler):
+    """|X| = wide H + L, 0 <= L < wide: `high` draws H and the sign from one word; where H > 0 the digits of L (each the
+    factor it counts with, and its law) come from the halves of a second word, where H = 0, hardly ever, L comes from
+    that word by the slow rule."""
+
+    high: Sampler | None = None
+    wide: int = 1
+    low: tuple[tuple[int, Sampler], ...] = ()
+    when_zero: Survival | None = None
+
+    def draw_into(self, stream: Stream, out: Int) -> Int:
+        for start in range(0, out.size, 1 << 13):
+            part = out[start : start + (1 << 13)]
+            first = stream.drawn
+            words = np.empty(2 * part.size, dtype=np.uint64)
+            stream.fill(words)
+            self._pairs(words[::2].copy(), words[1::2], part, stream, first)
+        return out
+
+    def _pairs(self, words: Words, further: Words, out: Int, stream: Stream, first: int) -> None:
+        assert self.high is not None and self.when_zero is not None
+        self.high.of_words(words, out, lambda i: partial(stream.tie, first + 2 * i))
+        np.abs(out, out=out)
+        none = np.flatnonzero(out == 0)
+        if out.size and int(out.max()) >= (1 << 62) // self.wide:
+            raise NumericsError("a noise value beyond 2^62; choose a larger epsilon")
+        out *= self.wide
+        digit = np.empty(out.size, dtype=np.int64)
+        for j, (factor, law) in enumerate(self.low):
+            half = ((further >> np.uint64(32 * j)) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+            law.of_words(half, digit, lambda i, j=j: lambda turn: stream.tie(first + 2 * i + 1, 2 * turn + j))  # type: ignore[misc]
+            out += factor * np.abs(digit)
+        for i in none.tolist():
+            out[i] = _decide(self.when_zero, 0, int(further[i]), 64, partial(stream.tie, first + 2 * i + 1))
+        np.negative(out, out=out, where=(words & np.uint64(1)).astype(bool))
+
+
+def _wide(scale: Fraction, bits: int, digit_bits: int) -> WideSampler:
+    """Discrete Laplace as H of scale / 2^bits and L of `bits` bits, in digits of at most `digit_bits`: with
+    a = exp(-1/scale), c = 2/(1+a) and B = 2^bits, P(H >= q) = c a^(Bq), q >= 1, and L given H as R given Q in
+    `_two_digits`. a^(fd + l) = (a^f)^d a^l again: the digits of L are independent where H > 0."""
+
+    def power(x: int, w: int) -> tuple[int, int]:
+        return exp_minus(x / scale, w)
+
+    def twice_over(w: int) -> tuple[int, int]:
+        return _twice_over(scale, w)
+
+    def digit(factor: int, radix: int) -> Sampler:
+        """P(D >= d) = (a^(fd) - a^(fr)) / (1 - a^(fr))."""
+
+        def survival(d: int, w: int) -> tuple[int, int]:
+            if d >= radix:
+                return 0, 0
+            v = w + 128
+            least, most = _share(power(factor * d, v), power(factor * radix, v), v)
+            return least >> 128, -(-most >> 128)
+
+        def bounds(w: int) -> list[tuple[int, int]]:
+            pairs = list(zip(*_powers(power(factor, w), radix, w), strict=True))
+            return [_share(pair, pairs[-1], w) for pair in pairs[:-1]]
+
+        return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
+
+    def when_zero(x: int, w: int) -> tuple[int, int]:
+        if x >= wide:
+            return 0, 0
+        v = w + 128
+        c = twice_over(v)
+        least, most = _share(_times(c, power(x, v), v), _times(c, power(wide, v), v), v)
+        return least >> 128, -(-most >> 128)
+
+    wide, few = 1 << bits, min(bits, digit_bits)
+    low = [(1, digit(1, 1 << few))]
+    if bits > few:
+        low.append((1 << few, digit(1 << few, 1 << (bits - few))))
+    survival = laplace_survival(scale)
+    high = _two_digits(scale / wide, lambda x, w: survival(wide * x, w), lambda x, w: power(wide * x, w), twice_over)
+    return WideSampler(survival, high=high, wide=wide, low=tuple(low), when_zero=when_zero)
+
+
+def _twice_over(scale: Fraction, w: int) -> tuple[int, int]:
+    """c = 2 / (1 + a) with a = exp(-1/scale), scaled 2^w."""
+    one = 1 << w
+    a = exp_minus(1 / scale, w)
+    return (one << (w + 1)) // (one + a[1]), -(-(one << (w + 1)) // (one + a[0]))
+
+
+def _times(p: tuple[int, int], q: tuple[int, int], w: int) -> tuple[int, int]:
+    return p[0] * q[0] >> w, -(-p[1] * q[1] >> w)
+
+
+def _share(top: tuple[int, int], low: tuple[int, int], w: int) -> tuple[int, int]:
+    """(top - low) / (1 - low) for intervals 0 <= low <= top <= 1; rises with top, falls with low."""
+    one = 1 << w
+    least = ((max(top[0] - low[1], 0)) << w) // (one - low[1])
+    return least, -(-((top[1] - low[0]) << w) // (one - low[0]))
+
+
 @lru_cache(maxsize=64)
 def discrete_laplace(scale: Fraction) -> Sampler:
     """The sampler of P(X = x) proportional to exp(-|x| / scale), any rational scale > 0.
 
-    Cost: about 2 ns a sample up to scale 700, 4 ns up to 2^24, 1 ms above; the first call builds the table.
+    Cost: about 2 ns a sample up to scale 700, 4 ns up to 2^24, 30-60 ns up to 2^56 (1 ms above, where no recipe
+    goes); the first call builds the tables.
     """
     if scale <= 0:
         raise NumericsError("the scale of noise must be greater than 0")
     survival = laplace_survival(scale)
-    if scale > TWO_DIGITS:
+    if scale > TWO_DIGITS << (2 * _DIGIT_BITS):
         return Sampler(survival)
+    if scale > TWO_DIGITS:
+        return _wide(scale, (math.ceil(scale / TWO_DIGITS) - 1).bit_length(), _DIGIT_BITS)
     if scale <= _ONE_DIGIT:
         # a^x < 2^-32 from here on, so every later threshold is 0
         count = math.floor(scale * 23) + 2
@@ -262,12 +370,7 @@ def discrete_laplace(scale: Fraction) -> Sampler:
 
         return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
 
-    def twice_over(w: int) -> tuple[int, int]:
-        one = 1 << w
-        a = exp_minus(1 / scale, w)
-        return (one << (w + 1)) // (one + a[1]), -(-(one << (w + 1)) // (one + a[0]))  # c = 2 / (1 + a), scaled 2^w
-
-    return _two_digits(scale, survival, lambda x, w: exp_minus(Fraction(x) / scale, w), twice_over)
+    return _two_digits(scale, survival, lambda x, w: exp_minus(Fraction(x) / scale, w), partial(_twice_over, scale))
 
 
 Power = Callable[[int, int], tuple[int, int]]
@@ -282,18 +385,9 @@ def _two_digits(scale: Fraction, survival: Survival, power: Power, first: Callab
     base = 1 << min(math.isqrt(math.ceil(scale * 24)).bit_length(), (math.floor(scale) >> 4).bit_length() - 1)
     count = math.floor(scale * 24 / base) + 2
 
-    def times(p: tuple[int, int], q: tuple[int, int], w: int) -> tuple[int, int]:
-        return p[0] * q[0] >> w, -(-p[1] * q[1] >> w)
-
-    def share(top: tuple[int, int], low: tuple[int, int], w: int) -> tuple[int, int]:
-        """(top - low) / (1 - low) for intervals 0 <= low <= top <= 1; rises with top, falls with low."""
-        one = 1 << w
-        least = ((max(top[0] - low[1], 0)) << w) // (one - low[1])
-        return least, -(-((top[1] - low[0]) << w) // (one - low[0]))
-
     def of_q(x: int, w: int) -> tuple[int, int]:
         v = w + 32
-        low, high = times(first(v), power(base * x, v), v)
+        low, high = _times(first(v), power(base * x, v), v)
         return low >> 32, -(-high >> 32)
 
     def of_r(zero: bool) -> Survival:
@@ -304,8 +398,8 @@ def _two_digits(scale: Fraction, survival: Survival, power: Power, first: Callab
             top, low = power(r, v), power(base, v)
             if zero:
                 c = first(v)
-                top, low = times(c, top, v), times(c, low, v)
-            least, most = share(top, low, v)
+                top, low = _times(c, top, v), _times(c, low, v)
+            least, most = _share(top, low, v)
             return least >> 64, -(-most >> 64)
 
         return survival_r
@@ -313,7 +407,7 @@ def _two_digits(scale: Fraction, survival: Survival, power: Power, first: Callab
     def q_bounds(w: int) -> list[tuple[int, int]]:
         c = first(w)
         lows, highs = _powers(power(base, w), count, w)
-        return [times(c, pair, w) for pair in zip(lows, highs, strict=True)]
+        return [_times(c, pair, w) for pair in zip(lows, highs, strict=True)]
 
     def r_bounds(zero: bool) -> Callable[[int], list[tuple[int, int]]]:
         def bounds(w: int) -> list[tuple[int, int]]:
@@ -321,8 +415,8 @@ def _two_digits(scale: Fraction, survival: Survival, power: Power, first: Callab
             lows, highs = _powers(a, base, w)
             pairs = list(zip(lows, highs, strict=True))
             if zero:
-                pairs = [times(c, pair, w) for pair in pairs]
-            return [share(pair, pairs[-1], w) for pair in pairs[:-1]]
+                pairs = [_times(c, pair, w) for pair in pairs]
+            return [_share(pair, pairs[-1], w) for pair in pairs[:-1]]
 
         return bounds
 

@@ -6,6 +6,7 @@ measured, exactly, and the noise on them is exact. Nothing here sees data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +21,8 @@ from kasuri.schema import Change, Domain
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
+Matrix = Sequence[Sequence[object]] | NDArray[Any]
+"""Rows of whole numbers or Fractions."""
 
 MAX_CELLS = 1 << 10
 """Most cells (of Fourier: padded) a measured matrix may have."""

@@ -110,14 +110,16 @@ def test_mask_and_recipe_options(census, tmp_path):
     np.save(tmp_path / "sea.npy", sea)
     base = ("release", folder / "codes.csv", "--count", "population", *UNIT, "--epsilon", "1", "--origin", "8480,6240",
             "--shape", "20,30", "--code", "mesh_code", "--unmetered", "--json")  # fmt: skip
-    run = kasuri(*base, "--mask", "sea.npy", "--transform", "nominal", "--out", "a", cwd=tmp_path)
+    run = kasuri(
+        *base, "--mask", "sea.npy", "--recipe", 'haar_topdown(transform="nominal")', "--out", "a", cwd=tmp_path
+    )
     told = json.loads(run.stdout)
     assert told["guarantee"]["public"] == ["domain", "mask"] and told["recipe"]["transform"] == "nominal"
     sea[3, 4] = True  # a populated cell declared impossible: refused, by row
     np.save(tmp_path / "sea.npy", sea)
     assert "row 95" in kasuri(*base, "--mask", "sea.npy", "--out", "b", cwd=tmp_path, code=1).stderr
     kasuri(*base, "--mask", folder / "codes.csv", "--out", "b", cwd=tmp_path, code=2)
-    kasuri(*base, "--recipe", "geometric", "--transform", "haar", "--out", "b", cwd=tmp_path, code=2)
+    kasuri(*base, "--recipe", 'geometric(transform="haar")', "--out", "b", cwd=tmp_path, code=2)
 
 
 def test_usage_errors(census, tmp_path):

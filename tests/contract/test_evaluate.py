@@ -186,7 +186,7 @@ def test_plan_and_compare_on_the_command_line(tmp_path, monkeypatch):
     assert "public map older" in run("plan", *where, *simulated)
     (tmp_path / "t.csv").write_text("row,col,n\n8480,6240,5\n8485,6241,700\n")
     given = ("compare", "t.csv", *where, "--row", "row", "--col", "col", "--count", "n", "--trials", "2")
-    shown = run(*given, "--recipes", "geometric,refined_tree:u4", "--figure", "c.png")
+    shown = run(*given, "--recipes", 'geometric,refined_tree(shares="u4")', "--figure", "c.png")
     assert shown.startswith("CONFIDENTIAL") and (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(run(*given, "--json"))["confidential"] is True
     run(*given, "--recipes", "magic", code=2)

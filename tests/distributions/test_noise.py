@@ -95,7 +95,7 @@ def gof(samples: np.ndarray, scale: float) -> float:
     a = math.exp(-1 / scale)
     x = np.abs(samples)
     edges = np.unique(np.floor(np.linspace(0, 6 * scale + 6, 60))).astype(int)
-    tail = np.where(edges == 0, 1.0, 2 * a ** edges.astype(float) / (1 + a))
+    tail = np.where(edges == 0, 1.0, 2 * np.exp(-edges / scale) / (1 + a))
     expected = np.append(tail[:-1] - tail[1:], tail[-1]) * samples.size
     observed = np.bincount(np.searchsorted(edges, x, side="right") - 1, minlength=expected.size)
     moved = samples[samples != 0]
@@ -128,7 +128,7 @@ def test_tiny_scale_is_almost_always_zero_but_not_by_rounding():
     assert sampler.decide(0, lambda turn: (1 << 64) - 1) == 0
 
 
-@pytest.mark.parametrize("scale", [Fraction(5), Fraction(2000)])
+@pytest.mark.parametrize("scale", [Fraction(5), Fraction(2000), Fraction(1 << 45)])
 def test_cuts_change_nothing(scale):
     sampler = noise.discrete_laplace(scale)
     whole = sampler.draw(stream(4), 50_000)
@@ -164,11 +164,82 @@ def test_ties_are_settled_by_their_own_word(monkeypatch):
     )
 
 
-def test_large_scales_are_exact_by_the_slow_rule():
-    scale = Fraction(1 << 26)
-    samples = noise.discrete_laplace(scale).draw(stream(6), 400)
+WIDE = [Fraction((1 << 24) + 1), Fraction(3 * 10**9, 7), Fraction(1 << 40), Fraction(1 << 55)]
+
+
+@pytest.mark.parametrize("scale", WIDE)
+def test_the_digits_of_a_wide_scale_are_the_exact_floors(scale):
+    s = noise.discrete_laplace(scale)
+    a = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+    c, big = 2 / (1 + a), a ** (s.wide * s.high.base)
+    assert math.prod(len(law.one.thresholds) for _, law in s.low) == s.wide
+    for q in range(1, s.high.q.thresholds.size, 97):
+        assert int(c * big**q * 2**32) == s.high.q.thresholds[q - 1]
+    for factor, law in s.low:
+        radix = law.one.thresholds.size
+        whole = a ** (factor * radix)
+        for d in {1, 2, radix - 1, *range(1, radix, max(1, radix // 50))} - {radix}:
+            assert int((a ** (factor * d) - whole) / (1 - whole) * 2**31) == law.one.thresholds[d - 1]
+
+
+@pytest.mark.parametrize("scale", WIDE)
+def test_law_of_wide_scales_and_power(scale):
+    samples = noise.discrete_laplace(scale).draw(stream(6), 100_000)
     assert gof(samples, float(scale)) > ALPHA
-    assert gof(samples, float(scale) * 2) < 1e-3
+    assert gof(samples, float(scale) * 0.8) < ALPHA
+    assert gof(samples, float(scale) * 1.25) < ALPHA
+    for shift in range(0, int(scale).bit_length() - 8, 6):  # digits that hardly feel the law are uniform
+        assert (
+            chi_square(np.bincount((np.abs(samples) >> shift) % 64, minlength=64), np.full(64, samples.size / 64))
+            > ALPHA
+        )
+
+
+@pytest.mark.parametrize(("bits", "digit_bits"), [(1, 16), (2, 1), (3, 2)])
+def test_the_wide_form_has_the_law_of_every_integer(bits, digit_bits):
+    """The same construction at a scale where every value is seen often, H = 0 among them: |x| one by one."""
+    scale = Fraction(16 << bits)
+    sampler = noise._wide(scale, bits, digit_bits)
+    samples = np.abs(sampler.draw(stream(9), 20_000))
+    a = math.exp(-1 / scale)
+    reach = np.arange(5 * int(scale))
+    tail = np.where(reach == 0, 1.0, 2 * a**reach / (1 + a))
+    expected = np.append(tail[:-1] - tail[1:], tail[-1]) * samples.size
+    observed = np.bincount(np.minimum(samples, reach[-1]), minlength=reach.size)
+    assert chi_square(observed, expected) > ALPHA
+    moved = np.where(samples == 1, 0, samples)  # the helper sees one value displaced
+    assert chi_square(np.bincount(np.minimum(moved, reach[-1]), minlength=reach.size), expected) < ALPHA
+
+
+def test_a_wide_word_is_decided_as_its_bits_say():
+    """H = 0 by the second word alone, both signs; and beyond 2^62 nothing is returned."""
+    sampler = noise._wide(Fraction(64), 2, 16)
+    a = (-Decimal(1) / Decimal(64)).exp()
+    c, big = 2 / (1 + a), a**4
+
+    class Fixed:
+        drawn = 0
+
+        def __init__(self, *words):
+            self.words = words
+
+        def fill(self, out):
+            out[:] = self.words
+            self.drawn += out.size
+
+        def tie(self, word, turn):
+            return 0 if turn < 8 else 1 << 63
+
+    top = (1 << 32) - 1 << 32  # the largest U: Q = 0, and R = 0 with the low bits set as well
+    for second in (0, 1 << 62, 3 << 62, (1 << 64) - 1):
+        u = Decimal(second) / Decimal(2**64)
+        size = sum(u < (c * a**x - c * big) / (1 - c * big) for x in range(1, 4))
+        for sign in (0, 1):
+            got = sampler.draw(Fixed(top | 0xFFFFFFFE | sign, second), 1)[0]
+            assert got == (-size if sign else size)
+    huge = noise.discrete_laplace(Fraction(1 << 55))
+    with pytest.raises(NumericsError, match="2\\^62"):
+        huge.draw(Fixed(0, 0), 1)
 
 
 @pytest.mark.parametrize("sigma2", [Fraction(1, 3), Fraction(4), Fraction(2500)])

@@ -203,7 +203,7 @@ def test_mass_without_children_is_spread_evenly_over_possible_cells():
     tree = order.morton(DOMAINS[1])
     nodes, _ = tree.children(np.zeros(1, dtype=np.int64), 0, 6)
     mass = np.arange(nodes.size) % 11
-    keys, values = bayes.spread_evenly(tree, 6, nodes, mass, 10_000)
+    keys, values = bayes.spread_evenly(tree, 6, tree.depth, nodes, mass, 10_000)
     assert tree.possible_leaves()[keys].all()
     back = np.bincount(np.searchsorted(nodes, keys // tree.stride(6)), values, nodes.size)
     assert np.array_equal(back, mass)
@@ -214,9 +214,44 @@ def test_spreading_costs_what_there_is_room_for():
     """Billions of people inside dropped blocks of a map of 2^36 cells: no row for each of them."""
     tree = order.morton(Domain.of(Mesh("g", shape=(1 << 18, 1 << 18))))
     nodes, mass = np.array([1, 2, 9, 15]), np.array([10**12, 3, 5 * 10**9, 10**15])
-    keys, values = bayes.spread_evenly(tree, 4, nodes, mass, 1000)
+    keys, values = bayes.spread_evenly(tree, 4, tree.depth, nodes, mass, 1000)
     assert keys.size <= 1000 and (values > 0).all() and (np.diff(keys) > 0).all()
     assert np.array_equal(np.bincount(np.searchsorted(nodes, keys // tree.stride(4)), values), mass)
+
+
+HUGE = {
+    "mesh": Domain.of(Mesh("g", shape=(1 << 18, 1 << 18))),
+    "axes": Domain.of(
+        Mesh("g", shape=(2048, 2048)), Ordered("age", 16), Nominal("sex", ("f", "m")), Ordered("home", 512)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_the_cost_on_2_36_cells_follows_the_drawn_nodes(name, monkeypatch):
+    """Millions of people per cell at a small epsilon: far more of them inside dropped blocks than nodes were drawn.
+    Counted, not timed: nodes made on the way down (a frontier of at most the drawn nodes), tiles, and cells."""
+    rng = np.random.default_rng(8)
+    cells = np.sort(rng.choice(1 << 36, 60, replace=False))
+    counts = ks.Counts.from_coo(cells, rng.integers(1, 1 << 24, cells.size), HUGE[name], PERSON)
+    made, tiles = [], []
+    children, smooth = order.Order.children, bayes._Neighbours.smooth
+
+    def counted(self, *words):
+        found = children(self, *words)
+        made.append(found[0].size)
+        return found
+
+    monkeypatch.setattr(bayes, "ROOM", 1 << 10)
+    monkeypatch.setattr(order.Order, "children", counted)
+    monkeypatch.setattr(bayes._Neighbours, "smooth", lambda self, values: (
+        tiles.append(np.unique(self.tile).size), smooth(self, values))[1])  # fmt: skip
+    out = ks.release(counts, ks.bayes_tree(), epsilon="0.0001", ledger=None, source=ks.seeded(0), threads=1)
+    drawn = out.measurements.value.size
+    assert out.values.sum() > 1 << 20  # there were people to spread
+    assert drawn > 1 << 10 and out.cells.size <= 2 * drawn
+    assert sum(made) <= 2 * 36 * drawn, (sum(made), drawn)
+    assert max(tiles, default=0) <= drawn
 
 
 RECIPES = {

@@ -133,6 +133,42 @@ def share_out(z, v, closed, first, totals, out):
             out[last] += totals[g] - given
 
 
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _first_heir(node, fan):
+    """Which of its `fan` children has the first of what does not go up evenly: spread over the nodes."""
+    return (node * np.int64(-7046029254386353131) >> np.int64(40)) % fan
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def split_evenly(nodes, mass, below, first, out_nodes, out_mass):
+    """Each node's mass among its children below[first[i]:first[i+1]], as evenly as whole numbers go; children without
+    any are left out. Returns their number, or -1 where out has no room for them."""
+    found = 0
+    for i in range(nodes.size):
+        fan = first[i + 1] - first[i]
+        turn = fan - _first_heir(nodes[i], fan)
+        even = mass[i] // fan
+        rest = mass[i] - even * fan
+        for j in range(first[i], first[i + 1]):
+            if turn == fan:
+                turn = 0
+            own = even + np.int64(turn < rest)
+            turn += 1
+            if own > 0:
+                if found == out_nodes.size:
+                    return -1
+                out_nodes[found], out_mass[found] = below[j], own
+                found += 1
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def hand_down(nodes, below, first, out_nodes):
+    """One child of each node, to have all that it has."""
+    for i in range(nodes.size):
+        out_nodes[i] = below[first[i] + _first_heir(nodes[i], first[i + 1] - first[i])]
+
+
 def warm_up():
     one, f = np.zeros(1, np.int64), np.ones(1)
     first = np.array([0, 1], np.int64)
@@ -142,3 +178,5 @@ def warm_up():
     combine_up(f, 1.0, first, f, f, f.copy(), f.copy())
     share_out(f, f, np.zeros(1, np.bool_), first, np.ones(1, np.int64), one.copy())
     project(f, f, first, f, f.copy())
+    split_evenly(one, one, one, first, one.copy(), one.copy())
+    hand_down(one, one, first, one.copy())

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kasuri.cli import show
+from kasuri.cli import options, show
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The persistent budget of a data set.")
 
@@ -52,7 +52,7 @@ def open_ledger(
             shape = Domain.from_json(json.loads(domain.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise typer.BadParameter(f"{domain}: not a domain in JSON") from None
-        series = _recipe(recipe).series(shape, who, each, releases)
+        series = options.Asked(shape, who).one_recipe(recipe).series(shape, who, each, releases)
     accounting = "pld" if series is not None else None
     ledger = Ledger.open(
         path, epsilon=epsilon, delta=delta, rho=rho, unit=who, data=data, owner=owner,
@@ -130,7 +130,9 @@ def plan(
     releases: Annotated[int, typer.Option(help="How many equal releases.", show_default=False)],
     epsilon: Annotated[str, typer.Option(help="Epsilon of each.", show_default=False)],
     delta: Annotated[str, typer.Option(help="Delta of the whole series.", show_default=False)],
-    recipe: Annotated[str | None, typer.Option(help="A recipe by name; without it: any epsilon-DP mechanism.")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="A recipe, as in kasuri release; without it: any epsilon-DP mechanism.")
+    ] = None,
     cells: Annotated[
         str | None, typer.Option(help="Cells of the table, with --recipe: 262144, or rows x cols as 512x512.")
     ] = None,
@@ -157,7 +159,8 @@ def plan(
     unit = Unit("unit", change, max_cells)  # type: ignore[arg-type]
     name, losses = f"any {decimal(each)}-DP mechanism", generic(each)
     if recipe is not None and cells is not None:
-        losses = _recipe(recipe).losses(_domain(cells), unit, each)
+        table = options.Asked(_domain(cells), unit)
+        losses = table.one_recipe(recipe).losses(table.domain, unit, each)
         name = f"{recipe} on {cells} cells"
     elif levels is not None:
         name = f"{levels} equal levels"
@@ -192,14 +195,6 @@ def _domain(cells: str) -> Any:
     if len(sizes) == 1:
         return Domain.of(Ordered("place", int(sizes[0])))
     return Domain.of(Mesh("grid", shape=(int(sizes[0]), int(sizes[1]))))
-
-
-def _recipe(name: str) -> Any:
-    from kasuri.recipes import RECIPES
-
-    if name not in RECIPES:
-        raise typer.BadParameter(f"recipe {name!r} is not known; use one of {', '.join(sorted(RECIPES))}")
-    return RECIPES[name]()
 
 
 def _print(data: Any) -> None:

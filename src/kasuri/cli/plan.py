@@ -7,25 +7,29 @@ from typing import Any
 
 import typer
 
-from kasuri.cli import show
-from kasuri.cli.release import columns_of, domain_of, mesh_of, recipe_of
+from kasuri.cli import options, show
 
-RECIPES = "geometric,haar_topdown,refined_tree"
-_RECIPES_HELP = "Recipes, e.g. geometric,privelet:2d,refined_tree:u4 (an order, or the shares of refined_tree)."
+RECIPES = "geometric, haar_topdown, refined_tree"
+
+_ALSO = ("epsilons", "recipes", "areas", "trials", "metric", "figure", "as_json")
+_BUDGET = ("budget", "ledger", "public_map", "public_name")
+"""Options that go with a job file."""
 
 
 def plan(
-    epsilons: str = typer.Option(..., "--epsilons", help='Exact decimals, e.g. "0.1,1".'),
-    unit: str = typer.Option(..., "--unit", help="Who is protected, e.g. person."),
-    change: str = typer.Option(..., "--change", help="add-remove or replace."),
-    max_cells: int = typer.Option(..., "--max-cells", help="In how many cells one unit can be counted."),
-    max_weight: int | None = typer.Option(None, "--max-weight", help="Bound of the weights of records."),
-    window: str | None = typer.Option(None, "--window", help="Public window: japan, kanto, ... or a mesh like 5339."),
-    level: str = typer.Option("500m", "--level", help="Mesh level."),
-    origin: str | None = typer.Option(None, "--origin", help="ROW,COL of the south-west cell, instead of --window."),
-    shape: str | None = typer.Option(None, "--shape", help="ROWS,COLS, with --origin."),
-    mask: Path | None = typer.Option(None, "--mask", help="Public .npy array of the window, true where nobody can be."),
-    recipes: str = typer.Option(RECIPES, "--recipes", help=_RECIPES_HELP),
+    context: typer.Context,
+    job: Path | None = typer.Argument(None, help="A job file: its table, unit, epsilon and recipe."),
+    epsilons: options.Epsilons = None,
+    unit: options.UnitId = None,
+    change: options.Change = None,
+    max_cells: options.MaxCells = None,
+    max_weight: options.MaxWeight = None,
+    window: options.Window = None,
+    level: options.Level = "500m",
+    origin: options.Origin = None,
+    shape: options.Shape = None,
+    mask: options.Mask = None,
+    recipes: options.Recipes = None,
     areas: str = typer.Option("", "--areas", help="Numbers of cells, e.g. 1,4,16 (default: squares up to 256 x 256)."),
     budget: str | None = typer.Option(None, "--budget", help="Epsilon there is to spend in all."),
     ledger: Path | None = typer.Option(None, "--ledger", help="Take what is left in this ledger as the budget."),
@@ -33,20 +37,24 @@ def plan(
     public_name: str | None = typer.Option(None, "--public-name", help="What the public map is, e.g. census-2015."),
     trials: int = typer.Option(10, "--trials", min=1, help="Releases of the public map."),
     metric: str = typer.Option("rmse", "--metric", help="rmse, mae or half_width (of a 95 % interval)."),
-    figure: Path | None = typer.Option(None, "--figure", help="Also draw a chart: x.png or x.svg."),
+    figure: options.Figure = None,
     as_json: bool = show.JSON,
 ) -> None:
     """Expected error by area size, interval widths and effect on the budget, before any data is touched.
 
-    Example: kasuri plan --window kanto --unit person --change add-remove --max-cells 1 --epsilons 0.1,1 --budget 1
+    With a job file its recipe stands beside `geometric`, unless --recipes says otherwise. Examples:
+
+    kasuri plan --window kanto --unit person --change add-remove --max-cells 1 --epsilons 0.1,1 --budget 1
+
+    kasuri plan job.toml --recipes 'bayes_tree(pilot=true), auto(areas=[1, 64])'
     """
     import kasuri as ks
-    from kasuri.job import read_array
+    from kasuri.ingest import read_array
     from kasuri.plan import plan as make
     from kasuri.privacy import decimal
 
-    domain = domain_of(mesh_of(window, level, origin, shape), mask)
-    who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
+    asked = options.asked(context, None) if job is None else options.asked_by_job(context, job, "job", *_ALSO, *_BUDGET)
+    chosen, losses = _recipes(asked, recipes), _epsilons(asked, epsilons)
     if ledger is not None:
         if budget is not None:
             raise typer.BadParameter("give --budget or --ledger, not both")
@@ -55,10 +63,10 @@ def plan(
             raise typer.BadParameter(f"{ledger}: no epsilon is left in it, or it counts in rho", param_hint="--ledger")
         budget = decimal(balance.left)
     found = make(
-        _recipes(recipes),
-        domain,
-        who,
-        epsilons=epsilons.split(","),
+        chosen,
+        asked.domain,
+        asked.unit,
+        epsilons=losses,
         areas=_numbers(areas) or None,
         budget=budget,
         public_map=None if public_map is None else read_array(public_map),
@@ -72,46 +80,51 @@ def plan(
 
 
 def compare(
-    table: Path = typer.Argument(..., help="CSV or Parquet: one row per cell, or records."),
-    epsilons: str = typer.Option(..., "--epsilons", help='Exact decimals, e.g. "0.1,1".'),
-    unit: str = typer.Option(..., "--unit", help="Who is protected, e.g. person: the id column of records."),
-    change: str = typer.Option(..., "--change", help="add-remove or replace."),
-    max_cells: int = typer.Option(..., "--max-cells", help="In how many cells one unit can be counted."),
-    max_weight: int | None = typer.Option(None, "--max-weight", help="Bound of the weights of records."),
-    count: str | None = typer.Option(None, "--count", help="Column of counts (or of weights, in records)."),
-    window: str | None = typer.Option(None, "--window", help="Public window: japan, kanto, ... or a mesh like 5339."),
-    level: str = typer.Option("500m", "--level", help="Mesh level."),
-    origin: str | None = typer.Option(None, "--origin", help="ROW,COL of the south-west cell, instead of --window."),
-    shape: str | None = typer.Option(None, "--shape", help="ROWS,COLS, with --origin."),
-    mask: Path | None = typer.Option(None, "--mask", help="Public .npy array of the window, true where nobody can be."),
-    code: str | None = typer.Option(None, "--code", help="Column of mesh codes."),
-    row: str | None = typer.Option(None, "--row", help="Column of grid rows (with --col, instead of --code)."),
-    col: str | None = typer.Option(None, "--col", help="Column of grid columns."),
-    lat: str | None = typer.Option(None, "--lat", help="Column of latitudes (with --lon, instead of --code)."),
-    lon: str | None = typer.Option(None, "--lon", help="Column of longitudes."),
-    recipes: str = typer.Option(RECIPES, "--recipes", help=_RECIPES_HELP),
+    context: typer.Context,
+    table: Path = typer.Argument(..., help="A job file (.toml), or CSV or Parquet: one row per cell, or records."),
+    epsilons: options.Epsilons = None,
+    unit: options.UnitId = None,
+    change: options.Change = None,
+    max_cells: options.MaxCells = None,
+    max_weight: options.MaxWeight = None,
+    count: options.Count = None,
+    window: options.Window = None,
+    level: options.Level = "500m",
+    origin: options.Origin = None,
+    shape: options.Shape = None,
+    mask: options.Mask = None,
+    code: options.Code = None,
+    row: options.Row = None,
+    col: options.Col = None,
+    lat: options.Lat = None,
+    lon: options.Lon = None,
+    recipes: options.Recipes = None,
     areas: str = typer.Option("1,4,16,64", "--areas", help="Numbers of cells of square areas."),
     trials: int = typer.Option(20, "--trials", min=1, help="Releases per recipe and epsilon; none can be published."),
     metric: str = typer.Option("rmse", "--metric", help="mae, rmse, bias, false_zero, false_non_zero, within_5, ..."),
-    figure: Path | None = typer.Option(None, "--figure", help="Also draw a chart: x.png or x.svg."),
+    figure: options.Figure = None,
     as_json: bool = show.JSON,
 ) -> None:
     """Measure how far releases of a table are from it. CONFIDENTIAL: the answer depends on the data without protection.
 
-    Nothing is charged, and no release is kept. Example:
+    Nothing is charged, and no release is kept. With a job file its recipe stands beside `geometric`, unless --recipes
+    says otherwise. Examples:
 
     kasuri compare census.csv --window kanto --code mesh_code --count population --unit person --change add-remove
-    --max-cells 1 --epsilons 0.1 --areas 1,16,256
+    --max-cells 1 --epsilons 0.1 --areas 1,16,256 --recipes 'geometric, bayes_tree(pilot=true)'
+
+    kasuri compare job.toml
     """
     import kasuri as ks
 
-    domain = domain_of(mesh_of(window, level, origin, shape), mask)
-    who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
-    where, chosen = columns_of(code, row, col, lat, lon), _recipes(recipes)
+    from_job = table.suffix.lower() == ".toml"
+    asked = options.asked_by_job(context, table, "table", *_ALSO) if from_job else options.asked(context, table)
+    chosen, losses = _recipes(asked, recipes), _epsilons(asked, epsilons)
+    assert asked.read is not None
     with show.step(f"reading {table}"):
-        counts = ks.count(str(table), domain, columns={"grid": where}, unit=who, weight=count)
+        counts = asked.read()
     with show.step(f"releasing {trials} times with each recipe"):
-        found = ks.compare(counts, chosen, epsilons=epsilons.split(","), areas=_numbers(areas), trials=trials)
+        found = ks.compare(counts, chosen, epsilons=losses, areas=_numbers(areas), trials=trials)
     text = found.table(metric)
     if figure is not None:
         title = f"Measured {metric.replace('_', ' ')}, {trials} trials"
@@ -127,13 +140,17 @@ def _figure(rows: Any, path: Path, metric: str, title: str, note: str) -> None:
     errors_figure(rows, path, metric=metric, title=title, note=note)
 
 
-def _recipes(text: str) -> list[Any]:
-    """Recipes by name; what follows a colon is the order, or the shares of a count tree."""
-    out = []
-    for part in text.split(","):
-        name, _, option = part.strip().partition(":")
-        out.append(recipe_of(name, {"shares" if name.endswith("_tree") else "order": option or None}))
-    return out
+def _recipes(asked: options.Asked, text: str | None) -> list[Any]:
+    """The recipes asked for; without a word, a job's own beside `geometric`, or the usual ones."""
+    if text is None and asked.recipe is not None:
+        return [asked.recipe, *(asked.recipes("geometric") if asked.recipe.name != "geometric" else [])]
+    return asked.recipes(RECIPES if text is None else text)
+
+
+def _epsilons(asked: options.Asked, text: str | None) -> list[str]:
+    if text is None and asked.epsilon is None:
+        raise typer.BadParameter('missing: --epsilons, exact decimals such as "0.1,1"')
+    return [str(asked.epsilon)] if text is None else text.split(",")
 
 
 def _numbers(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Files to columns: CSV and Parquet, read whole, as Arrow."""
+"""Files to columns: CSV and Parquet, read whole, as Arrow; arrays of public .npy files."""
 
 from __future__ import annotations
 
@@ -60,3 +60,13 @@ def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
         blocks = csv.ReadOptions(block_size=_LONGEST_LINE)
         return csv.read_csv(path, read_options=blocks, parse_options=parse, convert_options=options)
     return csv.read_csv(path, convert_options=options)
+
+
+def read_array(path: Path) -> Any:
+    """The array of a public .npy file."""
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise DomainError(f"{path} is not a .npy array") from None

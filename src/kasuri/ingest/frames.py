@@ -1,4 +1,5 @@
-"""`count`: any table to Counts, records bounded by the tool or a table that came pre-aggregated."""
+"""`count`: any table to Counts, records bounded by the tool or a table that came pre-aggregated; `read_public`: a table
+that is declared public."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, PrivacyError, raise_faults, rows_faults
 from kasuri.ingest.axes import Place, from_arrow, names, place_faults
+from kasuri.ingest.files import read_array
 from kasuri.ingest.micro import Engine, Progress, count_records
 from kasuri.ingest.sources import RAGGED, Stream, numbered, open_stream
+from kasuri.public import PublicTable
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Unit
 from kasuri.table import Counts, checked
 
@@ -63,23 +66,53 @@ def count(
             stream, domain, columns, unit, weight, data, key=key, engine=engine, memory=memory, progress=progress,
             away=folders,
         )  # fmt: skip
-    faults = place_faults(stream.names, domain, columns, stream.label)
     if weight is None:
-        faults.append(
+        raise DomainError(
+            *place_faults(stream.names, domain, columns, stream.label),
             f"{stream.label}: a table without the id column {unit.id!r} is pre-aggregated: "
-            "name its count column (weight=)"
+            "name its count column (weight=)",
         )
-    elif weight not in stream.names:
+    cells, values = _one_row_per_cell(stream, domain, columns, weight, "not a whole number")
+    where = _Rows(stream.label)
+    return checked(cells, values, domain, unit, data, assumes=(PROVIDER_BOUNDED,), where=where)
+
+
+def read_public(
+    path: str | Path,
+    domain: Domain,
+    *,
+    name: str,
+    columns: Mapping[str, Place] | None = None,
+    value: str | None = None,
+) -> PublicTable:
+    """A table that everyone may know, declared public by `name`: a .npy array of the domain's shape, or a CSV or
+    Parquet file with one row per cell, its axes in `columns` (as in `count`) and its numbers in column `value`."""
+    path = Path(path)
+    array = path.suffix.lower() == ".npy"
+    if array and (columns is not None or value is not None):
+        raise DomainError(f"{path}: an array has no columns; leave columns and value out")
+    if not array and (columns is None or value is None):
+        raise DomainError(f"{path}: say where its axes stand (columns) and its numbers (value)")
+    if columns is not None and value is not None:
+        cells, values = _one_row_per_cell(open_stream(path), domain, columns, value, "not a number")
+    try:
+        if array:
+            return PublicTable.from_dense(read_array(path), domain, name=name)
+        return PublicTable.from_coo(cells, values, domain, name=name)
+    except DomainError as error:
+        raise DomainError(*(f"{path}: {fault}" for fault in error.faults)) from None
+
+
+def _one_row_per_cell(
+    stream: Stream, domain: Domain, columns: Mapping[str, Place], weight: str, rule: str
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Cells and numbers of a table with one row per cell; a row whose number breaks `rule` is a fault."""
+    import pyarrow as pa
+
+    faults = place_faults(stream.names, domain, columns, stream.label)
+    if weight not in stream.names:
         faults.append(f"{stream.label}: no column {weight!r}; is there a header line?")
     raise_faults(DomainError, faults)
-    assert weight is not None
-    return _aggregated(stream, domain, columns, unit, weight, data)
-
-
-def _aggregated(
-    stream: Stream, domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: str, data: str | None
-) -> Counts:
-    import pyarrow as pa
 
     wanted = list(dict.fromkeys([*(n for place in columns.values() for n in names(place)), weight]))
     ragged: list[int] = []
@@ -87,26 +120,25 @@ def _aggregated(
     faults = rows_faults(stream.label, "", RAGGED, ragged)
     if not batches:
         raise_faults(DomainError, faults)
-        return checked([], [], domain, unit, data, assumes=(PROVIDER_BOUNDED,))
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     try:
         table = pa.Table.from_batches(batches).combine_chunks()
     except pa.ArrowException:
         raise DomainError(f"{stream.label}: a column has one type in one part and another in the next") from None
     index: list[NDArray[np.int64]] = []
 
-    def report(wrong: NDArray[np.bool_], column: str, rule: str) -> None:
-        faults.extend(rows_faults(stream.label, column, rule, numbered(np.flatnonzero(wrong), ragged)))
+    def report(wrong: NDArray[np.bool_], column: str, broken: str) -> None:
+        faults.extend(rows_faults(stream.label, column, broken, numbered(np.flatnonzero(wrong), ragged)))
 
     for axis in domain.axes:
         place = columns[axis.name]
-        parts, wrong, rule = from_arrow(axis, place, [_one(table, name) for name in names(place)])
-        report(wrong, "/".join(names(place)), rule)
+        parts, wrong, broken = from_arrow(axis, place, [_one(table, name) for name in names(place)])
+        report(wrong, "/".join(names(place)), broken)
         index += parts
     values, wrong = numbers(_one(table, weight))
-    report(wrong, weight, "not a whole number")
+    report(wrong, weight, rule)
     raise_faults(DomainError, faults)
-    where = _Rows(stream.label)
-    return checked(domain.ravel(index), values, domain, unit, data, assumes=(PROVIDER_BOUNDED,), where=where)
+    return domain.ravel(index), values
 
 
 def _one(table: Any, name: str) -> Any:

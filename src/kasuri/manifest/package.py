@@ -252,7 +252,9 @@ def post_processing(recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": recipe["refine"],
         "parameters": {
-            key: recipe[key] for key in ("order", "interleave", "descent", "options", "threshold") if key in recipe
+            key: recipe[key]
+            for key in ("order", "interleave", "descent", "options", "arguments", "threshold")
+            if key in recipe
         },
         "sees": "noisy numbers only",
     }

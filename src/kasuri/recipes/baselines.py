@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from kasuri import strategy as matrices
 from kasuri.errors import DomainError
 from kasuri.mechanism import Mechanism
+from kasuri.strategy import Matrix
 
 
 def hierarchy(order: Literal["1d", "morton", "hierarchy"] = "1d") -> Mechanism:
@@ -56,7 +57,7 @@ def fourier(ways: int = 1) -> Mechanism:
     )  # fmt: skip
 
 
-def matrix(strategy: Any = "optimised", workload: Any = None) -> Mechanism:
+def matrix(strategy: str | Matrix = "optimised", workload: str | Matrix | None = None) -> Mechanism:
     """Noisy answers of a strategy matrix, inverted by least squares; may be negative [Li2010].
 
     strategy: "optimised" for `workload`, or a matrix of whole numbers or Fractions with one column per cell. workload,

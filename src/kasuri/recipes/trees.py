@@ -83,7 +83,7 @@ def bayes_tree(
     declared facts, the prior. Assumes: a good keystream; run time depends on the data (SECURITY.md).
 
     Cost: O(m + drawn nodes) for m records; people inside blocks that were not descended are spread over at most as many
-    cells per level as nodes were drawn in all (or 2^20). References: [Hay2010], [Robbins1956], [Efron2014].
+    cells as nodes were drawn (or 2^20). References: [Hay2010], [Robbins1956], [Efron2014].
     """
     faults: list[str] = []
     if sum((shares is not None, facts is not None, bool(pilot))) > 1:

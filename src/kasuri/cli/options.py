@@ -1,0 +1,184 @@
+"""The options that say which table: shared by release, plan and compare, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Epsilons = Annotated[str | None, typer.Option("--epsilons", help='Exact decimals, e.g. "0.1,1".')]
+UnitId = Annotated[
+    str | None, typer.Option("--unit", help="Who is protected, e.g. person: the id column, where there are records.")
+]
+Change = Annotated[str | None, typer.Option("--change", help="add-remove or replace.")]
+MaxCells = Annotated[int | None, typer.Option("--max-cells", help="In how many cells one unit can be counted.")]
+MaxWeight = Annotated[int | None, typer.Option("--max-weight", help="Bound of the weights of records.")]
+Count = Annotated[str | None, typer.Option("--count", help="Column of counts (or of weights, in records).")]
+Window = Annotated[
+    str | None, typer.Option("--window", help="Public window: japan, kanto, ... or a mesh such as 5339.")
+]
+Level = Annotated[str, typer.Option("--level", help="Mesh level: 80km, 10km, 5km, 2km, 1km, 500m, 250m, 125m.")]
+Origin = Annotated[str | None, typer.Option("--origin", help="ROW,COL of the south-west cell, instead of --window.")]
+Shape = Annotated[str | None, typer.Option("--shape", help="ROWS,COLS, with --origin.")]
+Mask = Annotated[Path | None, typer.Option("--mask", help="Public .npy array of the window, true where nobody can be.")]
+Code = Annotated[str | None, typer.Option("--code", help="Column of mesh codes.")]
+Row = Annotated[str | None, typer.Option("--row", help="Column of grid rows (with --col, instead of --code).")]
+Col = Annotated[str | None, typer.Option("--col", help="Column of grid columns.")]
+Lat = Annotated[str | None, typer.Option("--lat", help="Column of latitudes (with --lon, instead of --code).")]
+Lon = Annotated[str | None, typer.Option("--lon", help="Column of longitudes.")]
+Recipe = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        help="auto, bayes_tree, fourier, geometric, haar_topdown, hierarchy, laplace, lasso, matrix, neg_l2_simplex, "
+        "nonneg_lasso, privelet, refined_tree, simplex or sparse; arguments in brackets, in TOML: "
+        "'bayes_tree(pilot=true)'.",
+    ),
+]
+Recipes = Annotated[
+    str | None,
+    typer.Option(
+        "--recipes", help="Recipes with their arguments: 'geometric, refined_tree(shares=\"u4\"), auto(areas=[1, 64])'."
+    ),
+]
+Figure = Annotated[Path | None, typer.Option("--figure", help="Also draw a chart: x.png or x.svg.")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The table a command is about, as options or a job file tell it. `read` counts its data, where there is any;
+    `epsilon` and `recipe` are a job's own."""
+
+    domain: Any
+    unit: Any
+    read: Callable[..., Any] | None = None
+    table: Path | None = None
+    columns: Mapping[str, Any] | None = None
+    value: str | None = None
+    data: str | None = None
+    epsilon: str | None = None
+    recipe: Any = None
+
+    def recipes(self, text: str, option: str = "--recipes") -> list[Any]:
+        """Recipes by name and arguments. A public table stands in the same columns as the data unless the recipe says
+        otherwise, and is not the confidential table itself."""
+        from kasuri.errors import DomainError, PrivacyError
+        from kasuri.parameters import parse, refuse_public, split
+
+        out = []
+        for part in split(text):
+            try:
+                found = parse(part)
+                refuse_public(found, self.data, [] if self.table is None else [self.table], Path())
+                out.append(found.mechanism(Path(), self.domain, self.columns, self.value))
+            except (DomainError, PrivacyError) as error:
+                raise typer.BadParameter(str(error), param_hint=option) from None
+        return out
+
+    def one_recipe(self, text: str) -> Any:
+        """The one recipe of a command that takes one."""
+        found = self.recipes(text, "--recipe")
+        if len(found) > 1:
+            raise typer.BadParameter("one recipe is needed", param_hint="--recipe")
+        return found[0]
+
+
+def asked(context: typer.Context, table: Path | None, *also: str) -> Asked:
+    """What the options of a command ask for, about the data `table` (None: no data is touched). Options named in `also`
+    have no default either."""
+    import kasuri as ks
+
+    given = context.params
+    missing = [name for name in (*also, "unit", "change", "max_cells") if given[name] is None]
+    if missing:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        raise typer.BadParameter(f"missing: {words} (none has a default); or give a job file")
+    domain = _domain(*(given[name] for name in ("window", "level", "origin", "shape", "mask")))
+    unit = ks.Unit(*(given[name] for name in ("unit", "change", "max_cells", "max_weight")))
+    if table is None:
+        return Asked(domain, unit)
+    columns = _columns(*(given[name] for name in ("code", "row", "col", "lat", "lon")))
+    value, data = given["count"], given.get("data")
+
+    def read(**further: Any) -> Any:
+        return ks.count(str(table), domain, columns=columns, unit=unit, weight=value, data=data, **further)
+
+    return Asked(domain, unit, read, table, columns, value, data)
+
+
+def asked_by_job(context: typer.Context, path: Path, *also: str) -> Asked:
+    """What a job file asks for; of the options only those named in `also` go with it."""
+    from kasuri import job
+
+    alone(context, *also)
+    work, base = job.load(path), path.parent
+    domain = job.domain(work, base)
+    recipe = job.mechanism(work, base, domain)
+    return Asked(
+        domain, job.unit(work), lambda: job.counts(work, base), data=work.data.name, epsilon=work.budget.epsilon,
+        recipe=recipe,
+    )  # fmt: skip
+
+
+def alone(context: typer.Context, *also: str) -> None:
+    """Refuse options beside a job file, which says everything itself, but for those named in `also`."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and name not in also:
+            words = ", ".join("--json" if word == "as_json" else f"--{word.replace('_', '-')}" for word in also[1:])
+            raise typer.BadParameter(f"a job file says everything itself; only {words} go with it")
+
+
+def _domain(window: str | None, level: str, origin: str | None, shape: str | None, mask: Path | None) -> Any:
+    """The public window without the cells of a public .npy array."""
+    import kasuri as ks
+    from kasuri.ingest import read_array
+
+    mesh = _mesh(window, level, origin, shape)
+    try:
+        return ks.Domain.of(mesh, mask=None if mask is None else read_array(mask))
+    except ks.DomainError as error:
+        raise typer.BadParameter(str(error), param_hint="--mask") from None
+
+
+def _mesh(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
+    from kasuri.errors import DomainError
+    from kasuri.schema import WINDOWS, Mesh
+
+    try:
+        if window is not None:
+            if origin or shape:
+                raise typer.BadParameter("give --window, or --origin and --shape, not both")
+            return Mesh.window("grid", window, level=level)
+        if origin is None or shape is None:
+            known = "; ".join(f"{name} ({own}, origin {at}, shape {size})" for name, (own, at, size) in WINDOWS.items())
+            raise typer.BadParameter(
+                f"the public window is missing: give --window NAME or --origin ROW,COL --shape ROWS,COLS. "
+                f"Windows: {known}; or a first-order mesh such as 5339. It is never taken from the file."
+            )
+        return Mesh("grid", level, _pair(origin, "--origin"), shape=_pair(shape, "--shape"))
+    except DomainError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _pair(text: str, option: str) -> tuple[int, int]:
+    try:
+        first, second = (int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter("two whole numbers such as 8400,6080 are needed", param_hint=option) from None
+    return first, second
+
+
+def _columns(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> dict[str, Any]:
+    """Where the cell of a row stands."""
+    given = [name is not None for name in (code, row, col, lat, lon)]
+    if given == [True, False, False, False, False]:
+        return {"grid": code}
+    if given == [False, True, True, False, False]:
+        return {"grid": (row, col)}
+    if given == [False, False, False, True, True]:
+        return {"grid": {"lat": lat, "lon": lon}}
+    raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row and --col, or --lat and --lon")

@@ -1,0 +1,288 @@
+"""A recipe as it is written in a job file or on the command line: its name and the arguments of its constructor.
+
+The constructors' signatures are the only list of parameters: the models here are made from them, and with these the
+JSON Schema of a job file and every check of form. Naming a table in a recipe declares it public.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from inspect import getdoc, signature
+from operator import or_
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+
+from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
+from kasuri.ingest import read_array, read_public
+from kasuri.mechanism import Mechanism
+from kasuri.public import PublicTable
+from kasuri.recipes import RECIPES
+from kasuri.schema import Domain, Ordered
+
+
+class Part(BaseModel):
+    """A table of a job file: fixed once read, and a key it does not have is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LatLon(Part):
+    """Coordinates in degrees, in the mesh's reference system."""
+
+    lat: str
+    lon: str
+
+
+Columns = dict[str, str | list[str] | LatLon]
+
+
+def places(columns: Columns) -> dict[str, Any]:
+    """Where each axis stands, as `count` takes it."""
+    return {
+        name: {"lat": place.lat, "lon": place.lon} if isinstance(place, LatLon) else place
+        for name, place in columns.items()
+    }
+
+
+class PublicFile(Part):
+    """A table that everyone may know, such as an earlier year. Writing it here declares it public."""
+
+    public: str = Field(description='The name it is declared public under, e.g. "census-2015"; the guarantee says it.')
+    file: str = Field(description="A .npy array of the domain's shape, or CSV or Parquet with one row per cell.")
+    columns: Columns | None = Field(None, description="CSV, Parquet: axis -> column; as in [data] unless given.")
+    value: str | None = Field(None, description="CSV, Parquet: the column of its numbers; as in [data] unless given.")
+
+
+class MatrixFile(Part):
+    """A matrix of whole numbers in a file."""
+
+    file: str = Field(description="A .npy array of whole numbers, one column per cell.")
+
+
+def _exact(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError('an exact decimal in quotes is needed, such as "0.05"')
+    return value
+
+
+Exact = Annotated[str, BeforeValidator(_exact)]
+Height = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,2})$")]
+
+_KINDS: dict[Any, Any] = {
+    str: str,
+    bool: StrictBool,
+    int: StrictInt,
+    object: Exact,
+    Sequence[int]: list[StrictInt],
+    tuple[str, ...]: list[str],
+    Mapping[int, object]: dict[Height, Exact],
+    Mapping[str, object]: dict[str, Exact],
+    PublicTable: PublicFile,
+    Sequence[Sequence[object]]: list[list[StrictInt]],
+    NDArray[Any]: MatrixFile,
+}
+"""How the arguments of a constructor are written, by their types there."""
+
+
+def _written(kind: Any) -> Any:
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if get_origin(kind) in (Union, UnionType):
+        return reduce(or_, map(_written, get_args(kind)))
+    if get_origin(kind) is Literal or kind is NoneType:
+        return kind
+    raise TypeError(f"an argument of type {kind}: say in _KINDS how it is written in a job file")
+
+
+class Recipe(Part):
+    """A recipe's name and arguments; `make` builds it."""
+
+    name: str
+
+    def make(self, opened: Callable[[PublicFile | MatrixFile], Any]) -> Mechanism:
+        """The recipe, with what `opened` makes of the files it names."""
+        given = {name: _value(getattr(self, name), opened) for name in self.model_fields_set if name != "name"}
+        return RECIPES[self.name](**given)
+
+    def mechanism(
+        self, base: Path, domain: Domain, columns: Mapping[str, Any] | None = None, value: str | None = None
+    ) -> Mechanism:
+        """The recipe for tables over `domain`. Its files are relative to `base`; in a CSV or Parquet file the axes
+        stand in `columns` and the numbers in `value` unless the recipe says otherwise."""
+
+        def opened(part: PublicFile | MatrixFile) -> Any:
+            if isinstance(part, MatrixFile):
+                return read_array(base / part.file)
+            table = part.file.lower().endswith((".csv", ".parquet"))
+            return read_public(
+                base / part.file,
+                domain,
+                name=part.public,
+                columns=places(part.columns) if part.columns is not None else columns if table else None,
+                value=part.value if part.value is not None or not table else value,
+            )
+
+        return self.make(opened)
+
+    @property
+    def public(self) -> list[PublicFile]:
+        """The tables it declares public."""
+        given = (getattr(self, name) for name in self.model_fields_set)
+        return [part for part in given if isinstance(part, PublicFile)]
+
+    @model_validator(mode="after")
+    def _sound(self) -> Recipe:
+        try:  # a constructor never looks into its tables: any will do to find its faults before a file is opened
+            self.make(lambda part: [[1]] if isinstance(part, MatrixFile) else _stand_in(part.public))
+        except KasuriError as error:
+            raise ValueError("; ".join(error.faults)) from None
+        return self
+
+
+def _stand_in(name: str) -> PublicTable:
+    return PublicTable.from_dense([1], Domain.of(Ordered("any", 1)), name=name)
+
+
+def _value(value: Any, opened: Callable[[PublicFile | MatrixFile], Any]) -> Any:
+    if isinstance(value, PublicFile | MatrixFile):
+        return opened(value)
+    if isinstance(value, dict):
+        return {int(key) if key.isdecimal() else key: part for key, part in value.items()}
+    return tuple(value) if isinstance(value, list) and not any(isinstance(part, list) for part in value) else value
+
+
+def _model(name: str, make: Callable[..., Mechanism]) -> type[Recipe]:
+    kinds = get_type_hints(make)
+    fields: dict[str, Any] = {"name": (Literal[name], ...)}
+    for given in signature(make).parameters.values():
+        default = list(given.default) if isinstance(given.default, tuple) else given.default
+        fields[given.name] = _written(kinds[given.name]), default
+    words = (getdoc(make) or "").partition("\n\n")[0].replace("\n", " ")
+    return create_model(name, __base__=Recipe, __doc__=words, **fields)
+
+
+MODELS: dict[str, type[Recipe]] = {name: _model(name, make) for name, make in RECIPES.items()}
+if TYPE_CHECKING:
+    AnyRecipe = Recipe
+else:
+    AnyRecipe = Annotated[reduce(or_, MODELS.values()), Field(discriminator="name")]
+
+
+def parse(text: str) -> Recipe:
+    """One recipe as it is written on the command line: `haar_topdown`, or with its arguments in TOML,
+    `bayes_tree(pilot=true)`, `auto(areas=[1, 16], metric="mae")`.
+
+    >>> parse('privelet(order="2d")').mechanism(Path(), Domain.of(Ordered("age", 4))).order
+    '2d'
+    """
+    name, bracket, rest = text.strip().partition("(")
+    if (bracket and not rest.endswith(")")) or "\n" in rest:
+        raise DomainError(f"recipe {text.strip()!r}: the closing bracket is missing on its line")
+    try:
+        (given,) = tomllib.loads(f"recipe = {{ {rest[:-1]} }}").values()
+    except tomllib.TOMLDecodeError as error:
+        raise DomainError(
+            f"recipe {text.strip()!r}: arguments are written as in a job file, text in quotes, such as "
+            f'auto(areas=[1, 16], metric="mae") ({error})'
+        ) from None
+    if "name" in given:
+        raise DomainError(f"recipe {text.strip()!r}: its name stands before the bracket")
+    content = {"name": name.strip(), **given}
+    try:
+        found: Recipe = TypeAdapter(AnyRecipe).validate_python(content)
+    except ValidationError as error:
+        raise DomainError(*(f"recipe {name.strip()}: {words}" for _, words in form_faults(error, content))) from None
+    return found
+
+
+def split(text: str) -> list[str]:
+    """A list of recipes at its commas, but not at those inside brackets or quotes.
+
+    >>> split('geometric, auto(areas=[1, 16]), privelet')
+    ['geometric', 'auto(areas=[1, 16])', 'privelet']
+    """
+    parts, depth, start = [], 0, 0
+    for found in re.finditer(r"\"[^\"]*\"|'[^']*'|[\[({]|[\])}]|,", text):
+        mark = found.group()
+        depth += (mark in "[({") - (mark in "])}")
+        if mark == "," and depth == 0:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    return [part.strip() for part in (*parts, text[start:])]
+
+
+Place = tuple[str | int, ...]
+
+
+def form_faults(error: ValidationError, content: Any) -> list[tuple[Place, str]]:
+    """Every fault of form: where in `content` (keys and indices) and, in words, where, what and what to do."""
+    found: dict[Place, list[str]] = {}
+    for fault in error.errors():
+        at, said = _words(fault, content)
+        if said not in found.setdefault(at, []):
+            found[at].append(said)
+    return [
+        (at, f"{'.'.join(map(str, at))}: {' or '.join(words)}" if at else " or ".join(words))
+        for at, words in found.items()
+    ]
+
+
+def _words(fault: Any, content: Any) -> tuple[Place, str]:
+    kind = fault["type"]
+    at: list[str | int] = []
+    model = ""
+    for i, part in enumerate(fault["loc"]):  # parts that are not in the content name one of several forms
+        last = i + 1 == len(fault["loc"])
+        if part in (range(len(content)) if isinstance(content, list) else content if isinstance(content, dict) else ()):
+            content = content[part]
+        elif not (last and kind in ("missing", "extra_forbidden")):
+            model = str(part)
+            continue
+        at.append(part)
+    if kind.startswith("union_tag_"):
+        at.append(fault["ctx"]["discriminator"].strip("'"))
+        if kind == "union_tag_not_found":
+            return tuple(at), "missing; it has no default"
+        known = fault["ctx"]["expected_tags"].replace("'", "")
+        return tuple(at), f"{fault['ctx']['tag']!r} is not known; use {known}"
+    if kind == "extra_forbidden":
+        takes = sorted(name for name in MODELS[model].model_fields if name != "name") if model in MODELS else None
+        if takes is None:
+            return tuple(at), "unknown key; is it misspelt?"
+        return tuple(at), f"unknown key; {model} takes {', '.join(takes) or 'no arguments'}"
+    if kind == "missing":
+        return tuple(at), "missing; it has no default"
+    said = fault["msg"].removeprefix("Value error, ")
+    return tuple(at), said if kind == "value_error" else f"{said[0].lower()}{said[1:]}"
+
+
+def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path], base: Path) -> None:
+    """Refuse what is declared public and has the name of the confidential data, or is its file."""
+    found = []
+    for part in recipe.public:
+        if part.public == data:
+            found.append(f"the public table {part.public!r} has the name of the confidential data: it is not public")
+        file = (base / part.file).resolve()
+        if any(file.exists() and source.exists() and file.samefile(source) for source in sources) or any(
+            source.resolve() in file.parents for source in sources
+        ):
+            found.append(f"the public table {part.public!r} is the confidential file itself: it is not public")
+    raise_faults(PrivacyError, found)
