@@ -344,13 +344,13 @@ def _salt(key: bytes) -> np.uint64:
 
 def _part(file: Any, pieces: list[tuple[int, int]], width: int, bounded: Callable[[Int], Int]) -> Int:
     """The bounded records of one part. The least cells of a unit are the least among the least of its pieces, so a part
-    of any length is bounded as it is read, and memory holds what is kept and PART_ROWS more."""
+    of any length is bounded as it is read, and memory holds twice what is kept, or PART_ROWS more than that."""
     rows, used = np.empty((min(sum(n for _, n in pieces), PART_ROWS), width), np.int64), 0
     for start, n in pieces:
         if used + n > len(rows):
             kept = bounded(rows[:used])
             used = len(kept)
-            rows = np.concatenate((kept, np.empty((max(n, PART_ROWS), width), np.int64)))
+            rows = np.concatenate((kept, np.empty((max(n, used, PART_ROWS), width), np.int64)))
         _read(file, start, rows[used : used + n])
         used += n
     return bounded(rows[:used])
