@@ -6,6 +6,9 @@ Writes synthetic microdata (a Parquet file of visits: person, phone, row, col; F
 exists), then counts it with both engines by the whole-number id, and with DuckDB by the text id, each in a process of
 its own; shows progress, and prints CPU seconds, the ratio and the peak memory of each, which must stay below 2 GB: the
 high-water mark of the process, of which DuckDB is a part.
+
+10^8 rows, two cores shared with other work: radix 44.0 CPU s, 0.72 GB; DuckDB 170.8 CPU s, 1.55 GB (ratio 0.26); DuckDB
+by text ids 270 CPU s, 1.64 GB.
 """
 
 from __future__ import annotations
