@@ -275,6 +275,7 @@ def test_first_write_killed_leaves_nothing_that_reads_as_a_release(tmp_path):
     child = Process(target=write_and_die, args=(target,))
     child.start()
     child.join()
+    assert child.exitcode == -9
     if Path(target).exists():
         with sqlite3.connect(target) as base:
             assert base.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)

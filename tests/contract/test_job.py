@@ -117,33 +117,27 @@ CHILD = """
 import os, signal, sys
 import pyarrow as pa
 import kasuri as ks
-from kasuri.ingest import micro, scratch
+from kasuri.ingest import micro
 
-kind = sys.argv[1]
-name = {"radix": "_bounded", "duckdb": "_first"}[kind]
+engine, moment = sys.argv[1:]
 rows = 300_000
-ids = [7_310_579_624_301] * rows if kind == "radix" else [f"PLANTED-ID-{i % 97}" for i in range(rows)]
+ids = [7_310_579_624_301] * rows if engine == "radix" else [f"PLANTED-ID-{i % 97}" for i in range(rows)]
 frame = pa.table({"person": ids, "row": [i % 50 for i in range(rows)], "col": [i % 50 for i in range(rows)]})
-original = getattr(micro, name)
-calls = []
 
-def dying(*words):
-    calls.append(1)
-    if kind == "radix":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if len(calls) == 2:  # inside the DuckDB count: die while its table is being filled
-        kind_of, records = original(*words)
-        def poisoned():
-            for record in records:
-                yield record
-            os.kill(os.getpid(), signal.SIGKILL)
-        return kind_of, poisoned()
-    return original(*words)
+def die(*words):
+    os.kill(os.getpid(), signal.SIGKILL)
 
-setattr(micro, name, dying)
+def read_and_die(*words):
+    yield from original(*words)
+    die()
+
+if moment == "bounding":  # the parts are written
+    micro._Total.add = die
+else:
+    original, micro.placed = micro.placed, read_and_die
 domain = ks.Domain.of(ks.Mesh("grid", shape=(50, 50)))
 unit = ks.Unit("person", "add-remove", 1)
-ks.count(frame, domain, columns={"grid": ("row", "col")}, unit=unit, engine=kind)
+ks.count(frame, domain, columns={"grid": ("row", "col")}, unit=unit, engine=engine)
 """
 
 
@@ -151,20 +145,23 @@ def holders(folder: Path, needle: bytes) -> list[str]:
     return [str(p) for p in folder.rglob("*") if p.is_file() and needle in p.read_bytes()]
 
 
-@pytest.mark.parametrize("kind", ["radix", "duckdb"])
-def test_kill_9_leaves_no_record_in_the_output_or_working_folder(tmp_path, kind):
+@pytest.mark.parametrize("moment", ["reading", "bounding"])
+@pytest.mark.parametrize("engine", ["radix", "duckdb"])
+def test_kill_9_leaves_no_record_in_the_output_or_working_folder(tmp_path, engine, moment):
     work, temporary = tmp_path / "work", tmp_path / "tmp"
     work.mkdir()
     temporary.mkdir()
-    needle = b"PLANTED-ID" if kind == "duckdb" else (7_310_579_624_301).to_bytes(8, "little")
+    needle = b"PLANTED-ID" if engine == "duckdb" else (7_310_579_624_301).to_bytes(8, "little")
     environment = dict(os.environ, TMPDIR=str(temporary))
-    child = subprocess.run([sys.executable, "-c", CHILD, kind], cwd=work, env=environment, capture_output=True)
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, engine, moment], cwd=work, env=environment, capture_output=True
+    )
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()
     assert list(work.iterdir()) == []
     left = list(temporary.glob("kasuri-work-*"))
-    assert all(p.stat().st_mode & 0o077 == 0 for p in left)
-    if kind == "radix":
-        assert left and holders(temporary, needle)  # the crash did leave true records, in the private folder
+    assert left and all(p.stat().st_mode & 0o077 == 0 for p in left)
+    if moment == "bounding":
+        assert holders(left[0] / "parts" if engine == "duckdb" else left[0], needle)  # true records, in private
     done = subprocess.run(  # the next count sweeps them
         [sys.executable, "-c", "from kasuri.ingest import scratch\nwith scratch.folder() as f: pass"],
         env=environment, cwd=work,

@@ -12,6 +12,7 @@ INTERVAL_LAWS, INTERVALS = "tests/laws/test_interval_laws.py", "tests/contract/t
 BAYES_LAWS = "tests/laws/test_bayes.py"
 NOISE = "tests/distributions/test_noise.py"
 SPARK = "tests/laws/test_spark_blocks.py"
+PARTS = "tests/laws/test_bounding.py::test_many_batches_and_parts_give_the_same"
 
 FAULTS = [
     Fault("scale halved", "mechanism.py", "unit.most * cost / (loss * (1 - share))",
@@ -140,6 +141,12 @@ FAULTS = [
           "made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)",
           "made = descent.below(prefix, S, keys[:0], engine.prefix_sums(values[:0]), streams, record)",
           f"{SPARK}::test_a_cut_tree_is_the_release_of_one_machine"),
+    Fault("a unit split over two parts in DuckDB", "ingest/micro.py", "hash(id) % {PARTS}", "hash(id, cell) % {PARTS}",
+          PARTS),
+    Fault("a unit split over two parts of the radix count", "ingest/micro.py", "good, _salt(key), bits, rows)",
+          "good, np.uint64(at), bits, rows)", PARTS),
+    Fault("pieces of a part bounded one by one", "ingest/micro.py", "            used = len(kept)\n",
+          "            used = len(kept)\n            bounded = np.array  # the rest as it is\n", PARTS),
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from reference.bounding import bounded
 
 import kasuri as ks
 from kasuri._kernels import records as kernel
+from kasuri.ingest import micro, sources
 from kasuri.schema import Domain, Mesh, Unit
 
 KEY = bytes(range(32))
@@ -173,27 +174,84 @@ def test_huge_domains_and_an_empty_file(engine):
     assert empty.cells.size == 0
 
 
-@settings(max_examples=15)
-@given(rows=records(texts), max_cells=st.sampled_from([1, 3]))
-def test_many_batches_and_parts_give_the_same(rows, max_cells):
-    from kasuri.ingest import micro, sources
+@pytest.fixture(scope="module")
+def small():
+    """Few records at a time: every table has many batches, parts and pieces of parts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(micro, "PARTS", 5)
+        patch.setattr(micro, "PART_ROWS", 4)
+        patch.setattr(sources, "BATCH", 3)
+        yield
 
-    kept = micro.PART_ROWS, sources.BATCH
-    try:
-        micro.PART_ROWS, sources.BATCH = 4, 3
-        assert count(rows, max_cells, "duckdb") == bounded(rows, max_cells, KEY)
-        numbered = [(hash(unit), cell, w) for unit, cell, w in rows]
-        assert count(numbered, max_cells, "radix") == bounded(numbered, max_cells, KEY)
-    finally:
-        micro.PART_ROWS, sources.BATCH = kept
+
+@settings(max_examples=25)
+@given(
+    data=st.data(),
+    engine=st.sampled_from(["radix", "duckdb", "text"]),
+    max_cells=st.sampled_from([1, 3]),
+    max_weight=st.sampled_from([None, 4]),
+)
+def test_many_batches_and_parts_give_the_same(small, data, engine, max_cells, max_weight):
+    """Few ids, each with many cells, over many batches: a unit that is split, or bounded before all its records are
+    seen, would count in too many cells."""
+    ids = st.sampled_from(["a", "é", "a|1"] if engine == "text" else [-(2**63), 0, 5])
+    rows = data.draw(st.lists(st.tuples(ids, st.integers(0, 62), st.integers(-1, 9)), min_size=20, max_size=40))
+    made = count(rows, max_cells, "duckdb" if engine == "text" else engine, max_weight)
+    assert made == bounded(rows, max_cells, KEY, max_weight)
+
+
+@pytest.mark.parametrize("engine", ["radix", "duckdb", "text"])
+@pytest.mark.parametrize("most", [7, 10**6])
+def test_a_part_of_any_length(engine, most, monkeypatch):
+    """One unit in 10^4 cells, one with 10^5 rows in one cell, and many that are ordinary, in parts of 2000 records: the
+    twin's counts, and no more records at a time than are kept and as many again."""
+    batch, parts, seen = 1000, 2000, []
+    monkeypatch.setattr(sources, "BATCH", batch)
+    monkeypatch.setattr(micro, "PART_ROWS", parts)
+    original, added = micro._bounded, micro._Total.add
+    monkeypatch.setattr(
+        micro, "_bounded", lambda kernel, rows, *rest: seen.append(len(rows)) or original(kernel, rows, *rest)
+    )
+    groups = []
+    monkeypatch.setattr(micro._Total, "add", lambda *words: groups.append(1) or added(*words))
+    rng = np.random.default_rng(5)
+    cells = np.concatenate((rng.permutation(10_000), np.full(100_000, 5), rng.integers(0, 10_000, 20_000)))
+    ids = np.concatenate((np.full(10_000, -7), np.full(100_000, 8), rng.integers(10, 3000, 20_000)))
+    mixed = rng.permutation(ids.size)
+    cells, ids = cells[mixed], ids[mixed]
+    person = pa.array(ids).cast(pa.string()) if engine == "text" else pa.array(ids)
+    frame = pa.table({"person": person, "row": cells // 100, "col": cells % 100})
+    made = ks.count(
+        frame, Domain.of(Mesh("grid", shape=(100, 100))), columns=PLACE, unit=Unit("person", "add-remove", most),
+        key=KEY, engine="duckdb" if engine == "text" else engine,
+    )  # fmt: skip
+    wanted = bounded(zip(person.to_pylist(), cells.tolist(), [1] * ids.size, strict=True), most, KEY)
+    assert dict(zip(made.cells.tolist(), made.values.tolist(), strict=True)) == wanted
+    assert len(groups) > 1
+    kept = min(most, 10_000) + 2 * 20_000 // 256
+    assert engine != "radix" or max(seen) <= kept + max(kept, parts)
+
+
+@pytest.mark.parametrize("engine", ["radix", "duckdb", "text"])
+def test_all_records_of_one_person_within_a_small_limit(engine, monkeypatch):
+    """Half a million cells of one unit, whose ranks alone are larger than the limit."""
+    monkeypatch.setattr(micro, "PART_ROWS", 1 << 16)
+    monkeypatch.setattr(sources, "BATCH", 1 << 16)
+    cells = np.random.default_rng(6).permutation(1 << 19)
+    person = pa.array(np.full(cells.size, 4)).cast(pa.string() if engine == "text" else pa.int64())
+    frame = pa.table({"person": person, "row": cells >> 10, "col": cells & 1023})
+    made = ks.count(
+        frame, Domain.of(Mesh("grid", shape=(512, 1024))), columns=PLACE, unit=Unit("person", "add-remove", 9),
+        key=KEY, engine="duckdb" if engine == "text" else engine, memory="60MB",
+    )  # fmt: skip
+    ranked = sorted(range(1 << 19), key=lambda c: hashlib.sha256(f"{KEY.hex()}|4|{c}".encode()).digest())
+    assert made.cells.tolist() == sorted(ranked[:9]) and made.values.tolist() == [1] * 9
 
 
 @pytest.mark.parametrize("batch", [1, 100])
 @pytest.mark.parametrize("ids", [["a", None, "b", None], [1, None, 3, None], [None] * 4])
 def test_rows_without_an_id_are_dropped(ids, batch, monkeypatch):
     """A refusal would tell that somebody's record has no id."""
-    from kasuri.ingest import sources
-
     monkeypatch.setattr(sources, "BATCH", batch)
     frame = pa.table({"person": ids, "row": [0] * 4, "col": [1] * 4})
     made = ks.count(frame, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 1))
@@ -203,8 +261,6 @@ def test_rows_without_an_id_are_dropped(ids, batch, monkeypatch):
 def test_one_line_of_a_csv_file_never_stops_the_others(tmp_path, monkeypatch, capfd):
     """Lines with too few or too many cells, without an id, or of bytes that are no UTF-8: each is dropped by itself, in
     one block or in many, and the rest is counted as if it were not there."""
-    from kasuri.ingest import sources
-
     good = [b"a%d,%d,%d" % (i, i % 7, i % 9) for i in range(200)]
     bad = [b"b", b"c,1,2,3,4", b",3,3", b"\xff\xfe,4,4", b"d,\xff,4", b'"e\xe3,5",1,2', b"f,,"]
     wanted = None
@@ -233,9 +289,7 @@ def test_the_type_of_ids_is_refused_whatever_they_are():
 @pytest.mark.parametrize("shape", [(7, 9), (2**13, 2**13)])
 def test_a_total_never_wraps(shape):
     """Sums above 2^62 are refused: a wrapped sum would break the bound."""
-    from kasuri.ingest.micro import _Total
-
-    total = _Total(Domain.of(Mesh("grid", shape=shape)))
+    total = micro._Total(Domain.of(Mesh("grid", shape=shape)))
     total.add(np.array([5, 5, 6]), np.full(3, 2**60))
     with pytest.raises(ks.NumericsError, match="max_weight"):
         total.add(np.array([5, 5]), np.full(2, 2**60))

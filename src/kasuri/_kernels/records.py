@@ -96,28 +96,28 @@ def ranks(state, unit, cells, low, high, out):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _part(unit, shift):
-    """A public hash of the id's 64 bits (the finaliser of splitmix64): which part a unit belongs to."""
-    x = np.uint64(unit)
+def _part(unit, salt, shift):
+    """A hash of the id's 64 bits (the finaliser of splitmix64): which part a unit belongs to."""
+    x = np.uint64(unit) ^ salt
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.int64((x ^ (x >> np.uint64(31))) >> shift)
 
 
 @njit(cache=True, nogil=True)
-def partition(ids, cells, weights, good, bits, out):
+def partition(ids, cells, weights, good, salt, bits, out):
     """Records that are `good`, grouped by part (2^bits of them) as rows (id, cell, weight) of `out`; the ends."""
     shift = np.uint64(64 - bits)
     ends = np.zeros((1 << bits) + 1, np.int64)
     for i in range(ids.size):
         if good[i]:
-            ends[_part(ids[i], shift) + 1] += 1
+            ends[_part(ids[i], salt, shift) + 1] += 1
     for p in range(1 << bits):
         ends[p + 1] += ends[p]
     place = ends[:-1].copy()
     for i in range(ids.size):
         if good[i]:
-            p = _part(ids[i], shift)
+            p = _part(ids[i], salt, shift)
             at = place[p]
             out[at, 0] = ids[i]
             out[at, 1] = cells[i]
@@ -152,12 +152,21 @@ def _less(rank, a, b):
     return a < b
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _keep(pairs, values, i, out, at):
+    out[at, 0] = pairs[i, 0]
+    out[at, 1] = pairs[i, 1]
+    if out.shape[1] > 2:
+        out[at, 2] = values[i]
+
+
 @njit(cache=True, nogil=True)
-def bound(pairs, values, n, max_cells, state, kept, kept_values):
-    """Distinct pairs sorted by id -> at most `max_cells` per id, those of least rank; how many were kept.
+def bound(pairs, values, n, max_cells, state, out):
+    """Distinct pairs sorted by id -> at most `max_cells` per id, those of least rank, as rows (id, cell, weight) of
+    `out`; how many were kept.
 
     A heap of the best so far (its root the worst of them): O(d log max_cells) for a unit with d cells."""
-    out, low = 0, 0
+    size, low = 0, 0
     rank = np.empty((16, 8), np.uint32)
     heap = np.empty(max(1, min(max_cells, n)), np.int64)
     cells = pairs[:, 1].copy()
@@ -167,39 +176,37 @@ def bound(pairs, values, n, max_cells, state, kept, kept_values):
             high += 1
         if high - low <= max_cells:
             for i in range(low, high):
-                kept[out] = cells[i]
-                kept_values[out] = values[i]
-                out += 1
+                _keep(pairs, values, i, out, size + i - low)
+            size += high - low
         else:
             if rank.shape[0] < high - low:
                 rank = np.empty((2 * (high - low), 8), np.uint32)
             ranks(state, pairs[low, 0], cells, low, high, rank)
-            size = 0
+            full = 0
             for i in range(high - low):
-                if size < max_cells:
-                    at = size
-                    size += 1
+                if full < max_cells:
+                    at = full
+                    full += 1
                     while at > 0 and _less(rank, heap[(at - 1) // 2], i):
                         heap[at] = heap[(at - 1) // 2]
                         at = (at - 1) // 2
                     heap[at] = i
                 elif _less(rank, i, heap[0]):
                     at = 0
-                    while 2 * at + 1 < size:
+                    while 2 * at + 1 < full:
                         child = 2 * at + 1
-                        if child + 1 < size and _less(rank, heap[child], heap[child + 1]):
+                        if child + 1 < full and _less(rank, heap[child], heap[child + 1]):
                             child += 1
                         if not _less(rank, i, heap[child]):
                             break
                         heap[at] = heap[child]
                         at = child
                     heap[at] = i
-            for j in range(size):
-                kept[out] = cells[low + heap[j]]
-                kept_values[out] = values[low + heap[j]]
-                out += 1
+            for j in range(full):
+                _keep(pairs, values, low + heap[j], out, size + j)
+            size += full
         low = high
-    return out
+    return size
 
 
 @njit(cache=True, nogil=True)
@@ -246,10 +253,10 @@ def add_runs(cells, values):
 def warm_up():
     one = np.ones(2, np.int64)
     out = np.empty((2, 2), np.int64)
-    partition(one, one, one, np.ones(2, bool), 1, out)
+    partition(one, one, one, np.ones(2, bool), np.uint64(0), 1, out)
     order = sort_rows(out, np.int64(1), 1, 1)
     pairs, values = np.empty((2, 2), np.int64), np.empty(2, np.int64)
     n = compact_cells(out, order, pairs, values)
     state = key_state(np.full(64, 48, np.uint8))
-    bound(pairs, values, n, 1, state, np.empty(2, np.int64), np.empty(2, np.int64))
+    bound(pairs, values, n, 1, state, out)
     add_runs(np.ones(1, np.int64), np.ones(1, np.int64))

@@ -2,8 +2,9 @@
 
 Of a unit's cells those of least SHA-256(hex key | id | cell) are kept: "hex key" is the sampling key in 64 hexadecimal
 digits, id its exact text (whole numbers in decimal), cell the cell number in decimal, joined by "|". The choice depends
-on that unit's rows alone and is the same wherever it is computed. Two engines, one answer: DuckDB (any id, within a
-memory limit) and a radix count (ids that are whole numbers).
+on that unit's rows alone and is the same wherever it is computed. Records are read once and split on disk by a hash of
+their id; then each part, which holds all rows of its units, is bounded by itself. Two engines, one answer: DuckDB (any
+id, within a memory limit) and a radix count (ids that are whole numbers).
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ Int = NDArray[np.int64]
 Engine = Literal["auto", "duckdb", "radix"]
 Progress = Callable[[float], None]
 
-PART_ROWS = 1 << 24
-"""Records DuckDB bounds at a time: every part reads all records once more, so few parts are cheaper than small ones."""
+PARTS = 64
+"""Parts that DuckDB splits records into: few enough to be written at once."""
+PART_ROWS = 1 << 21
+"""Records that are bounded at a time: DuckDB takes small parts together; of a part that is larger, the radix count
+bounds piece by piece, and DuckDB spills."""
 _READ = 0.4
 """The share of the work that reading is, for `progress`."""
 _RANK = "sha256(concat(?, '|', id, '|', cell))"
@@ -66,7 +70,7 @@ def count_records(
         raise DomainError(f"{stream.label}: the radix count takes ids that are whole numbers; use engine='duckdb'")
     with scratch.folder(away) as folder:
         if engine == "duckdb" or kind == "text":
-            cells, values = _duckdb(first, unit, weight is not None, key, memory, tell, str(folder))
+            cells, values = _duckdb(kind, first, domain, unit, weight is not None, key, memory, tell, folder)
         else:
             cells, values = _radix(first, domain, unit, weight is not None, key, tell, folder)
     return checked(cells, values, domain, unit, data, assumes=())
@@ -210,47 +214,57 @@ def _weights(column: Any, file: str, name: str) -> Int:
 
 
 def _duckdb(
-    records: Iterator[Record], unit: Unit, weighted: bool, key: bytes, memory: str, tell: Progress, folder: str
+    kind: str,
+    records: Iterator[Record],
+    domain: Domain,
+    unit: Unit,
+    weighted: bool,
+    key: bytes,
+    memory: str,
+    tell: Progress,
+    folder: Path,
 ) -> tuple[Int, Int]:
-    """Distinct pairs, bound, counts in DuckDB, in a file of the private folder and within `memory`."""
+    """DuckDB, within `memory`: split into Parquet files of the private folder, then part by part: distinct pairs,
+    bound, counts."""
     import duckdb
     import pyarrow as pa
 
     refused: list[KasuriError] = []  # DuckDB would report our own refusals as its own
-    base = duckdb.connect(f"{folder}/records.duckdb")
+    text = pa.large_string() if kind == "text" else pa.int64()
+    schema = pa.schema([("id", text), ("cell", pa.int64()), ("weight", pa.int64())])
+
+    def batches() -> Iterator[Any]:
+        try:
+            for _, ids, cells, good, values in records:
+                columns = [ids.cast(text), pa.array(cells), pa.array(values)]
+                made = pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield made if good.all() else made.filter(pa.array(good))
+        except KasuriError as error:
+            refused.append(error)
+            raise
+
+    base = duckdb.connect()
     try:
         base.execute("SET memory_limit = ?", [memory])
-        base.execute("SET temp_directory = ?", [f"{folder}/spill"])
+        base.execute("SET temp_directory = ?", [str(folder / "spill")])
         base.execute("SET preserve_insertion_order = false")
         base.execute("SET default_collation = ''")
-        kind, records = _first(records)
-        text = pa.large_string() if kind == "text" else pa.int64()
-        schema = pa.schema([("id", text), ("cell", pa.int64()), ("weight", pa.int64())])
-
-        def batches() -> Iterator[Any]:
-            try:
-                for _, ids, cells, good, values in records:
-                    columns = [ids.cast(text), pa.array(cells), pa.array(values)]
-                    made = pa.RecordBatch.from_arrays(columns, schema=schema)
-                    yield made if good.all() else made.filter(pa.array(good))
-            except KasuriError as error:
-                refused.append(error)
-                raise
-
         base.register("incoming", pa.RecordBatchReader.from_batches(schema, batches()))
-        base.execute("CREATE TABLE records AS SELECT * FROM incoming")
+        target = str(folder / "parts").replace("'", "''")
+        base.execute(
+            f"COPY (SELECT *, hash(id) % {PARTS} AS part FROM incoming) "
+            f"TO '{target}' (FORMAT parquet, PARTITION_BY (part))"
+        )
         base.unregister("incoming")
-        # a part holds all rows of its units and fits in memory, whatever DuckDB can spill
-        rows = base.execute("SELECT count(*) FROM records").fetchone()
-        parts = 1 + (rows[0] if rows else 0) // PART_ROWS
-        base.execute("CREATE TABLE kept (cell BIGINT, value BIGINT)")
-        counted = "sum(weight)" if weighted else "count(*)"
-        for part in range(parts):
-            base.execute(
+        total = _Total(domain)
+        counted = f"least(sum(weight), {MAX_CELLS + 1})" if weighted else "count(*)"
+        groups = _groups(folder / "parts")
+        for done, files in enumerate(groups, 1):
+            found = base.execute(
                 f"""
-                INSERT INTO kept
                 WITH pairs AS MATERIALIZED (
-                    SELECT id, cell, max(weight) AS weight FROM records WHERE hash(id) % ? = ? GROUP BY id, cell
+                    SELECT id, cell, max(weight) AS weight FROM read_parquet(?, hive_partitioning = false)
+                    GROUP BY id, cell
                 ),
                 crowded AS (SELECT id FROM pairs GROUP BY id HAVING count(*) > ?),
                 bounded AS (
@@ -261,15 +275,13 @@ def _duckdb(
                         FROM pairs SEMI JOIN crowded USING (id)
                     ) WHERE turn <= ?
                 )
-                SELECT cell, {counted}::BIGINT FROM bounded GROUP BY cell
+                SELECT cell, {counted}::BIGINT AS value FROM bounded GROUP BY cell
                 """,
-                [parts, part, unit.max_cells, key.hex(), unit.max_cells],
-            )
-            tell(_READ + (1 - _READ) * (part + 1) / parts)
-        found = base.execute(
-            "SELECT cell, sum(value)::BIGINT AS value FROM kept GROUP BY cell ORDER BY cell"
-        ).fetchnumpy()
-        return np.asarray(found["cell"], np.int64), np.asarray(found["value"], np.int64)
+                [files, unit.max_cells, key.hex(), unit.max_cells],
+            ).fetchnumpy()
+            total.add(np.asarray(found["cell"], np.int64), np.asarray(found["value"], np.int64))
+            tell(_READ + (1 - _READ) * done / len(groups))
+        return total.result()
     except duckdb.Error as error:
         if refused:
             raise refused[0] from None
@@ -281,8 +293,25 @@ def _duckdb(
         base.close()
 
 
+def _groups(folder: Path) -> list[list[str]]:
+    """The files of whole parts, as many together as hold PART_ROWS records; one part at least."""
+    from pyarrow import parquet
+
+    groups: list[list[str]] = []
+    room = 0
+    for part in sorted(folder.glob("part=*")):
+        files = [str(file) for file in part.iterdir()]
+        rows = sum(parquet.read_metadata(file).num_rows for file in files)
+        if not groups or rows > room:
+            groups.append([])
+            room = PART_ROWS
+        groups[-1] += files
+        room -= rows
+    return groups
+
+
 def _radix(
-    records: Iterator[Record], domain: Domain, unit: Unit, weighted: bool, key: bytes, tell: Progress, folder: Any
+    records: Iterator[Record], domain: Domain, unit: Unit, weighted: bool, key: bytes, tell: Progress, folder: Path
 ) -> tuple[Int, Int]:
     """Partition by a hash of the id, then part by part: sort, one record per pair, bound, add up."""
     from kasuri._kernels import records as kernel
@@ -295,33 +324,47 @@ def _radix(
         for _, ids, cells, good, values in records:
             numbers = ids.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
             rows = np.empty((int(good.sum()), width), np.int64)
-            ends = kernel.partition(numbers, np.ascontiguousarray(cells), values, good, bits, rows)
+            ends = kernel.partition(numbers, np.ascontiguousarray(cells), values, good, _salt(key), bits, rows)
             _write(file, rows)
             ends_of.append((at, ends))
             at += rows.nbytes
         total = _Total(domain)
         for part in range(1 << bits):
             pieces = [(start + 8 * width * int(e[part]), int(e[part + 1] - e[part])) for start, e in ends_of]
-            rows = np.empty((sum(n for _, n in pieces), width), np.int64)
-            done = 0
-            for start, n in pieces:
-                _read(file, start, rows[done : done + n])
-                done += n
-            if done:
-                total.add(*_bounded(kernel, rows, domain, unit, state))
+            rows = _part(file, pieces, width, lambda rows: _bounded(kernel, rows, domain, unit, state))
+            total.add(rows[:, 1], rows[:, 2] if weighted else np.ones(len(rows), np.int64))
             tell(_READ + (1 - _READ) * (part + 1) / (1 << bits))
     return total.result()
 
 
-def _bounded(kernel: Any, rows: Int, domain: Domain, unit: Unit, state: Any) -> tuple[Int, Int]:
-    """The kept cells and their weights of one part, which holds all rows of its units."""
+def _salt(key: bytes) -> np.uint64:
+    """Makes the part of an id unknown to whoever writes the file, who could else send all units to one part."""
+    return np.uint64(int.from_bytes(key[:8], "little"))
+
+
+def _part(file: Any, pieces: list[tuple[int, int]], width: int, bounded: Callable[[Int], Int]) -> Int:
+    """The bounded records of one part. The least cells of a unit are the least among the least of its pieces, so a part
+    of any length is bounded as it is read, and memory holds twice what is kept, or PART_ROWS more than that."""
+    rows, used = np.empty((min(sum(n for _, n in pieces), PART_ROWS), width), np.int64), 0
+    for start, n in pieces:
+        if used + n > len(rows):
+            kept = bounded(rows[:used])
+            used = len(kept)
+            rows = np.concatenate((kept, np.empty((max(n, used, PART_ROWS), width), np.int64)))
+        _read(file, start, rows[used : used + n])
+        used += n
+    return bounded(rows[:used])
+
+
+def _bounded(kernel: Any, rows: Int, domain: Domain, unit: Unit, state: Any) -> Int:
+    """What is kept of `rows`, which it overwrites: distinct pairs, at most `max_cells` of each unit."""
+    if not len(rows):
+        return rows
     low, high = int(rows[:, 0].min()), int(rows[:, 0].max())
     ordered = kernel.sort_rows(rows, np.int64(low), (high - low).bit_length(), (domain.size - 1).bit_length())
     pairs, values = np.empty((len(rows), 2), np.int64), np.empty(len(rows), np.int64)
     n = kernel.compact_cells(rows, ordered, pairs, values)
-    kept, weights = np.empty(n, np.int64), np.empty(n, np.int64)
-    size = kernel.bound(pairs, values, n, min(unit.max_cells, len(rows)), state, kept, weights)
-    return kept[:size], weights[:size]
+    return rows[: kernel.bound(pairs, values, n, min(unit.max_cells, len(rows)), state, rows)]
 
 
 def _write(file: Any, rows: Int) -> None:
