@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import kasuri as ks
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.report import shuffle as page
+from kasuri.report.japanese import ja
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_what_is_promised_stands_in_both_languages(joined):
     english, japanese = words_of(html, "en"), words_of(html, "ja")
     for item in claims.public.assumes:
         assert item in english and item not in japanese, "every assumption is told, and translated"
-        assert page._ja(item) in japanese
+        assert ja(item) in japanese
     assert "membership" in english and "誰が結合表に含まれるか" in japanese
     assert not re.search("[ぁ-ん]", english), "no Japanese is left in the English page"
 

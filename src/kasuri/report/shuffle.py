@@ -12,6 +12,7 @@ from typing import Any
 
 from kasuri.report import frame
 from kasuri.report.frame import Section, Text
+from kasuri.report.japanese import ja
 
 _REACH = 1.959963984540054
 """Standard errors from the middle of a 95 % interval to its end."""
@@ -30,24 +31,6 @@ _MECHANISM = {
     "grr": Text("k-ary randomised response", "k 値ランダム化応答"),
     "one_hot": Text("one-hot (unary) response", "one-hot ランダム化応答"),
 }
-_PHRASES = {
-    "both parties follow the protocol": "両組織は手順に従い（セミオネスト）、各自のファイル以外の情報を持ち寄らない",
-    "both parties deleted the secret": "両組織は、共有した秘密、並び順、並べ替え前の行を削除した",
-    "whoever joins shows joined rows only": "結合する者は、結合できた行だけを外に出す",
-    "a key names one person": "結合キーは一人に一つであり、一つのキーは一人だけを指す",
-    "no ledger": "台帳なし：同じデータのほかの公表による消費は制限されない",
-    "plan": "計画（列、範囲、手法、ε）",
-    "membership": "誰が表に含まれるか",
-    "sizes of both tables": "両組織の表と重なりの行数",
-    "its variance cannot be identified": "この方法の報告からは分散を推定できません。"
-    "coin、piecewise、hybrid のいずれかで計画してください",
-    "the noise is larger than the variance": "雑音が分散より大きいため、相関係数は推定できません",
-    "second-order expansion": "損失関数を二次まで展開しているため、強い効果の係数は小さめに出ます",
-    "linear regression": "線形回帰",
-    "logistic regression": "ロジスティック回帰",
-    "linear SVM": "線形 SVM（最小二乗）",
-}
-"""Beginnings of the phrases a claim is made of; a phrase that is not here stays as it is."""
 
 
 def join_page(about: Mapping[str, Any]) -> str:
@@ -86,7 +69,7 @@ def join_page(about: Mapping[str, Any]) -> str:
         Section("plan", Text("The plan both sides agreed on", "両組織が合意した計画"), _plan(about)),
         Section("cite", Text("How to cite", "引用方法"), [_cite(about)]),
     ]
-    notes = [frame.note(Text(note, _ja(note))) for note in moments["notes"]]
+    notes = [frame.note(Text(note, ja(note))) for note in moments["notes"]]
     title = Text("Two organisations' tables, joined in the shuffle model", "二組織の結合表（シャッフルモデル）")
     return frame.page(title, [f'<p class="lead">{lead.html()}</p>', frame.tiles(tiles), *notes], sections)
 
@@ -337,9 +320,9 @@ def _models(found: Sequence[Mapping[str, Any]]) -> list[Section]:
                 model["names"], model["coefficients"], model["standard_error"], model["learned"], strict=True
             )
         ]
-        out.append(f"<h3>{Text(model['kind'], _ja(model['kind'])).html()}: {escape(model['target'])}</h3>")
+        out.append(f"<h3>{Text(model['kind'], ja(model['kind'])).html()}: {escape(model['target'])}</h3>")
         out.append(frame.table(head, rows, numbers=range(1, 4)))
-        out += [frame.note(Text(note, _ja(note))) for note in model["notes"]]
+        out += [frame.note(Text(note, ja(note))) for note in model["notes"]]
     return [Section("models", Text("Models", "モデル"), out)] if out else []
 
 
@@ -444,24 +427,11 @@ def _party(about: Mapping[str, Any], side: str) -> list[str]:
     ]
 
 
-def _ja(phrase: str) -> str:
-    named = phrase.removesuffix(" joins, passes on joined rows only and keeps nothing")
-    if named != phrase:
-        return f"{named} が結合を行い、結合できた行だけを渡し、何も保持しない"
-    column, mark, rest = phrase.partition(": ")  # a note on one column
-    for start, words in _PHRASES.items():
-        if phrase.startswith(start):
-            return words
-        if mark and rest.startswith(start):
-            return f"{column}：{words}"
-    return phrase
-
-
 def _rests(public: Mapping[str, Any], not_protected: str) -> list[str]:
-    items = "".join(f"<li>{Text(item, _ja(item)).html()}</li>" for item in public["assumes"])
+    items = "".join(f"<li>{Text(item, ja(item)).html()}</li>" for item in public["assumes"])
     known = Text(
         "Treated as known to everyone: " + ", ".join(public["public"]) + ".",
-        "公開情報として扱うもの：" + "、".join(map(_ja, public["public"])) + "。",
+        "公開情報として扱うもの：" + "、".join(map(ja, public["public"])) + "。",
     )
     left = Text(
         not_protected,
