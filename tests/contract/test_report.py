@@ -20,7 +20,7 @@ import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
 from kasuri.report import frame, page
 from kasuri.report.japanese import ja
-from kasuri.report.pack import Rows, distances, from_varints, pack, unpack, varints, whole
+from kasuri.report.pack import Rows, distances, from_planes, from_varints, pack, planes, unpack, varints, whole
 
 UNIT = ks.Unit("person", "add-remove", 1)
 DOMAIN = ks.Domain.of(ks.Mesh("grid", level="500m", origin=(8403, 6081), shape=(24, 20)))
@@ -39,7 +39,8 @@ def saved(tmp_path_factory):
 
 @settings(max_examples=60, deadline=None)
 @given(hnp.arrays(np.uint64, st.integers(0, 40), elements=st.integers(0, 2**64 - 1)))
-def test_varints_come_back(numbers):
+def test_varints_and_planes_come_back(numbers):
+    assert np.array_equal(from_planes(np.frombuffer(b"".join(planes(numbers)), np.uint8), numbers.size), numbers)
     assert (from_varints(np.frombuffer(varints(numbers), np.uint8), numbers.size) == numbers).all()
 
 

@@ -52,7 +52,8 @@ function speak(next) {
 
 // ---- the rows ----
 
-/** Varints of `pack.py`, undone: index of each row along every axis, whole-number columns. */
+const PLANES = ["value", "above", "truth"]; // all lowest bytes, then all next ones; the other streams are varints
+/** What `pack.py` made, undone: index of each row along every axis, whole-number columns. */
 async function unpack(about, text) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
@@ -60,12 +61,14 @@ async function unpack(about, text) {
   const data = new Uint8Array(await new Response(stream).arrayBuffer());
   const out = { n: about.rows, index: [], columns: {} };
   let at = 0;
-  for (const [name] of about.streams) {
+  for (const [name, length] of about.streams) {
     const axis = name.startsWith("axis"), gaps = name === "axis0", numbers = new Float64Array(about.rows);
+    const planes = PLANES.includes(name);
+    if (planes) for (const end = at + length; at < end; ) { const place = 256 ** ((at - end + length) / about.rows); for (let i = 0; i < about.rows; i++) numbers[i] += data[at++] * place; }
     let before = 0;
     for (let i = 0; i < about.rows; i++) {
-      let number = 0, factor = 1, byte;
-      do { byte = data[at++]; number += (byte & 127) * factor; factor *= 128; } while (byte > 127);
+      let number = numbers[i], factor = 1, byte;
+      if (!planes) do { byte = data[at++]; number += (byte & 127) * factor; factor *= 128; } while (byte > 127);
       if (gaps) numbers[i] = before += number;
       else numbers[i] = axis ? number : number % 2 ? -(number + 1) / 2 : number / 2;
     }
