@@ -33,7 +33,7 @@ def plan(
     public_name: str | None = typer.Option(None, "--public-name", help="What the public map is, e.g. census-2015."),
     trials: int = typer.Option(10, "--trials", min=1, help="Releases of the public map."),
     metric: str = typer.Option("rmse", "--metric", help="rmse, mae or half_width (of a 95 % interval)."),
-    figure: Path | None = typer.Option(None, "--figure", help="Also draw a chart: x.png or x.svg."),
+    figure: Path | None = typer.Option(None, "--figure", help="Also draw a chart: x.png, x.svg or x.pdf."),
     as_json: bool = show.JSON,
 ) -> None:
     """Expected error by area size, interval widths and effect on the budget, before any data is touched.
@@ -93,7 +93,7 @@ def compare(
     areas: str = typer.Option("1,4,16,64", "--areas", help="Numbers of cells of square areas."),
     trials: int = typer.Option(20, "--trials", min=1, help="Releases per recipe and epsilon; none can be published."),
     metric: str = typer.Option("rmse", "--metric", help="mae, rmse, bias, false_zero, false_non_zero, within_5, ..."),
-    figure: Path | None = typer.Option(None, "--figure", help="Also draw a chart: x.png or x.svg."),
+    figure: Path | None = typer.Option(None, "--figure", help="Also draw a chart: x.png, x.svg or x.pdf."),
     as_json: bool = show.JSON,
 ) -> None:
     """Measure how far releases of a table are from it. CONFIDENTIAL: the answer depends on the data without protection.
@@ -108,10 +108,12 @@ def compare(
     domain = domain_of(mesh_of(window, level, origin, shape), mask)
     who = ks.Unit(id=unit, change=change, max_cells=max_cells, max_weight=max_weight)
     where, chosen = columns_of(code, row, col, lat, lon), _recipes(recipes)
-    with show.step(f"reading {table}"):
-        counts = ks.count(str(table), domain, columns={"grid": where}, unit=who, weight=count)
-    with show.step(f"releasing {trials} times with each recipe"):
-        found = ks.compare(counts, chosen, epsilons=epsilons.split(","), areas=_numbers(areas), trials=trials)
+    with show.step(f"reading {table}") as progress:
+        counts = ks.count(str(table), domain, columns={"grid": where}, unit=who, weight=count, progress=progress)
+    with show.step(f"releasing {trials} times with each recipe") as progress:
+        found = ks.compare(
+            counts, chosen, epsilons=epsilons.split(","), areas=_numbers(areas), trials=trials, progress=progress
+        )
     text = found.table(metric)
     if figure is not None:
         title = f"Measured {metric.replace('_', ' ')}, {trials} trials"
@@ -120,10 +122,10 @@ def compare(
 
 
 def _figure(rows: Any, path: Path, metric: str, title: str, note: str) -> None:
-    from kasuri.report.figures import errors_figure
+    from kasuri.report.figures import KINDS, errors_figure
 
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise typer.BadParameter("a chart is a .png or .svg file", param_hint="--figure")
+    if path.suffix.lower() not in KINDS:
+        raise typer.BadParameter(f"a chart is one of {', '.join(KINDS)}", param_hint="--figure")
     errors_figure(rows, path, metric=metric, title=title, note=note)
 
 

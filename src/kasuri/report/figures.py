@@ -87,8 +87,9 @@ def _one(axes: Any, title: str, values: NDArray[Any], norm: Any) -> Any:
 
 
 def errors_figure(rows: Sequence[Mapping[str, Any]], path: Path, *, metric: str, title: str, note: str = "") -> None:
-    """Errors by area size, one line per recipe and epsilon (rows of `plan` or `compare`); PNG or SVG by the path's
-    ending. `note` stands under the picture, e.g. that it is confidential."""
+    """Errors by area size, one line per recipe and epsilon (rows of `plan` or `compare`); PNG, SVG or PDF by the
+    path's ending. `note` stands under the picture, e.g. that it is confidential."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -103,9 +104,11 @@ def errors_figure(rows: Sequence[Mapping[str, Any]], path: Path, *, metric: str,
         cells, values = zip(*sorted(points), strict=True)
         axes.plot(cells, values, "o-", markersize=4, label=f"{recipe}, epsilon {epsilon}")
     axes.set_xscale("log", base=4)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if any(value > 0 for points in lines.values() for _, value in points):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.yaxis.set_minor_formatter(lambda value, _: "")
     axes.set_xlabel("cells in the area")
     axes.set_ylabel(metric.replace("_", " "))
     axes.grid(alpha=0.3, which="both")
@@ -113,4 +116,5 @@ def errors_figure(rows: Sequence[Mapping[str, Any]], path: Path, *, metric: str,
     axes.legend(fontsize=8)
     if note:
         figure.supxlabel(note, fontsize=8, color="#a02020")
-    figure.savefig(path, dpi=130)
+    with mpl.rc_context({"svg.hashsalt": "kasuri", "svg.fonttype": "path"}):
+        figure.savefig(path, dpi=130, metadata=_NO_DATE[path.suffix.lower()])
