@@ -39,10 +39,10 @@ def join_page(about: Mapping[str, Any]) -> str:
     public, n = claims["public"], claims["n"]
     lead = Text(
         f"Two organisations joined what they know of the same {n:,} people. Every value was randomised before it left "
-        "its organisation, and nobody can say any more whose row is whose. The numbers are estimates from noisy "
-        "reports: read them with their intervals.",
+        "its organisation; the joined rows carry neither name nor pseudonym and stand in random order. The numbers are "
+        "estimates from noisy reports: read them with their intervals.",
         f"二つの組織が、共通する {n:,} 人について持つデータを結合しました。どの値も組織の外に出る前に確率的に変えられ、"
-        "どの行が誰のものかは、もはや誰にも分かりません。数値は雑音を含む報告からの推定値です。"
+        "結合した行には氏名も仮名もなく、並び順も無作為です。数値は雑音を含む報告からの推定値です。"
         "信頼区間とあわせてお読みください。",
     )
     joiner = claims["joiner"]
@@ -333,10 +333,10 @@ def _synthetic(about: Mapping[str, Any]) -> list[Section]:
     quality = made["quality"]
     rows = [[escape(name), f"{value:.3f}"] for name, value in quality["marginals"].items()]
     told = Text(
-        f"{made['rows']:,} synthetic people ({made['method']}), made from the estimates on this page and nothing else: "
-        "nobody in them exists, and they cost no further privacy.",
+        f"{made['rows']:,} synthetic people ({made['method']}), drawn from the estimates on this page and nothing "
+        "else: no row is a person's record, and they cost no further privacy.",
         f"合成データ {made['rows']:,} 人分（{made['method']}）。このページの推定値だけから作られており、"
-        "実在の人は含まれません。追加のプライバシー損失もありません。",
+        "実在の人の記録ではありません。追加のプライバシー損失もありません。",
     )
     how = Text(
         "How far they are from the estimates: numbers, difference of means in standard deviations; labels, total "
