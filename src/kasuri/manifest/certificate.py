@@ -89,7 +89,7 @@ def japanese(privacy: Mapping[str, Any]) -> str:
                 "作成方法",
                 [
                     *(
-                        f"- {part['query']}：{ja(part['noise'])}雑音、スケール {part['scale']}、"
+                        f"- {part['query']}：{ja(part['noise'])}雑音、尺度 {part['scale']}、"
                         f"感度 {part['sensitivity']}（レシピ `{part['recipe']}`）"
                         for part in implementation["mechanisms"]
                     ),

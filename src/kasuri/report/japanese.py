@@ -26,7 +26,7 @@ PHRASES = {
     "whoever joins shows joined rows only": "結合する者は、結合できた行だけを外に出す",
     "a key names one person": "結合キーは一人に一つであり、一つのキーは一人だけを指す",
     # what is treated as public
-    "domain": "対象範囲と区分",
+    "domain": "領域（セルの全体）",
     "mask": "ありえないセルの一覧",
     "total": "総数",
     "declared density": "宣言した密度と、空でないセルの大きさ",

@@ -23,13 +23,13 @@ _PAIRS = 120
 
 _SIDE = {"a": Text("organisation a", "組織 a"), "b": Text("organisation b", "組織 b")}
 _MECHANISM = {
-    "coin": Text("two-point with a coin for squares", "二点応答（硬貨で値か二乗かを選ぶ）"),
-    "two_point": Text("two-point", "二点応答"),
+    "coin": Text("two-point with a coin for squares", "二点回答（硬貨で値か二乗かを選ぶ）"),
+    "two_point": Text("two-point", "二点回答"),
     "piecewise": Text("piecewise", "区分一様（piecewise）"),
     "hybrid": Text("hybrid", "混合（hybrid）"),
     "laplace": Text("Laplace", "ラプラス"),
-    "grr": Text("k-ary randomised response", "k 値ランダム化応答"),
-    "one_hot": Text("one-hot (unary) response", "one-hot ランダム化応答"),
+    "grr": Text("k-ary randomised response", "k 値ランダム化回答"),
+    "one_hot": Text("one-hot (unary) response", "one-hot ランダム化回答"),
 }
 
 
