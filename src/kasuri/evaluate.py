@@ -8,7 +8,7 @@ published.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,12 +86,14 @@ def compare(
     trials: int = 20,
     regions: Sequence[ArrayLike] = (),
     seed: int = 0,
+    progress: Callable[[float], None] | None = None,
 ) -> Comparison:
     """Release `counts` `trials` times with each recipe and epsilon, and say how far off the areas were.
 
     areas: numbers of cells, e.g. [1, 4, 16, 64]: on a mesh squares from the window's corner (the last ones may be cut
     by its edge), else runs of cells. regions: irregular areas as for `Release.area(cells=)`. The noise comes from
     seeded sources: no ledger is charged, no release is handed out, and the same seed gives the same numbers.
+    progress: called with the share of the releases that are done.
 
     Privacy
     -------
@@ -118,7 +120,7 @@ def compare(
             resolve(recipe, counts.domain, counts.unit, loss)  # refuses before any work is done
     truth = _dense(counts)
     names = names_of(recipes)
-    rows = []
+    rows, done = [], 0
     for recipe, name in zip(recipes, names, strict=True):
         for loss in sizes:
             tally = {key: _Tally(area.sums(truth)) for key, area in shapes.items()}
@@ -126,6 +128,9 @@ def compare(
                 out = draw(counts, recipe, epsilon=loss, ledger=None, source=seeded(seed + trial)).to_dense()
                 for key, area in shapes.items():
                     tally[key].add(area.sums(out))
+                done += 1
+                if progress is not None:
+                    progress(done / (len(recipes) * len(sizes) * trials))
             start = {"recipe": name, "epsilon": decimal(loss)}
             rows += [start | {"cells": key} | tally[key].row() for key in shapes]
     return Comparison(tuple(rows), trials, counts.data)

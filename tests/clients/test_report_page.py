@@ -115,7 +115,7 @@ def quiet(browser, path):
 def test_the_map_against_the_table(kanto, browser, tmp_path):
     table = pq.read_table(kanto / "release.parquet").to_pandas()
     path = kanto / "report.html"
-    assert path.stat().st_size < 400_000
+    assert path.stat().st_size < 310_000
     browser.open(path)
     picture(browser, "report-desktop.png", tmp_path)
     to_map(browser)
@@ -159,7 +159,7 @@ def test_the_map_against_the_table(kanto, browser, tmp_path):
     browser.settle()
     assert browser.run("document.documentElement.lang") == "ja" and "公表統計" in browser.run("document.title")
     words = browser.run("document.body.innerText")
-    assert "公表値" in words and "約束すること" in words and "What is promised" not in words
+    assert "公表値" in words and "保証の内容" in words and "What is promised" not in words
     assert "対数" in words and "logarithmic" not in words and "500mメッシュ" in words
     quiet(browser, path)
 
@@ -309,11 +309,55 @@ def test_an_estimate_with_its_intervals(tmp_path, browser):
     for row, col in ((0, 0), (4, 6), (8, 2)):
         i = row * 7 + col
         seen = at(browser, row, col)
-        assert abs(float(seen["value"].replace(",", "")) - found.counts[i]) <= 0.005001
+        assert abs(float(seen["value"].replace(",", "")) - found.counts[i]) <= 0.5001, "whole people"
         a, b = (float(end.replace(",", "")) for end in seen["interval"].split(" to "))
-        assert low[i] - 0.011 <= a <= low[i] + 1e-6 and high[i] - 1e-6 <= b <= high[i] + 0.011, "rounded outwards"
+        assert low[i] - 1 <= a <= low[i] + 1e-6 and high[i] - 1e-6 <= b <= high[i] + 1, "rounded outwards"
     browser.choose("layer", "width")
     assert "95 %" in browser.run("document.getElementById('readout').innerText")
+    quiet(browser, path)
+
+
+def joined_page(path):
+    """A report on rows of two organisations, written to `path`; their means and standard errors."""
+    plan = ks.shuffle.Plan(key="phone", a=("age", "sex"), b=("spend", "member"),
+                           bounds={"age": (20, 80), "spend": (0, 1000)},
+                           categories={"sex": ("F", "M"), "member": ("no", "<b>yes</b>", "was")},
+                           epsilon_each="1", delta=1e-8)  # fmt: skip
+    rng, n = np.random.default_rng(4), 4000
+    phone, age = [f"{i:06d}" for i in range(n)], rng.uniform(20, 80, n)
+    rows = {
+        "a": {"phone": phone, "age": age, "sex": np.array(["F", "M"])[rng.integers(0, 2, n)]},
+        "b": {"phone": phone, "spend": 8 * age, "member": np.array(["no", "<b>yes</b>", "was"])[rng.integers(0, 3, n)]},
+    }
+    tables = []
+    for side, secret in zip("ab", ks.shuffle.Secret.pair(), strict=True):
+        with ks.shuffle.Party(plan, side, secret) as party:
+            tables.append(party.run(rows[side]))
+    joined = ks.shuffle.join(plan, *tables)
+    made = ks.shuffle.synthesize(joined, rows=2000)
+    path.write_text(ks.shuffle.report(joined, synthetic=made), encoding="utf-8")
+    return ks.shuffle.covariance(joined)
+
+
+def test_a_joined_table_of_two_organisations(tmp_path, browser):
+    path = tmp_path / "joined.html"
+    found = joined_page(path)
+    browser.open(path)
+    seen = browser.run("[...document.querySelectorAll('#means tbody tr')].map((r) => r.cells[2].innerText)")
+    for words, mean, error, name in zip(seen, found.mean, found.mean_error, found.names, strict=True):
+        value, spread = (float(word.replace(",", "")) for word in words.removesuffix(" %").split(" ± "))
+        factor = 100 if "=" in name else 1
+        assert abs(value - factor * mean) <= 0.06 * factor * error, name
+        assert abs(spread - factor * error) <= 0.06 * factor * error, name
+    assert browser.run("document.querySelector('#means').innerText").count("<b>yes</b>") == 1, "a label stays text"
+    picture(browser, "joined-desktop.png", tmp_path)
+    browser.run("document.querySelector('[data-language=ja]').click()")
+    words = browser.run("document.body.innerText")
+    assert "保証の内容" in words and "What is promised" not in words and "組織 a" in words
+    browser.size(390, 844, phone=True)
+    browser.settle()
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+    picture(browser, "joined-phone.png", tmp_path)
     quiet(browser, path)
 
 
@@ -365,7 +409,10 @@ def test_the_internal_report_shows_the_truth_and_says_so(several, browser, tmp_p
     released = dict(zip(sheet.cells.tolist(), sheet.values.tolist(), strict=True)).get(int(cells[200]), 0)
     assert seen["truth"] == str(truth[200]) and seen["error"] == f"{released - truth[200]:,}"
     browser.choose("layer", "error")
-    assert at(browser, row, col)["layer"] == f"{released - truth[200]:,}"
+    seen = at(browser, row, col)
+    assert seen["error"] == f"{released - truth[200]:,}" and "layer" not in seen, "said once"
+    browser.choose("level", "3")
+    assert at(browser, row, col)["layer"] is not None
     picture(browser, "report-internal.png", tmp_path)
     quiet(browser, path)
 
@@ -428,7 +475,8 @@ def test_axe_finds_no_serious_fault(kanto, several, browser, tmp_path, language)
     out = ks.kanon.specialize(pa.table({"age": np.arange(100) % 90}), spec, k=5)
     anon.write_text(release_page(out.to_json(), [t.to_json(c) for t, c in zip(spec.attributes, out.cut, strict=True)]),
                     encoding="utf-8")  # fmt: skip
-    for path in (kanto / "report.html", several / "report.html", inner, anon):
+    joined_page(tmp_path / "joined.html")
+    for path in (kanto / "report.html", several / "report.html", inner, anon, tmp_path / "joined.html"):
         browser.open(path, language)
         browser.run(AXE.read_text(encoding="utf-8") + "; 0")
         faults = json.loads(browser.run(

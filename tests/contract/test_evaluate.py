@@ -190,5 +190,8 @@ def test_plan_and_compare_on_the_command_line(tmp_path, monkeypatch):
     assert shown.startswith("CONFIDENTIAL") and (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(run(*given, "--json"))["confidential"] is True
     run(*given, "--recipes", "magic", code=2)
-    run(*given, "--figure", "c.pdf", code=2)
+    run(*given, "--figure", "c.gif", code=2)
+    run(*given, "--figure", "c.pdf")
+    run(*given, "--figure", "again.pdf")
+    assert (tmp_path / "c.pdf").read_bytes() == (tmp_path / "again.pdf").read_bytes(), "no date in it"
     run(*given, "--areas", "3", code=1)

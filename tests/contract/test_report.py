@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
 from kasuri.report import frame, page
-from kasuri.report.pack import Rows, distances, from_varints, pack, unpack, varints, whole
+from kasuri.report.japanese import ja
+from kasuri.report.pack import Rows, distances, from_planes, from_varints, pack, planes, unpack, varints, whole
 
 UNIT = ks.Unit("person", "add-remove", 1)
 DOMAIN = ks.Domain.of(ks.Mesh("grid", level="500m", origin=(8403, 6081), shape=(24, 20)))
@@ -38,7 +39,8 @@ def saved(tmp_path_factory):
 
 @settings(max_examples=60, deadline=None)
 @given(hnp.arrays(np.uint64, st.integers(0, 40), elements=st.integers(0, 2**64 - 1)))
-def test_varints_come_back(numbers):
+def test_varints_and_planes_come_back(numbers):
+    assert np.array_equal(from_planes(np.frombuffer(b"".join(planes(numbers)), np.uint8), numbers.size), numbers)
     assert (from_varints(np.frombuffer(varints(numbers), np.uint8), numbers.size) == numbers).all()
 
 
@@ -75,6 +77,48 @@ def test_stored_intervals_reach_the_page(saved):
     assert (wide.rows().columns["below"] == 3).all() and (wide.rows().columns["above"] == 4).all()
     words = [frame.markdown(page.text_of(saved / name)) for name in page.CERTIFICATES]
     assert "No interval is stored" not in page.compose(page.read_manifest(saved), wide, words)
+
+
+@pytest.mark.parametrize("recipe", [ks.haar_topdown(descent="jump"), ks.simplex(), ks.geometric()])
+def test_the_page_says_which_values_have_no_interval_and_why(recipe, tmp_path):
+    ks.release(counts(), recipe, epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    about, html = page.read_manifest(tmp_path / "r"), page.build(tmp_path / "r")
+    why = about["intervals"].get("why")
+    if why is None:
+        assert "listed cells, one by one" in html and "掲載のないセル" in html and "No value on this page" not in html
+    else:
+        assert f"are empty): {why}" in html.replace("&#x27;", "'")
+        assert f"理由：{ja(why)}" in html.replace("&#x27;", "'") and ja(why) != why
+
+
+def test_every_phrase_of_a_claim_has_its_japanese():
+    from kasuri import mechanism, published, schema
+    from kasuri.ingest import estat
+    from kasuri.kanon import anonymized, pk, sample
+    from kasuri.kanon.audit import IS_A_GUARANTEE, IS_NO_GUARANTEE, NO_GUARANTEE
+    from kasuri.local import longitudinal, randomizer
+    from kasuri.manifest import package
+    from kasuri.shuffle import plan, statistics
+    from kasuri.spark import cluster
+
+    domain = ks.Domain.of(ks.Nominal("ward", ("a", "b")))
+    claims = [
+        ks.local.grr(domain, epsilon="1").guarantee(reports=3),
+        ks.shuffle.Plan(key="k", a="x", b="y", bounds={"x": (0, 1), "y": (0, 1)}, epsilon_each="1", delta=1e-8,
+                        trusted_joiner="Bureau").guarantee(n=2000).public,
+    ]  # fmt: skip
+    said = [
+        *(phrase for claim in claims for phrase in (*claim.assumes, *claim.public)),
+        published.NO_LEDGER, estat.MERGED, cluster.STEADY, cluster.LOGS, sample.UNBOUNDED, pk.ONE_ROW, pk.IN_DOMAIN,
+        longitudinal.PATTERN, randomizer.ONE_DEVICE, package.IN_PARTS, plan.ONE_KEY, statistics.NOT_IDENTIFIED,
+        anonymized.UNMETERED, NO_GUARANTEE, IS_A_GUARANTEE, IS_NO_GUARANTEE,
+        schema.PROVIDER_BOUNDED, mechanism.KEYSTREAM, mechanism.IDEALISED, mechanism.SAME_TOTAL,
+        "table census-2015 (prior)", "declared density and size of the non-empty cells", "recoding", "cut", "cuts", "k",
+        "sampling rate", "column types", "retention", "number of rows", "domain", "mask", "total",
+    ]  # fmt: skip
+    assert [phrase for phrase in said if not re.search("[ぁ-んァ-ヶ一-龠]", ja(phrase))] == []
+    assert ja("a phrase nobody wrote") == "a phrase nobody wrote"
+    assert ja("device 3: its variance cannot be identified from this").startswith("device 3：")
 
 
 def test_the_page_in_the_folder_is_the_page_of_the_folder(saved, tmp_path):

@@ -29,9 +29,10 @@ def demo(
 
     folder = out if out is not None else _free(Path("kasuri-demo"))
     domain, unit, recipe = examples.kanto_domain(), examples.person(), ks.haar_topdown()
-    with show.step("1/5 planning: how exact will it be? (no data is read for this)"):
+    with show.course(5) as begin:
+        begin("planning: how exact will it be? (no data is read for this)")
         errors = {error.cells: error.rmse for error in block_errors(recipe, domain, unit, epsilon)}
-    with show.step("2/5 counting the 2020 census, 512 x 512 cells of 500 m around Tokyo"):
+        begin("counting the 2020 census, 512 x 512 cells of 500 m around Tokyo")
         counts = ks.count(
             read_table(examples.KANTO),
             domain,
@@ -40,13 +41,13 @@ def demo(
             weight="population",
             data="census-2020-kanto",
         )
-    with show.step(f"3/5 releasing {domain.size:,} cells at epsilon {epsilon}"):
+        begin(f"releasing {domain.size:,} cells at epsilon {epsilon}")
         released = ks.release(counts, recipe, epsilon=epsilon, ledger=None)
-    with show.step(f"4/5 writing {folder}: tables, certificate, report"):
+        begin(f"writing {folder}: tables, certificate, report")
         released.save(str(folder), unmetered=True)
         picture = folder.with_name(f"{folder.name}.png")
         map_png(released, picture, title=f"Released population, epsilon {epsilon}", credit=examples.CREDIT_EN)
-    with show.step("5/5 verifying every file, as a reader of it would"):
+        begin("verifying every file, as a reader of it would")
         verified = ks.verify(folder)
     report = (folder / "report.html").resolve()
     data = summary(released, folder) | {

@@ -44,7 +44,7 @@ Recipes = Annotated[
         "--recipes", help="Recipes with their arguments: 'geometric, refined_tree(shares=\"u4\"), auto(areas=[1, 64])'."
     ),
 ]
-Figure = Annotated[Path | None, typer.Option("--figure", help="Also draw a chart: x.png or x.svg.")]
+Figure = Annotated[Path | None, typer.Option("--figure", help="Also draw a chart: x.png, x.svg or x.pdf.")]
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def asked_by_job(context: typer.Context, path: Path, *also: str) -> Asked:
     domain = job.domain(work, base)
     recipe = job.mechanism(work, base, domain)
     return Asked(
-        domain, job.unit(work), lambda: job.counts(work, base), data=work.data.name, epsilon=work.budget.epsilon,
-        recipe=recipe,
+        domain, job.unit(work), lambda progress=None: job.counts(work, base, progress),
+        data=work.data.name, epsilon=work.budget.epsilon, recipe=recipe,
     )  # fmt: skip
 
 

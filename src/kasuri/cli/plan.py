@@ -121,10 +121,10 @@ def compare(
     asked = options.asked_by_job(context, table, "table", *_ALSO) if from_job else options.asked(context, table)
     chosen, losses = _recipes(asked, recipes), _epsilons(asked, epsilons)
     assert asked.read is not None
-    with show.step(f"reading {table}"):
-        counts = asked.read()
-    with show.step(f"releasing {trials} times with each recipe"):
-        found = ks.compare(counts, chosen, epsilons=losses, areas=_numbers(areas), trials=trials)
+    with show.step(f"reading {table}") as progress:
+        counts = asked.read(progress=progress)
+    with show.step(f"releasing {trials} times with each recipe") as progress:
+        found = ks.compare(counts, chosen, epsilons=losses, areas=_numbers(areas), trials=trials, progress=progress)
     text = found.table(metric)
     if figure is not None:
         title = f"Measured {metric.replace('_', ' ')}, {trials} trials"
@@ -133,10 +133,10 @@ def compare(
 
 
 def _figure(rows: Any, path: Path, metric: str, title: str, note: str) -> None:
-    from kasuri.report.figures import errors_figure
+    from kasuri.report.figures import KINDS, errors_figure
 
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise typer.BadParameter("a chart is a .png or .svg file", param_hint="--figure")
+    if path.suffix.lower() not in KINDS:
+        raise typer.BadParameter(f"a chart is one of {', '.join(KINDS)}", param_hint="--figure")
     errors_figure(rows, path, metric=metric, title=title, note=note)
 
 

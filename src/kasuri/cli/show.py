@@ -6,9 +6,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 JSON = typer.Option(False, "--json", help="Print one JSON object instead of text.")
 
@@ -20,13 +24,36 @@ def result(data: dict[str, Any], text: str, as_json: bool) -> None:
 
 @contextmanager
 def step(words: str) -> Iterator[Callable[[float], None]]:
-    """A spinner on a terminal, one line elsewhere, while a step runs. The block may tell the share that is done, which
-    only a person at the terminal sees."""
+    """A bar on a terminal, one line elsewhere, while a step runs. The bar moves to and fro until the block tells the
+    share that is done, which only a person at the terminal sees."""
     if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status(words) as status:
-            yield lambda share: status.update(f"{words}: {share:.0%}")
+        with _bar() as bar:
+            task = bar.add_task(words, total=None)
+            yield lambda share: bar.update(task, total=1.0, completed=share)
     else:
         typer.echo(f"{words} ...", err=True)
         yield lambda share: None  # its steps follow the number of rows, and a log would keep them
+
+
+@contextmanager
+def course(steps: int) -> Iterator[Callable[[str], None]]:
+    """One bar over a known number of steps: gives a function that names the step that begins now."""
+    if sys.stderr.isatty():
+        with _bar() as bar:
+            task, begun = bar.add_task("", total=steps), count()
+
+            def begin(words: str) -> None:
+                bar.update(task, description=f"{words} ...", completed=next(begun))
+
+            yield begin
+    else:
+        number = count(1)
+        yield lambda words: typer.echo(f"{next(number)}/{steps} {words} ...", err=True)
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (BarColumn(bar_width=24), TaskProgressColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -13,6 +13,7 @@ from kasuri.errors import DomainError
 app = typer.Typer(no_args_is_help=True, help="Two organisations join their tables in the shuffle model.")
 
 PLAN = typer.Option(..., "--plan", help="The plan file; both sides have the same.")
+REPORT = typer.Option(None, "--report", help="Also write a one-file HTML report here: all estimates and the guarantee.")
 SIDE = typer.Option(..., "--side", help="a or b: which organisation you are.")
 
 
@@ -184,16 +185,19 @@ def stats(
     svm: str | None = typer.Option(None, "--svm", help="target~feature,feature: target has two labels."),
     pca: bool = typer.Option(False, "--pca", help="Principal components."),
     ridge: float = typer.Option(0.01, "--ridge", help="Steadies the models against noise."),
+    report: Path | None = REPORT,
     as_json: bool = show.JSON,
 ) -> None:
     """Means, covariances and correlations with standard errors, or one model.
 
-    Example: kasuri shuffle stats joined.parquet --regression "spend~age"
+    Example: kasuri shuffle stats joined.parquet --regression "spend~age" --report joined.html
     """
     import kasuri as ks
 
+    _free(report)
     joined = ks.shuffle.Joined.load(joined_file)
     found: Any
+    models = []
     if contingency is not None:
         names = contingency.split(",")
         if len(names) != 2:
@@ -207,7 +211,10 @@ def stats(
             if formula is not None:
                 target, _, features = formula.partition("~")
                 found = getattr(ks.shuffle, name)(joined, target, tuple(features.split(",")), ridge=ridge)
+                models.append(found)
         found = ks.shuffle.covariance(joined) if found is None else found
+    if report is not None:
+        report.write_text(ks.shuffle.report(joined, models=models), encoding="utf-8")
     guarantee = joined.claims.public
     show.result(found.to_json() | {"guarantee": guarantee.to_json()}, f"{found.words()}\n{guarantee.words()}", as_json)
 
@@ -218,6 +225,7 @@ def synthesize(
     rows: int = typer.Option(..., "--rows", min=1, help="How many synthetic people."),
     method: str = typer.Option("copula", "--method", help="copula or pca."),
     out: Path = typer.Option(..., "--out", help="CSV or Parquet file to write."),
+    report: Path | None = REPORT,
     as_json: bool = show.JSON,
 ) -> None:
     """Write synthetic rows made from the estimates, and say how near to them they are.
@@ -228,6 +236,7 @@ def synthesize(
     from kasuri.shuffle.files import refuse_existing
 
     refuse_existing(out)
+    _free(report)
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise DomainError(f"{out}: a .csv or .parquet file is needed")
     joined = ks.shuffle.Joined.load(joined_file)
@@ -236,8 +245,17 @@ def synthesize(
     from pyarrow import csv, parquet
 
     (csv.write_csv if out.suffix.lower() == ".csv" else parquet.write_table)(made.to_arrow(), out)
+    if report is not None:
+        report.write_text(ks.shuffle.report(joined, synthetic=made), encoding="utf-8")
     data = {"out": str(out), "rows": rows, "quality": near.to_json(), "guarantee": made.guarantee.to_json()}
     show.result(data, f"{out}: {rows} rows\n{near.words()}\n{made.guarantee.words()}", as_json)
+
+
+def _free(report: Path | None) -> None:
+    from kasuri.shuffle.files import refuse_existing
+
+    if report is not None:
+        refuse_existing(report)
 
 
 def _side(side: str) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kasuri.report.japanese import ja, unit
+
 
 def english(privacy: Mapping[str, Any]) -> str:
     """certificate.md"""
@@ -69,34 +71,34 @@ def japanese(privacy: Mapping[str, Any]) -> str:
         [
             ("公表物", [f"データセット **{privacy['data'] or '（名称なし）'}** の公表 `{privacy['release_id']}`。"]),
             (
-                "約束すること",
+                "保証の内容",
                 [
                     f"{_VARIANT_JA[variant['name']]}、{_parameters(parameters)}。",
-                    f"保護の単位：{loss['privacy_unit']} 一つ（最大 {bound['max_cells']} セル"
+                    f"保護の単位：{unit(loss['privacy_unit'])} 1 単位（最大 {bound['max_cells']} セル"
                     + (f"、重み {bound['max_weight']} 以下" if bound["max_weight"] else "")
                     + f"）が{change}場合。ほかのすべてを知る人がこの公表物を見ても、二つの場合を見分けるオッズは"
-                    f"最大 e^{parameters['epsilon']} 倍しか変わらない"
+                    f"最大 e^{parameters['epsilon']} 倍しか変わりません"
                     + (f"（確率 {parameters['delta']} を除く）。" if parameters["delta"] != "0" else "。"),
-                    f"寄与の上限：{_ja(bound['enforced'])}。",
-                    f"公開情報として扱うもの：{'、'.join(map(_ja, variant['unprotected_quantities'])) or 'なし'}。",
+                    f"寄与の上限：{ja(bound['enforced'])}。",
+                    f"公開情報として扱うもの：{'、'.join(map(ja, variant['unprotected_quantities'])) or 'なし'}。",
                 ],
             ),
-            ("前提", [f"- {_ja(item)}" for item in privacy["assumes"]] or ["追加の前提はない。"]),
-            ("予算", _budget(accounting, _JAPANESE)),
+            ("前提", [f"- {ja(item)}" for item in privacy["assumes"]] or ["追加の前提はありません。"]),
+            ("プライバシー予算", _budget(accounting, _JAPANESE)),
             (
-                "作り方",
+                "作成方法",
                 [
                     *(
-                        f"- {part['query']}：{_ja(part['noise'])}雑音、尺度 {part['scale']}、感度 {part['sensitivity']}"
-                        f"（レシピ `{part['recipe']}`）"
+                        f"- {part['query']}：{ja(part['noise'])}雑音、尺度 {part['scale']}、"
+                        f"感度 {part['sensitivity']}（レシピ `{part['recipe']}`）"
                         for part in implementation["mechanisms"]
                     ),
                     f"- 後処理：{accounting['post_processing']['name']}（雑音を加えた値のみを参照）",
-                    f"- 乱数：{_ja(implementation['randomness'])}、標本化：{_ja(implementation['sampler'])}",
+                    f"- 乱数：{ja(implementation['randomness'])}、雑音の生成：{ja(implementation['sampler'])}",
                     f"- ソフトウェア：{implementation['software']}、証明：{implementation['basis']}",
                 ],
             ),
-            ("誤差の目安", [*_errors(privacy["expected_error"], _JAPANESE), _ja(privacy["expected_error"]["bias"])]),
+            ("誤差の目安", [*_errors(privacy["expected_error"], _JAPANESE), ja(privacy["expected_error"]["bias"])]),
         ],
     )
 
@@ -107,40 +109,10 @@ _VARIANT = {
     "zero-concentrated": "Zero-concentrated differential privacy",
 }
 _VARIANT_JA = {
-    "pure": "純粋な差分プライバシー",
+    "pure": "純粋差分プライバシー",
     "approximate": "近似差分プライバシー",
     "zero-concentrated": "ゼロ集中差分プライバシー",
 }
-_PHRASES = {
-    "by kasuri, when counting": "集計時に kasuri が強制",
-    "by the provider of the table, on trust": "表の提供者の申告による（kasuri は検査していない）",
-    "the provider bounded each": "提供者が単位ごとの寄与を制限している（表は集計済みで届いた）",
-    "no ledger": "台帳なし：同じデータのほかの公表による消費は制限されない",
-    "the keystream": "鍵列（BLAKE2b 鍵による AES-256-CTR）は理想的な乱数と同等である",
-    "idealised numerics": "理想的な数値計算：浮動小数点の雑音（論文の再現用）",
-    "domain": "領域",
-    "mask": "ありえないセルの一覧",
-    "one record changes its cell": "一人の記録が別のセルに移るだけで出入りはなく、宣言した総数は二つの表で同じである",
-    "total": "総数",
-    "discrete Laplace": "離散ラプラス",
-    "float Laplace": "浮動小数点ラプラス",
-    "exact on the integers": "整数上で厳密",
-    "floating point": "浮動小数点（論文の再現用）",
-    "operating system, AES-256-CTR": "OS の乱数源と AES-256-CTR",
-    "Cells below the threshold": "閾値に満たないセルは 0 になる。"
-    "小さなセルは失われ、小さなセルばかりの区域は低めになる。",
-    "Thresholding pulls": "閾値処理はセルを 0 に近づける。小さなセルは失われ、密なセルは平均して低めになる。",
-    "none: every sum": "偏りはない。どの合計も不偏であり、負の値もありうる。",
-    "Making the table non-negative": "負の値をなくす補正のため小さな区域には偏りが出る。"
-    "空のセルは平均して高め、密なセルは低めになる。広い区域の合計では小さく、総数ではほとんどない。",
-}
-"""Beginnings of the phrases a privacy block is made of; a phrase that is not here stays as it is."""
-
-
-def _ja(phrase: str) -> str:
-    return next((words for start, words in _PHRASES.items() if phrase.startswith(start)), phrase)
-
-
 _ENGLISH = {
     "none": "This release was charged to no ledger: nothing bounds what other releases of the same data spend.",
     "ledger": "Ledger `{ledger}`, entry {entry}.",
@@ -157,9 +129,10 @@ _ENGLISH = {
     "advised": "Advised smallest area: {cells} cells.",
 }
 _JAPANESE = {
-    "none": "この公表は台帳に計上されていない。同じデータのほかの公表による消費は制限されない。",
-    "ledger": "台帳 `{ledger}`、記入 {entry}。",
-    "series": "あらかじめ宣言した系列 {of} 回のうち {number} 回目。系列全体の価格は {price} で、最初に確保されている。",
+    "none": "この公表は台帳に計上されていません。同じデータのほかの公表による消費は制限されません。",
+    "ledger": "台帳 `{ledger}`、記録番号 {entry}。",
+    "series": "あらかじめ宣言した系列 {of} 回のうち {number} 回目。系列全体の消費は {price} で、"
+    "最初に確保されています。",
     "row": "| | {currency} |",
     "before": "公表前の残り",
     "charged": "今回の消費",
@@ -167,8 +140,8 @@ _JAPANESE = {
     "allowance": "許容総量",
     "cells": "| 区域のセル数 | 誤差の期待値（二乗平均平方根、補正前） |",
     "at_most": "{} 以下",
-    "unknown": "このレシピには誤差の閉じた式がない。",
-    "advised": "推奨する最小の区域：{cells} セル。",
+    "unknown": "このレシピには誤差を与える式がありません。",
+    "advised": "利用を推奨する最小の区域：{cells} セル。",
 }
 
 
@@ -215,8 +188,8 @@ def _errors(error: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
         return [words["unknown"]]
     lines = [words["cells"], "|---|---|"]
     for row in error["before_refinement"]:
-        number = f"{row['rmse']:g}"
-        lines.append(f"| {row['cells']} | {number if row['exact'] else words['at_most'].format(number)} |")
+        number = f"{row['rmse']:,g}"
+        lines.append(f"| {row['cells']:,} | {number if row['exact'] else words['at_most'].format(number)} |")
     if error["advised_smallest_area"] is not None:
-        lines.append(words["advised"].format(**error["advised_smallest_area"]))
+        lines.append(words["advised"].format(cells=f"{error['advised_smallest_area']['cells']:,}"))
     return lines

@@ -11,11 +11,14 @@ from kasuri.report.frame import Text
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 340, 70, 20, 40, 48
 
 
-def watermark(secret: bool, x: float = _WIDE / 2, y: float = _HIGH / 2) -> str:
-    """The word that stands across every figure computed from the original data."""
+def watermark(secret: bool, wide: float = _WIDE, high: float = _HIGH) -> str:
+    """The word that stands across every figure computed from the original data, as large and as steep as fits."""
     if not secret:
         return ""
-    at = f'x="{x:g}" y="{y:g}" text-anchor="middle" transform="rotate(-18 {x:g} {y:g})"'
+    steep = min(18.0, math.degrees(math.atan2(high, wide)))
+    size = min(44.0, wide / 13, 0.6 * high)
+    x, y = wide / 2, high / 2 + size / 3
+    at = f'x="{x:g}" y="{y:g}" font-size="{size:.3g}" text-anchor="middle" transform="rotate({-steep:.3g} {x:g} {y:g})"'
     return f'<text class="mark" {at}>CONFIDENTIAL 部外秘</text>'
 
 
@@ -49,17 +52,19 @@ def _curve(points: list[tuple[float, float]], exact: list[bool], secret: bool) -
         at = y(mark)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE - _RIGHT}" y1="{at}" y2="{at}"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{at + 4}" text-anchor="end">{mark:,g}</text>')
-    step = max(1, math.ceil(len(points) / 8))
+    step = max(1, math.ceil(len(points) / 6))
     for value, _ in points[::step]:
-        parts.append(f'<text x="{x(value)}" y="{_HIGH - _FOOT + 20}" text-anchor="middle">{_short(value)}</text>')
+        parts.append(f'<text x="{x(value)}" y="{_HIGH - _FOOT + 20}" text-anchor="middle">{value:,.0f}</text>')
     path = " ".join(f"{x(a)},{y(b)}" for a, b in points)
     parts.append(f'<polyline class="curve" points="{path}"/>')
     parts += [
         f'<circle class="{"dot" if sure else "open"}" cx="{x(a)}" cy="{y(b)}" r="4"/>'
         for (a, b), sure in zip(points, exact, strict=True)
     ]
-    parts.append(_both_text(_LEFT, 22, Text("expected error", "誤差の期待値"), "start"))
-    parts.append(_both_text(_WIDE - _RIGHT, _HIGH - 8, Text("cells in the area", "区域のセル数"), "end"))
+    parts.append(
+        both_text(_LEFT, 22, Text("expected error (root mean square)", "誤差の期待値（二乗平均平方根）"), "start")
+    )
+    parts.append(both_text(_WIDE - _RIGHT, _HIGH - 8, Text("cells in the area", "区域のセル数"), "end"))
     return (
         f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" '
         'aria-label="expected error by size of area / 区域の大きさ別の誤差">'
@@ -80,14 +85,8 @@ def _marks(low: float, high: float) -> list[float]:
     return out[first : last + 1]
 
 
-def _short(value: float) -> str:
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if value >= size:
-            return f"{value / (1000 if letter == 'k' else size):.3g}{letter}"
-    return f"{value:g}"
-
-
-def _both_text(x: float, y: float, words: Text, anchor: str) -> str:
+def both_text(x: float, y: float, words: Text, anchor: str) -> str:
+    """Words at a place of a figure, in the language the page is in."""
     return (
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" lang="en">{words.en}</text>'
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" lang="ja">{words.ja}</text>'

@@ -6,6 +6,7 @@ Figures 1-5. Files are a function of their input: no date is written into them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Mesh
 
 KINDS = (".png", ".svg", ".pdf")
+_METRICS = {"rmse": "root mean square error", "mae": "mean absolute error"}
 _PALE, _RED = "#f4f2ee", "#d7301f"
 _NO_DATE: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
 
@@ -35,13 +38,26 @@ def mesh_values(release: Release) -> NDArray[Any]:
 def map_png(release: Release, path: Path, *, title: str, credit: str = "") -> None:
     """One map of a release, with its guarantee below."""
     words = f"{release.guarantee.words()}  ·  recipe {release.recipe['name']}"
-    small_multiples({title: mesh_values(release)}, path, words + (f"\n{credit}" if credit else ""))
+    mesh = next((axis for axis in release.domain.axes if isinstance(axis, Mesh)), None)
+    under = words + (f"\n{credit}" if credit else "")
+    small_multiples({title: mesh_values(release)}, path, under, aspect=1.0 if mesh is None else cell_aspect(mesh))
 
 
-def small_multiples(panels: Mapping[str, NDArray[Any]], path: Path, words: str = "", *, columns: int = 3) -> None:
+def cell_aspect(mesh: Mesh) -> float:
+    """Height of a cell over its width on the ground: a JIS mesh has 2/3 as many degrees of latitude as of longitude,
+    and a degree of longitude shrinks with the cosine of the latitude."""
+    if mesh.level is None:
+        return 1.0
+    middle = (mesh.origin[0] + mesh.shape[0] / 2) / meshcode.level(mesh.level).per_first * 2 / 3
+    return 1 / (1.5 * math.cos(math.radians(middle)))
+
+
+def small_multiples(
+    panels: Mapping[str, NDArray[Any]], path: Path, words: str = "", *, columns: int = 3, aspect: float = 1.0
+) -> None:
     """Maps side by side under their titles, all in one colour scale; the south-west cell of each array is [0, 0].
 
-    A panel with negative cells says how many.
+    A panel with negative cells says how many. `aspect`: height of a cell over its width (`cell_aspect`).
     """
     if path.suffix.lower() not in KINDS:
         raise DomainError(f"{path}: a figure is one of {', '.join(KINDS)}")
@@ -56,30 +72,34 @@ def small_multiples(panels: Mapping[str, NDArray[Any]], path: Path, words: str =
     high = -(-len(panels) // wide)
     one = 7.4 if len(panels) == 1 else 4.2
     with mpl.rc_context({"svg.hashsalt": "kasuri", "svg.fonttype": "path"}):
-        figure = Figure(figsize=(one * wide + 1, one * high + 0.6), layout="constrained")
+        tall = min(2.0, max(0.4, *(aspect * values.shape[0] / values.shape[1] for values in panels.values())))
+        figure = Figure(figsize=(one * wide + 1, one * high * tall + 0.8), layout="constrained")
         FigureCanvasAgg(figure)
         norm = LogNorm(1, max(10.0, *(float(values.max()) for values in panels.values())))
         every: list[Any] = figure.subplots(high, wide, squeeze=False).ravel().tolist()
         image: Any = None
         for axes, (title, values) in zip(every, panels.items(), strict=False):
-            image = _one(axes, title, values, norm)
+            image = _one(axes, title, values, norm, aspect)
         for axes in every[len(panels) :]:
             axes.set_axis_off()
-        figure.colorbar(image, ax=every, shrink=0.8, label="count per cell (log scale); red: below 0")
+        below = any(bool((values < 0).any()) for values in panels.values())
+        label = "count per cell (log scale)" + ("; red: below 0" if below else "")
+        figure.colorbar(image, ax=every, shrink=0.8, label=label, format=lambda value, _: f"{value:,.0f}")
         figure.supxlabel(words, fontsize=7, color="#555555")
         figure.savefig(path, dpi=130, metadata=_NO_DATE[path.suffix.lower()])
 
 
-def _one(axes: Any, title: str, values: NDArray[Any], norm: Any) -> Any:
+def _one(axes: Any, title: str, values: NDArray[Any], norm: Any, aspect: float) -> Any:
     from matplotlib.colors import ListedColormap
 
     axes.set_facecolor(_PALE)
     shown = np.ma.masked_less_equal(values.astype(float), 0)
-    image = axes.imshow(shown, origin="lower", norm=norm, cmap="viridis", interpolation="nearest")
+    how = {"origin": "lower", "interpolation": "nearest", "aspect": aspect}
+    image = axes.imshow(shown, norm=norm, cmap="viridis", **how)
     below = int((values < 0).sum())
     if below:
         negative = np.ma.masked_where(values >= 0, np.ones(values.shape))
-        axes.imshow(negative, origin="lower", cmap=ListedColormap([_RED]), interpolation="nearest")
+        axes.imshow(negative, cmap=ListedColormap([_RED]), **how)
     axes.set_title(title + (f"\n{below:,} cells below 0" if below else ""), loc="left", fontsize=10)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -87,8 +107,9 @@ def _one(axes: Any, title: str, values: NDArray[Any], norm: Any) -> Any:
 
 
 def errors_figure(rows: Sequence[Mapping[str, Any]], path: Path, *, metric: str, title: str, note: str = "") -> None:
-    """Errors by area size, one line per recipe and epsilon (rows of `plan` or `compare`); PNG or SVG by the path's
-    ending. `note` stands under the picture, e.g. that it is confidential."""
+    """Errors by area size, one line per recipe and epsilon (rows of `plan` or `compare`); PNG, SVG or PDF by the
+    path's ending. `note` stands under the picture, e.g. that it is confidential."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -103,14 +124,17 @@ def errors_figure(rows: Sequence[Mapping[str, Any]], path: Path, *, metric: str,
         cells, values = zip(*sorted(points), strict=True)
         axes.plot(cells, values, "o-", markersize=4, label=f"{recipe}, epsilon {epsilon}")
     axes.set_xscale("log", base=4)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if any(value > 0 for points in lines.values() for _, value in points):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.yaxis.set_minor_formatter(lambda value, _: "")
     axes.set_xlabel("cells in the area")
-    axes.set_ylabel(metric.replace("_", " "))
+    axes.set_ylabel(_METRICS.get(metric, metric.replace("_", " ")))
     axes.grid(alpha=0.3, which="both")
     axes.set_title(title, loc="left")
     axes.legend(fontsize=8)
     if note:
         figure.supxlabel(note, fontsize=8, color="#a02020")
-    figure.savefig(path, dpi=130)
+    with mpl.rc_context({"svg.hashsalt": "kasuri", "svg.fonttype": "path"}):
+        figure.savefig(path, dpi=130, metadata=_NO_DATE[path.suffix.lower()])

@@ -101,8 +101,5 @@ def _by_level(sheet: page.Sheet) -> str:
 
 
 def _row(item: Mapping[str, Any]) -> list[str]:
-    side = item["side"]
-    named = Text(f"{item['name']} cells", f"{item['name']}メッシュ")
-    plain = Text(f"{side} x {side} cells", f"{side} × {side} セル")
     numbers = [f"{item[key]:,.2f}" for key in ("rmse", "mae", "bias", "largest")]
-    return [(named if item["name"] else plain).html(), f"{item['areas']:,}", *numbers]
+    return [page.area_name(item["name"], item["side"]).html(), f"{item['areas']:,}", *numbers]

@@ -8,26 +8,13 @@ from typing import Any
 
 from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
+from kasuri.report.japanese import claim, ja
 
 _ROWS = 70  # lines of one tree that are drawn; a longer tree is cut off and says so
 
-_PHRASES = {
-    "k-anonymity is a property of this table": "k-匿名性はこの表の性質であり、作り方の性質ではありません。"
-    "差分プライバシーではなく、ほかの知識を持つ人がこの表から知りうることに上限はありません。",
-    "The realised loss is what this one output": "実現損失は、一つの記録を除いた場合と比べて、"
-    "この一つの出力がたまたま失った量です。"
-    "別の標本や別の隣接データでは、際限なく大きくなることがあります。一般化の切り方をデータから選んでいるため、"
-    "この監査のどの式もその上限にはなりません。保証ではありません。",
-    "These hold only if the generalisation is fixed": "データを見る前に一般化を固定し"
-    "（sample_then_anonymize がそうします）、"
-    "一般化した列以外を公表しない場合にのみ成り立ちます。その場合に限り、保証となります。",
-    "no ledger": "台帳なし：同じデータのほかの公表による消費は制限されません",
-}
-"""Beginnings of the sentences these reports quote; a sentence that is not here stays as it is."""
-
 
 def _quoted(words: str) -> Text:
-    return Text(words, next((ja for start, ja in _PHRASES.items() if words.startswith(start)), words))
+    return Text(words, ja(words))
 
 
 _CLASSES = Text("Class sizes", "同値類の大きさ")
@@ -52,9 +39,10 @@ def release_page(release: Mapping[str, Any], trees: Sequence[Mapping[str, Any]])
         (_FACTS["ncp"].html(), f"{release['ncp_share']:.4f}"),
         (_FACTS["discernibility"].html(), _whole(release["discernibility"])),
     ]
-    lead = [frame.note(_quoted(release["words"])), *_conditions(release["guarantee"])]
+    promised, words = release["guarantee"], release["words"]
+    lead = [frame.note(Text(words, ja(words) if promised is None else claim(promised))), *_conditions(promised)]
     sections = [
-        Section("facts", Text("In numbers", "数値"), [frame.facts(facts + _sensitive_facts(release))]),
+        Section("facts", Text("In numbers", "概要"), [frame.facts(facts + _sensitive_facts(release))]),
         Section("sizes", _CLASSES, [sizes_svg(release["class_sizes"])]),
         *_trees(trees),
     ]
@@ -81,7 +69,7 @@ def audit_page(audit: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]) -> 
     ]  # fmt: skip
     lead = [frame.note(_quoted(audit["words"]))]
     sections = [
-        Section("facts", Text("In numbers", "数値"), [frame.facts(_html(facts) + _sensitive_facts(release))]),
+        Section("facts", Text("In numbers", "概要"), [frame.facts(_html(facts) + _sensitive_facts(release))]),
         Section("sizes", Text("Class sizes of the release", "公表物の同値類の大きさ"),
                 [sizes_svg(release["class_sizes"], secret=True)]),
         Section("loss", Text("Realised loss of this one output: not a guarantee",
@@ -136,18 +124,23 @@ def sizes_svg(bins: Sequence[Mapping[str, Any]], *, secret: bool = False) -> str
     parts = []
     for i, item in enumerate(bins):
         low, high = item["from"], item["below"] - 1
-        name = f"{low:,}" if low == high else f"{low:,} or more" if high > 10**9 else f"{low:,} to {high:,}"
-        width = max(2, round(460 * item["classes"] / most))
+        many = f"{item['classes']:,}"
+        name = Text(f"{low:,} rows", f"{low:,} 行") if low == high else Text(
+            f"{low:,} or more rows" if high > 10**9 else f"{low:,} to {high:,} rows",
+            f"{low:,} 行以上" if high > 10**9 else f"{low:,}〜{high:,} 行",
+        )  # fmt: skip
+        size = Text(f"{many} class" + ("es" if item["classes"] != 1 else ""), f"{many} 個")
+        width = max(2, round(260 * item["classes"] / most))
         kind = "rect few" if high < 5 else "rect"
         parts.append(
-            f'<text x="150" y="{i * step + 17}" text-anchor="end">{name} rows</text>'
-            f'<rect class="{kind}" x="160" y="{i * step + 4}" width="{width}" height="{step - 8}"/>'
-            f'<text x="{168 + width}" y="{i * step + 17}">{item["classes"]:,} classes</text>'
+            chart.both_text(190, i * step + 17, name, "end")
+            + f'<rect class="{kind}" x="200" y="{i * step + 4}" width="{width}" height="{step - 8}"/>'
+            + chart.both_text(208 + width, i * step + 17, size, "start")
         )
     height = len(bins) * step + 6
-    body = "".join(parts) + chart.watermark(secret, 360, height / 2 + 12)
-    name = f"{_CLASSES.en} / {_CLASSES.ja}"
-    return f'<figure><svg viewBox="0 0 720 {height}" role="img" aria-label="{name}">{body}</svg></figure>'
+    body = "".join(parts) + chart.watermark(secret, 560, height)
+    told = f"{_CLASSES.en} / {_CLASSES.ja}"
+    return f'<figure><svg viewBox="0 0 560 {height}" role="img" aria-label="{told}">{body}</svg></figure>'
 
 
 def tree_svg(tree: Mapping[str, Any], *, secret: bool = False) -> str:
@@ -176,7 +169,7 @@ def tree_svg(tree: Mapping[str, Any], *, secret: bool = False) -> str:
         )
     height = len(lines) * step + 8
     name = escape(tree["name"])
-    body = "".join(parts) + chart.watermark(secret, 240, height / 2)
+    body = "".join(parts) + chart.watermark(secret, 480, height)
     svg = f'<figure><svg viewBox="0 0 480 {height}" role="img" aria-label="{name}">{body}</svg></figure>'
     more = Text(f"and {left_out:,} more nodes", f"ほか {left_out:,} 個の節点").html()
     return svg + (f"<p>{more}</p>" if left_out else "")
@@ -208,7 +201,7 @@ def _conditions(guarantee: Mapping[str, Any] | None) -> list[str]:
     out = [
         frame.note(Text("Assumes: " + "; ".join(assumes), "前提：" + "；".join(_quoted(item).ja for item in assumes)))
     ]
-    known = Text("Treated as public: " + ", ".join(public), "公開情報として扱うもの：" + "、".join(public))
+    known = Text("Treated as public: " + ", ".join(public), "公開情報として扱うもの：" + "、".join(map(ja, public)))
     return [*(out if assumes else []), frame.note(known)]
 
 

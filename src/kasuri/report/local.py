@@ -10,9 +10,13 @@ import numpy as np
 
 from kasuri.report import frame
 from kasuri.report.frame import Section, Text
+from kasuri.report.japanese import ja
 from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack
 from kasuri.report.page import view_axis
 from kasuri.schema import Domain, Mesh, Nominal
+
+_WHOLE = 10
+"""Width of an interval from which estimates are shown in whole numbers."""
 
 
 def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> str:
@@ -23,9 +27,11 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
     on_map = isinstance(axis, Mesh)
     size = axis.shape[0] * axis.shape[1] if isinstance(axis, Mesh) else count.size
     shown = axis if isinstance(axis, Mesh) else Nominal(axis.name, tuple(labels))
-    below, above = distances(count[:size], lower[:size], upper[:size], HUNDREDTHS)
-    value = np.rint(count[:size] * HUNDREDTHS).astype(np.int64)
-    rows = Rows((np.arange(size),), {"value": value, "below": below, "above": above}, HUNDREDTHS)
+    # whole people, but for estimates that are sharper than that
+    unit = 1 if np.median(upper - lower) >= _WHOLE else HUNDREDTHS
+    below, above = distances(count[:size], lower[:size], upper[:size], unit)
+    value = np.rint(count[:size] * unit).astype(np.int64)
+    rows = Rows((np.arange(size),), {"value": value, "below": below, "above": above}, unit)
     view = {
         "axes": [view_axis(shown)],
         "mask": [],
@@ -36,15 +42,15 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
     guarantee = estimate["guarantee"]
     elsewhere = [
         Text(
-            f"Elsewhere: {count[i]:,.1f} ({level} % interval {lower[i]:,.1f} to {upper[i]:,.1f}).",
-            f"対象範囲の外：{count[i]:,.1f}（{level} % 信頼区間 {lower[i]:,.1f}〜{upper[i]:,.1f}）。",
+            f"Elsewhere: {count[i]:,.0f} ({level} % interval {lower[i]:,.0f} to {upper[i]:,.0f}).",
+            f"対象範囲の外：{count[i]:,.0f}（{level} % 信頼区間 {lower[i]:,.0f}〜{upper[i]:,.0f}）。",
         ).html()
         for i in range(size, count.size)
     ]
     figure = [frame.viewer(on_map), *(f"<p>{words}</p>" for words in elsewhere)]
     sections = [
         Section("map", Text("The estimate", "推定値"), figure),
-        Section("promise", Text("What is promised", "約束すること"), [_promise(guarantee)]),
+        Section("promise", Text("What is promised", "保証の内容"), [_promise(guarantee)]),
         Section("method", Text("How it was estimated", "推定の方法"), [_method(estimate)]),
     ]
     lead = Text(
@@ -79,7 +85,7 @@ def _promise(guarantee: Mapping[str, Any]) -> str:
         f"局所差分プライバシー：どの場所にいても、ある報告が送られるオッズは最大 e^{epsilon} 倍しか変わりません。"
         "収集者を信頼する必要はありません。",
     )
-    assumes = "".join(f"<li>{escape(item)}</li>" for item in guarantee["assumes"])
+    assumes = "".join(f"<li>{Text(item, ja(item)).html()}</li>" for item in guarantee["assumes"])
     rests = f"<p>{Text('It rests on:', '前提：').html()}</p><ul>{assumes}</ul>" if assumes else ""
     return f"<p>{words.html()}</p>{rests}"
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kasuri import meshcode
 from kasuri.errors import FormatError
 from kasuri.published import files_of
-from kasuri.report import chart, frame
+from kasuri.report import chart, frame, japanese
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole
 from kasuri.schema import Domain, Mesh, Time
@@ -112,7 +112,7 @@ def compose(
         "unit": privacy["privacy_loss"]["privacy_unit"],
         "confidence": CONFIDENCE,
     }
-    figure = [frame.viewer(sheet.has_mesh), *_remarks(sheet, drawn)]
+    figure = [frame.viewer(sheet.has_mesh), *_remarks(about, sheet, drawn)]
     heading = Text("The map", "地図") if sheet.has_mesh else Text("The table", "統計表")
     sections = [
         Section("map", heading, figure),
@@ -120,7 +120,7 @@ def compose(
         Section("levels", Text("Totals by size of area", "区域の大きさ別の集計"), [_levels(sheet)]),
         *_certificate(words, _errors(privacy["expected_error"], secret)),
         Section("files", Text("Files and checksums", "ファイルとチェックサム"), _files(about)),
-        Section("cite", Text("How to cite", "引用のしかた"), _cite(about, name)),
+        Section("cite", Text("How to cite", "引用方法"), _cite(about, name)),
         Section("manifest", Text("The manifest", "マニフェスト"), [_manifest(about)]),
     ]
     return frame.page(title, _lead(about, sheet), sections, view=view, packed=packed, secret=secret)
@@ -318,11 +318,11 @@ def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
     spoken = Text(
         f"The numbers carry random noise that limits what this table can tell about any one {unit}. Relative to the "
         "counts the noise is small for large areas and large for small ones: read the error before a single cell.",
-        f"数値には確率的な雑音が加えられており、どの{_unit_ja(unit)}についても、この表から知りうることが限られています。"
+        f"数値には確率的な雑音が加えられており、どの{japanese.unit(unit)}についても、この表から知りうることが限られています。"
         "件数に対する雑音の割合は広い区域では小さく、狭い区域では大きくなります。"
         "個々のセルを読む前に誤差の目安をご覧ください。",
     )
-    limit = "" if delta == "0" else f", δ {escape(delta)}"
+    limit = "" if delta == "0" else f"δ {delta}; "
     total, size, empty = about["total"], sheet.domain.size, sheet.cells.size
     return [
         f'<p class="lead">{spoken.html()}</p>',
@@ -331,17 +331,13 @@ def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
                 (Text("Released total", "公表値の合計").html(), number(total), people(unit).html()),
                 (Text("Cells that are not 0", "0 でないセル").html(), number(empty),
                  Text(f"of {size:,}", f"全 {size:,} セル中").html()),
-                (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}{limit}",
-                 Text("smaller is safer", "小さいほど安全").html()),
-                (Text("Protected", "保護の単位").html(), frame.both(escape(unit), escape(_unit_ja(unit))),
+                (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
+                 escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
+                (Text("Protected", "保護の単位").html(), frame.both(escape(unit), escape(japanese.unit(unit))),
                  frame.both(escape(loss["privacy_unit_description"]), _relation_ja(about))),
             ]
         ),
     ]  # fmt: skip
-
-
-def _unit_ja(unit: str) -> str:
-    return {"person": "個人", "household": "世帯", "phone": "端末", "device": "端末"}.get(unit, unit)
 
 
 def _relation_ja(about: Mapping[str, Any]) -> str:
@@ -350,7 +346,7 @@ def _relation_ja(about: Mapping[str, Any]) -> str:
     return f"最大 {most} セル、{change[about['privacy']['dp_variant']['relation']]}"
 
 
-def _remarks(sheet: Sheet, drawn: Sheet) -> list[str]:
+def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet) -> list[str]:
     out = []
     if drawn.domain != sheet.domain:
         was, now = next(pair for pair in zip(sheet.meshes, drawn.meshes, strict=True) if pair[0] != pair[1])
@@ -377,18 +373,34 @@ def _remarks(sheet: Sheet, drawn: Sheet) -> list[str]:
                 )
             )
         )
+    return [*out, *([frame.note(_bars(sheet, about.get("intervals") or {}))] if sheet.cells.size else [])]
+
+
+def _bars(sheet: Sheet, told: Mapping[str, Any]) -> Text:
+    """Which values have an interval and which have none, and why: from what the release says of its own recipe."""
     if not sheet.has_intervals:
-        out.append(
-            frame.note(
-                Text(
-                    "No interval is stored with the single cells of this release (columns lower and upper are empty); "
-                    "the expected error below says how far a value may be off.",
-                    "この公表物にはセルごとの信頼区間が含まれていません（lower 列と upper 列は空です）。"
-                    "値のずれの目安は下の「誤差の目安」をご覧ください。",
-                )
-            )
+        why = str(told.get("why") or "the release does not say")
+        return Text(
+            f"No value on this page has an interval (the columns lower and upper are empty): {why}. The expected error "
+            "below says how far a value may be off.",
+            f"このページの値には信頼区間がありません（lower 列と upper 列は空です）。理由：{japanese.ja(why)}。"
+            "値のずれの目安は下の「誤差の目安」をご覧ください。",
         )
-    return out
+    without = int((~np.isfinite(sheet.lower)).sum())
+    some = Text("", "") if not without else Text(
+        f" {without:,} of them have none: their columns lower and upper are empty.",
+        f"そのうち {without:,} 個には信頼区間がありません（lower 列と upper 列が空です）。",
+    )  # fmt: skip
+    return Text(
+        f"{CONFIDENCE} % intervals stand with the {sheet.cells.size:,} listed cells, one by one.{some.en} The page "
+        "shows none for cells that are not listed (released as 0), nor for sums over areas or other axes, since "
+        "intervals do not add up: Release.load(folder).interval(...) computes the right one for any area, empty cells "
+        "included.",
+        f"{CONFIDENCE} % 信頼区間は、掲載した {sheet.cells.size:,} 個のセルのそれぞれに付いています。{some.ja}"
+        "掲載のないセル（0 として公表）や、区域・ほかの軸について合計した値には表示しません。"
+        "信頼区間は足し合わせられないためです。"
+        "Release.load(folder).interval(...) により、空のセルを含む任意の区域の信頼区間を計算できます。",
+    )
 
 
 def _levels(sheet: Sheet) -> str:
@@ -413,16 +425,27 @@ def _levels(sheet: Sheet) -> str:
             width = (mesh.shape[1] - 1 + beside) // side + 1
             high = (mesh.shape[0] - 1 + above) // side + 1
             _, (sums,) = summed((row + above) // side * width + (col + beside) // side, [values], width * high)
-            named = Text(f"{step['name']} cells", f"{step['name']}メッシュ")
-            plain = Text(f"{side} x {side} cells", f"{side} × {side} セル")
-            lines.append([(named if mesh.level else plain).html(), *_four(sums)])
+            lines.append([area_name(step["name"] if mesh.level else None, side).html(), *_four(sums)])
     return frame.table(head, lines, numbers=range(1, 5))
+
+
+def area_name(level: str | None, side: int) -> Text:
+    """What an area of one size is called: by its mesh level, or by the cells to its side."""
+    if level is None:
+        return Text(f"{side} x {side} cells", f"{side} × {side} セル")
+    spaced = re.sub("(k?m)$", r" \1", level)
+    return Text(f"{spaced} cells", f"{level}メッシュ")
 
 
 def _four(values: NDArray[Any]) -> list[str]:
     if values.size == 0:
         return ["0", "0", "–", "–"]
-    return [f"{values.size:,}", number(values.sum()), number(float(np.median(values))), number(values.max())]
+    return [
+        f"{values.size:,}",
+        number(values.sum()),
+        f"{np.median(values):,.1f}".removesuffix(".0"),
+        number(values.max()),
+    ]
 
 
 def _errors(error: Mapping[str, Any], secret: bool) -> str:

@@ -52,7 +52,8 @@ function speak(next) {
 
 // ---- the rows ----
 
-/** Varints of `pack.py`, undone: index of each row along every axis, whole-number columns. */
+const PLANES = ["value", "above", "truth"]; // all lowest bytes, then all next ones; the other streams are varints
+/** What `pack.py` made, undone: index of each row along every axis, whole-number columns. */
 async function unpack(about, text) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
@@ -60,12 +61,14 @@ async function unpack(about, text) {
   const data = new Uint8Array(await new Response(stream).arrayBuffer());
   const out = { n: about.rows, index: [], columns: {} };
   let at = 0;
-  for (const [name] of about.streams) {
+  for (const [name, length] of about.streams) {
     const axis = name.startsWith("axis"), gaps = name === "axis0", numbers = new Float64Array(about.rows);
+    const planes = PLANES.includes(name);
+    if (planes) for (const end = at + length; at < end; ) { const place = 256 ** ((at - end + length) / about.rows); for (let i = 0; i < about.rows; i++) numbers[i] += data[at++] * place; }
     let before = 0;
     for (let i = 0; i < about.rows; i++) {
-      let number = 0, factor = 1, byte;
-      do { byte = data[at++]; number += (byte & 127) * factor; factor *= 128; } while (byte > 127);
+      let number = numbers[i], factor = 1, byte;
+      if (!planes) do { byte = data[at++]; number += (byte & 127) * factor; factor *= 128; } while (byte > 127);
       if (gaps) numbers[i] = before += number;
       else numbers[i] = axis ? number : number % 2 ? -(number + 1) / 2 : number / 2;
     }
@@ -344,11 +347,13 @@ function showMap(view, data) {
     }
   }
   function legend(w, h, font, join) {
-    const wide = Math.min(260, w - 40), x = 14, y = h - 40, lut = colours[state.layer], name = areaName();
-    pen.fillStyle = "#0b101bdd"; pen.fillRect(x - 8, y - 28, wide + (state.layer !== "error" && top.low < 0 ? 106 : 30), 62);
+    const below = state.layer !== "error" && top.low < 0, room = below ? 106 : 30;
+    const wide = Math.min(260, w - 12 - room), x = 14, y = h - 40, lut = colours[state.layer], name = areaName();
+    pen.fillStyle = "#0b101bdd"; pen.fillRect(x - 8, y - 28, wide + room, 62);
     for (let i = 0; i < wide; i++) { pen.fillStyle = `rgb(${lut[Math.round((255 * i) / (wide - 1))]})`; pen.fillRect(x + i, y - 4, 1, 11); }
     pen.fillStyle = "#fff"; pen.font = `12px ${font}`; pen.textAlign = "left";
-    pen.fillText(t().per(state.layer === "value" || state.layer === "truth" ? t().unit(view.unit) : t()[state.layer], name) + (join > 1 ? ` (${t().zoomed})` : ""), x, y - 12, wide + 14);
+    const what = { value: t().unit(view.unit), truth: `${t().true_}${t().is}${t().unit(view.unit)}`, width: t().width, error: t().off }[state.layer];
+    pen.fillText(t().per(what, name) + (join > 1 ? ` (${t().zoomed})` : ""), x, y - 12, wide + 14);
     pen.font = `11px ${font}`; pen.textAlign = "center";
     const error = state.layer === "error", high = Math.max(top.high, unit) / unit;
     if (error) {
@@ -358,7 +363,7 @@ function showMap(view, data) {
       const at = x + wide * (state.log ? Math.log(v) / (Math.log(high) || 1) : v / high);
       if (at <= x + wide + 4) pen.fillText(v >= 1e4 ? Intl.NumberFormat(language, { notation: "compact" }).format(v) : number(v, unit), Math.max(at, x + 6), y + 20);
     }
-    if (!error && top.low < 0) { pen.fillStyle = `rgb(${NEGATIVE})`; pen.fillRect(x + wide + 30, y - 4, 11, 11); pen.fillStyle = "#fff"; pen.textAlign = "left"; pen.fillText(t().negative, x + wide + 46, y + 6); }
+    if (below) { pen.fillStyle = `rgb(${NEGATIVE})`; pen.fillRect(x + wide + 30, y - 4, 11, 11); pen.fillStyle = "#fff"; pen.textAlign = "left"; pen.fillText(t().negative, x + wide + 46, y + 6); }
     canvas.setAttribute("aria-label", `${t().map}. ${t().per(t().unit(view.unit), name)}: ${number(top.low / unit, unit)} ${t().to} ${number(top.high / unit, unit)}`);
   }
   const areaName = () => (axis.level ? t().cells(level().name) : t().side(level().side));
@@ -374,15 +379,16 @@ function showMap(view, data) {
     if (axis.level) { const per = GRID[axis.level][0]; where.push(`${(((row + .5 + axis.origin[0]) * 2) / 3 / per).toFixed(4)}° N ${((col + .5 + axis.origin[1]) / per + 100).toFixed(4)}° E`); }
     if ((R * s - or < 0 || C * s - oc < 0 || (R + 1) * s - or > axis.rows || (C + 1) * s - oc > axis.cols) && s > 1) where.push(t().cut);
     const parts = [element("span", { className: "where", id: "read-where", textContent: where.join(" · ") })];
-    const put = (name, id, text) => parts.push(name + t().is, element("b", { id, textContent: text }), " ");
+    const put = (name, id, text) => parts.push(element("span", { className: "item" }, name + t().is, element("b", { id, textContent: text })));
+    const say = (text) => parts.push(element("span", { className: "item", textContent: text }));
     const alone = s === 1 && at >= 0 && ref >= 0;
     const released = state.layer === "value" ? (at < 0 ? 0 : table().val[at]) : alone ? columns.value[ref] : null;
-    if (state.layer !== "value" && !(state.layer === "width" && alone)) put(t()[state.layer], "read-layer", number((at < 0 ? 0 : table().val[at]) / unit, unit));
+    if (state.layer !== "value" && !alone) put(t()[state.layer], "read-layer", number((at < 0 ? 0 : table().val[at]) / unit, unit));
     if (released !== null) put(t().released, "read-value", number(released / unit, unit));
-    if (sea && s === 1 && sea[row * axis.cols + col]) parts.push(t().sea);
-    else if (at < 0) parts.push(`(${t().none})`);
+    if (sea && s === 1 && sea[row * axis.cols + col]) say(t().sea);
+    else if (at < 0) say(`(${t().none})`);
     else if (alone && has && columns.above[ref] >= 0) put(t().interval(view.confidence), "read-interval", `${number((columns.value[ref] - columns.below[ref]) / unit, unit)} ${t().to} ${number((columns.value[ref] + columns.above[ref]) / unit, unit)}`);
-    else if (has) parts.push(`(${t().no_interval})`);
+    else if (has) say(`(${t().no_interval})`);
     if (alone && internal) { put(t().true_, "read-truth", number(columns.truth[ref] / unit, unit)); put(t().off, "read-error", number((columns.value[ref] - columns.truth[ref]) / unit, unit)); }
     out.replaceChildren(...parts);
   }

@@ -181,14 +181,16 @@ def _line(name: str, values: list[float]) -> str:
 
 def maps(path: Path) -> None:
     """Figures 1-5: the census and one output of each mechanism side by side; cells below 0 in red."""
-    from kasuri.report.figures import mesh_values, small_multiples
+    from kasuri.report.figures import cell_aspect, mesh_values, small_multiples
 
     counts, truth = kanto()
     panels: dict[str, NDArray[Any]] = {"Census 2020 (Fig. 1)": truth}
     for number, name in enumerate(("Laplace", "Privelet (2D)", "Privelet (Morton)", "Proposed"), 2):
         released = ks.release(counts, ROWS[name](), epsilon=EPSILON, ledger=None)
         panels[f"{name} (Fig. {number})"] = mesh_values(released)
-    small_multiples(panels, path, f"epsilon {EPSILON}  ·  {examples.CREDIT_EN}")
+    (mesh,) = examples.kanto_domain().axes
+    assert isinstance(mesh, ks.Mesh)
+    small_multiples(panels, path, f"epsilon {EPSILON}  ·  {examples.CREDIT_EN}", aspect=cell_aspect(mesh))
 
 
 def figure(result: dict[str, Any], path: Path, limit: float | None) -> None:
@@ -206,6 +208,7 @@ def figure(result: dict[str, Any], path: Path, limit: float | None) -> None:
                 axes.plot(HEIGHTS, row["printed"][metric], "x", color=f"C{colour}")
     axes.set_xlabel("area size, log2 of cells (crosses: printed in the paper)")
     axes.set_ylabel("error")
+    axes.set_xticks(HEIGHTS)
     axes.set_ylim(0, limit)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)

@@ -30,6 +30,8 @@ _HOME = {
     "pca": "models",
     "quality": "synthesis",
     "regression": "models",
+    "report": "overview",
+    "summary": "overview",
     "svm": "models",
     "synthesize": "synthesis",
 }

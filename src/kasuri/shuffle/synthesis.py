@@ -228,6 +228,8 @@ class Quality:
     """Mean standard error of the estimated correlations: less than this cannot be told."""
     regression: dict[str, float]
     """Coefficients of the first number on the other numbers, on standardised columns: largest difference."""
+    means: tuple[float, ...]
+    """Means of the synthetic rows, in the order of `Moments.names`; of a label, its share."""
 
     def words(self) -> str:
         lines = [f"{name:24} marginal distance {value:.3f}" for name, value in self.marginals.items()]
@@ -241,6 +243,7 @@ class Quality:
             "correlation": self.correlation,
             "correlation_noise": self.correlation_noise,
             "regression": self.regression,
+            "means": list(self.means),
         }
 
 
@@ -274,4 +277,4 @@ def quality(synthetic: Synthetic, joined: Joined) -> Quality:
         wanted = np.linalg.solve(kept[np.ix_(others, others)], kept[others, first])
         found = np.linalg.lstsq(made[np.ix_(others, others)], made[others, first], rcond=None)[0]
         downstream[moments.names[first]] = float(np.abs(wanted - found).max())
-    return Quality(marginals, apart, noise, downstream)
+    return Quality(marginals, apart, noise, downstream, tuple(float(part.mean()) for part in parts))

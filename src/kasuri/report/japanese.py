@@ -1,0 +1,146 @@
+"""Japanese for the phrases that claims, certificates and reports are made of: one table for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+PHRASES = {
+    # what a claim rests on
+    "no ledger": "台帳なし：同じデータのほかの公表による消費は制限されない",
+    "the keystream": "鍵列（BLAKE2b 鍵による AES-256-CTR）は理想的な乱数と同等である",
+    "idealised numerics": "理想的な数値計算を仮定する（浮動小数点の雑音、論文の再現用）",
+    "the provider bounded each": "提供者が単位ごとの寄与を制限している（表は集計済みで受領した）",
+    "cells the provider withheld": "提供者が秘匿したセルは、提供者が指定する隣接セルに合算されている",
+    "one record changes its cell": "一人の記録が別のセルに移るだけで出入りはなく、宣言した総数は二つの表で同じである",
+    "the frame gave Spark": "Spark が読むたびに同じ行が得られた",
+    "Spark's event logs": "Spark のイベントログ、画面、計測値にはタスクごとの行数が含まれるため、"
+    "元データと同様に秘匿する",
+    "a person reports with one device": "一人は一つの端末だけで報告する",
+    "the times at which a person stays": "移動の有無とその時刻は保護されず、保護されるのは所在のみである",
+    "each row is a unit of its own": "各行をそれぞれ一つの単位とみなす（呼び出し側の申告による。識別子の列はない）",
+    "every row lies in the declared": "すべての行は宣言した範囲にある（そうでない行は受け付けない）",
+    "both parties follow the protocol": "両組織は手順に従い（セミオネスト）、各自のファイル以外の情報を持ち寄らない",
+    "both parties deleted the secret": "両組織は、共有した秘密、並び順、並べ替え前の行を削除した",
+    "whoever joins shows joined rows only": "結合する者は、結合できた行だけを外に出す",
+    "a key names one person": "結合キーは一人に一つであり、一つのキーは一人だけを指す",
+    # what is treated as public
+    "domain": "領域（セルの全体）",
+    "mask": "ありえないセルの一覧",
+    "total": "総数",
+    "declared density": "宣言した密度と、空でないセルの大きさ",
+    "plan": "計画（列、範囲、手法、ε）",
+    "membership": "誰が表に含まれるか",
+    "sizes of both tables": "両組織の表と重なりの行数",
+    "recoding": "一般化の規則",
+    "cuts": "一般化の候補",
+    "cut": "一般化の水準",
+    "k": "k の値",
+    "sampling rate": "抽出率",
+    "column types": "列の型",
+    "retention": "値を保持する確率",
+    "number of rows": "行数",
+    "randomizer": "ランダム化の方式",
+    "that a person takes part": "参加しているかどうか",
+    "number of reports": "報告数",
+    "when a person stays": "移動の有無とその時刻",
+    # how a release was made
+    "by kasuri, when counting": "集計時に kasuri が制限",
+    "by the provider of the table, on trust": "表の提供者の申告による（kasuri は検査していません）",
+    "discrete Laplace": "離散ラプラス",
+    "discrete Gaussian": "離散ガウス",
+    "float Laplace": "浮動小数点ラプラス",
+    "exact on the integers": "整数上で厳密",
+    "floating point": "浮動小数点（論文の再現用）",
+    "operating system, AES-256-CTR": "OS の乱数源と AES-256-CTR",
+    # bias
+    "Cells below the threshold": "閾値に満たないセルは 0 になります。"
+    "小さなセルは失われ、小さなセルばかりの区域は低めになります。",
+    "Thresholding pulls": "閾値処理はセルを 0 に近づけます。小さなセルは失われ、密なセルは平均して低めになります。",
+    "none: every sum": "偏りはありません。どの合計も不偏であり、負の値になることもあります。",
+    "Making the table non-negative": "負の値をなくす補正のため、小さな区域には偏りが生じます。"
+    "空のセルは平均して高め、密なセルは低めになります。偏りは広い区域の合計では小さく、総数ではほとんどありません。",
+    # no interval
+    "drawn with level jumps": "階層を飛ばして描いたため、区間の計算に必要な測定値が残っていません"
+    "（haar_topdown(descent='plain') では公表されます）",
+    "a cluster wrote the table in parts": "クラスターが表を分割して書いたため、lower 列と upper 列がありません"
+    "（Release.load(folder).interval(...) で任意の区域の信頼区間を計算できます）",
+    # joined tables
+    "its variance cannot be identified": "この方法の報告からは分散を推定できません。"
+    "coin、piecewise、hybrid のいずれかで計画してください",
+    "the noise is larger than the variance": "雑音が分散より大きいため、相関係数は推定できません",
+    "second-order expansion": "損失関数を二次まで展開しているため、強い効果の係数は小さめに出ます",
+    "the moments are nearly singular": "特徴量の積率行列が特異に近く、係数は不安定です",
+    "linear regression": "線形回帰",
+    "logistic regression": "ロジスティック回帰",
+    "linear SVM": "線形 SVM（最小二乗）",
+    # k-anonymity
+    "k-anonymity is a property of this table": "k-匿名性はこの表の性質であり、作り方の性質ではありません。"
+    "差分プライバシーではなく、ほかの知識を持つ人がこの表から知りうることに上限はありません。",
+    "The realised loss is what this one output": "実現損失は、一つの記録を除いた場合と比べて、"
+    "この一つの出力がたまたま失った量です。"
+    "別の標本や別の隣接データでは、際限なく大きくなることがあります。一般化の切り方をデータから選んでいるため、"
+    "この監査のどの式もその上限にはなりません。保証ではありません。",
+    "These hold only if the generalisation is fixed": "データを見る前に一般化を固定し"
+    "（sample_then_anonymize がそうします）、"
+    "一般化した列以外を公表しない場合にのみ成り立ちます。その場合に限り、保証となります。",
+}
+"""Beginnings of phrases; one that ends in a letter must be followed by none."""
+
+_MODEL = {
+    "central": "差分プライバシー",
+    "local": "局所差分プライバシー",
+    "shuffle": "シャッフルモデルの差分プライバシー",
+}
+_UNIT = {"person": "個人", "household": "世帯", "phone": "端末", "device": "端末", "row": "行"}
+_PATTERNS = (
+    (r"(.+) joins, passes on joined rows only and keeps nothing",
+     "{} が結合を行い、結合できた行だけを渡し、何も保持しない"),
+    (r"(.+) with these options publishes no measurements",
+     "レシピ {} は、この設定では区間の計算に必要な測定値を公表しません"),
+    (r"a device sends at most (\d+) reports? of this randomizer", "一つの端末がこの方式で送る報告は {} 件までである"),
+    (r"a device is in at most (\d+) categories, .*",
+     "一つの端末が報告する区分は {} 個までで、以後は「範囲外」と報告し、引いた値を保持する"),
+    (r"table (.+) \(prior\)", "事前情報とした表 {}"),
+    (r"table (.+) \(tuning\)", "調整に用いた表 {}"),
+)  # fmt: skip
+"""Phrases that hold a name or a number."""
+
+
+def ja(phrase: str) -> str:
+    """The phrase in Japanese; one that is not known stays as it is. A note "column: phrase" keeps its column."""
+    for pattern, words in _PATTERNS:
+        if match := re.fullmatch(pattern, phrase):
+            return words.format(match[1])
+    found = _known(phrase)
+    if found is None and ": " in phrase:
+        column, _, rest = phrase.partition(": ")
+        known = _known(rest)
+        found = None if known is None else f"{column}：{known}"
+    return phrase if found is None else found
+
+
+def _known(phrase: str) -> str | None:
+    fits = [start for start in PHRASES if phrase.startswith(start) and not phrase[len(start) :][:1].isalpha()]
+    return PHRASES[max(fits, key=len)] if fits else None
+
+
+def unit(name: str) -> str:
+    """What is protected."""
+    return _UNIT.get(name, name)
+
+
+def relation(name: str, change: str, most: int) -> str:
+    """Which change is protected."""
+    acts = {"add-remove": "データに加わる・抜ける場合", "replace": "記録の内容が変わる場合"}
+    return f"{unit(name)} 1 単位（最大 {most} セル）が{acts[change]}"
+
+
+def claim(guarantee: Mapping[str, Any]) -> str:
+    """`Guarantee.words()` in Japanese, from its JSON."""
+    loss = f"epsilon = {guarantee['epsilon']}" + (
+        f"、delta = {guarantee['delta']}" if guarantee["delta"] != "0" else ""
+    )
+    who = guarantee["unit"]
+    return f"{_MODEL[guarantee['model']]}、{loss}。{relation(who['id'], who['change'], who['max_cells'])}の保護です。"
