@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from kasuri import aside
 from kasuri.cli import show
 from kasuri.errors import DomainError
 
@@ -235,7 +236,8 @@ def synthesize(
     near = ks.shuffle.quality(made, joined)
     from pyarrow import csv, parquet
 
-    (csv.write_csv if out.suffix.lower() == ".csv" else parquet.write_table)(made.to_arrow(), out)
+    with aside.whole(out, new=True) as part:
+        (csv.write_csv if out.suffix.lower() == ".csv" else parquet.write_table)(made.to_arrow(), part)
     data = {"out": str(out), "rows": rows, "quality": near.to_json(), "guarantee": made.guarantee.to_json()}
     show.result(data, f"{out}: {rows} rows\n{near.words()}\n{made.guarantee.words()}", as_json)
 

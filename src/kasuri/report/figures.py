@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.aside import whole
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Mesh
@@ -67,7 +68,9 @@ def small_multiples(panels: Mapping[str, NDArray[Any]], path: Path, words: str =
             axes.set_axis_off()
         figure.colorbar(image, ax=every, shrink=0.8, label="count per cell (log scale); red: below 0")
         figure.supxlabel(words, fontsize=7, color="#555555")
-        figure.savefig(path, dpi=130, metadata=_NO_DATE[path.suffix.lower()])
+        with whole(path) as part:
+            kind = path.suffix.lower()
+            figure.savefig(part, format=kind[1:], dpi=130, metadata=_NO_DATE[kind])
 
 
 def _one(axes: Any, title: str, values: NDArray[Any], norm: Any) -> Any:
@@ -113,4 +116,5 @@ def errors_figure(rows: Sequence[Mapping[str, Any]], path: Path, *, metric: str,
     axes.legend(fontsize=8)
     if note:
         figure.supxlabel(note, fontsize=8, color="#a02020")
-    figure.savefig(path, dpi=130)
+    with whole(path) as part:
+        figure.savefig(part, format=Path(path).suffix.lower()[1:] or "png", dpi=130)
