@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ def whole(path: str | Path, *, new: bool = False, private: bool = False) -> Iter
             with open(aside, "rb") as file:
                 os.fsync(file.fileno())
             if new:
-                os.link(aside, target)  # unlike rename, never over a file that came meanwhile
+                place(aside, target)
             else:
                 os.replace(aside, target)
         finally:
@@ -36,6 +37,17 @@ def whole(path: str | Path, *, new: bool = False, private: bool = False) -> Iter
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise DomainError(f"{target}: not written ({why}); nothing was kept") from None
+
+
+def place(part: Path, target: Path) -> None:
+    """Give a finished file its name; FileExistsError where another file has it. `part` may be left: remove it."""
+    try:
+        os.link(part, target)  # unlike rename, never over a file that came meanwhile
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # a file system without links: claim it first
+        os.replace(part, target)
 
 
 def write(path: str | Path, data: str | bytes, *, new: bool = False, private: bool = False) -> None:

@@ -134,6 +134,27 @@ def test_a_read_only_folder_costs_nothing(tmp_path, output, record_property):
     )
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch, links):
+    """Also on a file system without links (a stick with keys on it)."""
+
+    def refuse(*words):
+        raise OSError(1, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    aside.write(tmp_path / "new", "text", new=True, private=True)
+    assert (tmp_path / "new").read_text() == "text" and (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ks.DomainError, match="not written"):
+        aside.write(tmp_path / "new", "other", new=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"] and (tmp_path / "new").read_text() == "text"
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    aside.write(tmp_path / "link", "through")
+    assert (tmp_path / "new").read_text() == "through" and (tmp_path / "link").is_symlink()
+    with pytest.raises(ks.DomainError, match="not a plain file"):
+        aside.write("/dev/null", "text")
+
+
 # -- compiled kernels --------------------------------------------------------------------------------------------------
 
 TINY = "from kasuri._kernels.cached import njit\n\n\n@njit()\ndef twice(x):\n    return 2 * x\n"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kasuri import aside
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Domain
@@ -83,15 +83,15 @@ def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
     if path.exists():
         _append(release, path, levels)
         return
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        _append(release, aside, levels)
-        os.link(aside, path)
+        _append(release, part, levels)
+        aside.place(part, path)
     except FileExistsError:  # another process was faster
         _append(release, path, levels)
     finally:
-        for part in (aside, aside.with_name(f"{aside.name}.wal")):
-            part.unlink(missing_ok=True)
+        for left in (part, part.with_name(f"{part.name}.wal")):
+            left.unlink(missing_ok=True)
 
 
 def _append(release: Release, path: Path, levels: Sequence[str]) -> None:

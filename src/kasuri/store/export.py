@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kasuri import aside
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Domain
@@ -108,7 +109,7 @@ def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None
             with parts[name].open("rb") as file:
                 os.fsync(file.fileno())
         for name in reversed(list(tables)):  # the table of values last: where it stands, all the others do
-            os.link(parts[name], targets[name])  # refuses to replace what appeared meanwhile
+            aside.place(parts[name], targets[name])  # refuses to replace what appeared meanwhile
             placed.append(targets[name])
     except BaseException:
         for target in placed:
