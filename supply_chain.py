@@ -127,6 +127,11 @@ def faults(found: list[dict]) -> list[str]:
     return wrong
 
 
+def here() -> str:
+    """Which pins are installed depends on it."""
+    return f"Python {sys.version_info.major}.{sys.version_info.minor} on {sys.platform}"
+
+
 def licences() -> str:
     """docs/licences.md"""
     rows = [
@@ -141,7 +146,7 @@ def licences() -> str:
             "kasuri itself is under Apache-2.0. Everything `requirements.lock` pins, with the licence its own metadata",
             "states (SPDX). *core* comes with kasuri, the extras on demand; *development* is for its developers alone",
             "and is given to nobody. Made by `python3 run.py licences`; a test fails when it is out of date, or when",
-            "a licence does not go with Apache-2.0.",
+            f"a licence does not go with Apache-2.0. Seen from {here()}.",
             "",
             "| package | version | licence | used for |",
             "| --- | --- | --- | --- |",

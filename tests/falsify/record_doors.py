@@ -26,8 +26,8 @@ def main() -> None:
         log = Path(folder) / "log.xml"
         paths = [f"tests/falsify/{name}.py" for name in FILES]
         marks = [] if "--full" in sys.argv else ["-m", "not full"]
-        words = [sys.executable, "-m", "pytest", "-q", "-n", "0", *marks, f"--junitxml={log}", *paths]
-        code = subprocess.call(words, cwd=ROOT)
+        words = [sys.executable, "-m", "pytest", "-q", "-n", "0", *marks, "-o", "junit_family=xunit1"]
+        code = subprocess.call([*words, f"--junitxml={log}", *paths], cwd=ROOT)
         tables: dict[str, list[list[str]]] = {name: [] for name in TEXT}
         for case in ElementTree.parse(log).getroot().iter("testcase"):
             said = {item.get("name"): item.get("value") for item in case.iter("property")}

@@ -69,9 +69,11 @@ def test_the_installer_takes_hashes_only():
 
 
 def test_the_licence_list_is_current_and_compatible(record_property):
-    assert (ROOT / "docs" / "licences.md").read_text(encoding="utf-8") == CHAIN.licences(), "python3 run.py licences"
-    parts = CHAIN.parts()
+    parts, text = CHAIN.parts(), (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
     assert CHAIN.faults(parts) == []
+    if f"Seen from {CHAIN.here()}." not in text:
+        pytest.skip("the list was made on another Python or platform")
+    assert text == CHAIN.licences(), "python3 run.py licences"
     uses = {part["use"] for part in parts}
     assert {"core", "serve", "spark", "postgres", "development"} <= uses
     core = sum(part["use"] == "core" for part in parts)
