@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python3 run.py demo | test [--full] | check | bench | docs | warm-up | lock
+"""python3 run.py demo | test [--full] | check | bench | docs | warm-up | lock | licences | sbom
 
 Standard library only. Makes its own environment in .venv from requirements.lock (hashed pins) and runs there;
 a second start finds the environment ready. Further words are handed on, e.g. `python3 run.py test -k noise`.
@@ -10,12 +10,11 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
-UV = "uv==0.13.7"
 TOOLS = os.path.join(ROOT, ".tools")
 VENV = os.path.join(ROOT, ".venv")
 BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
 PYTHON = os.path.join(BIN, "python")
-COMMANDS = ("demo", "test", "check", "bench", "docs", "warm-up", "lock")
+COMMANDS = ("demo", "test", "check", "bench", "docs", "warm-up", "lock", "licences", "sbom")
 
 
 def say(text):
@@ -35,7 +34,8 @@ def uv():
     if not os.path.exists(program):
         say("kasuri: installing uv into .tools (once)")
         quiet = ["--quiet", "--no-warn-script-location", "--root-user-action=ignore"]
-        pip = [sys.executable, "-m", "pip", "install", *quiet, "--target", TOOLS, UV]
+        pinned = ["--require-hashes", "-r", "bootstrap.lock"]
+        pip = [sys.executable, "-m", "pip", "install", *quiet, "--target", TOOLS, *pinned]
         if subprocess.call(pip, cwd=ROOT, stdout=sys.stderr) or not os.path.exists(program):
             sys.exit("kasuri: 'pip' could not install uv; on Debian or Ubuntu: apt-get install python3-pip")
     return program
@@ -99,6 +99,8 @@ def main():
     elif command == "docs":
         call(PYTHON, "-m", "sphinx", "--fail-on-warning", "--keep-going", "-q", "docs", "docs/_build", *rest)
         say("kasuri: open docs/_build/index.html")
+    elif command in ("licences", "sbom"):
+        call(PYTHON, "supply_chain.py", command, *rest)
     elif command == "warm-up":
         call(PYTHON, "-c", "import kasuri._kernels as kernels; kernels.warm_up()")
 

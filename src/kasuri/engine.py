@@ -210,7 +210,7 @@ class Descent:
         done = Block([], [])
         code = -1
         while code != kernel.DONE:
-            code = kernel.descend(  # type: ignore[call-arg]
+            code = kernel.descend(
                 keys, sums, self.order.depth, floor, int(self.jumps), *self._tree,
                 tape.noise, tape.coins, stack, state, out_keys, out_values, *records,
             )  # fmt: skip

@@ -26,6 +26,7 @@ from kasuri.mechanism import Mechanism
 from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, Part, Place, form_faults, places, refuse_public
 from kasuri.published import Described
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
+from kasuri.store import ready
 from kasuri.store.export import export_faults
 from kasuri.table import Counts
 
@@ -316,6 +317,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
         raise DomainError(f"{target} exists; a release is never written over another")
     judge_exports(table, _exports(job, base), job.output.levels)
     book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
+    ready(target)  # writable, before anything is read or charged
     if job.spark is not None:
         return _run_on_spark(job, job.spark, base, recipe, book)
     released = make_release(

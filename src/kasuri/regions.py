@@ -104,18 +104,14 @@ class BoxSearch:
         from kasuri._kernels.intervals import box_status
 
         out = np.zeros(prefix.size, dtype=np.int64)
-        box_status(  # type: ignore[call-arg]
-            prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high, out
-        )
+        box_status(prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high, out)
         return out
 
     def share(self, depth: int, prefix: Int, region: Int) -> Float:
         from kasuri._kernels.intervals import box_share
 
         out = np.zeros(prefix.size)
-        box_share(  # type: ignore[call-arg]
-            prefix, region, depth, *self._tree, self._sizes, self._boxes.low, self._boxes.high, out
-        )
+        box_share(prefix, region, depth, *self._tree, self._sizes, self._boxes.low, self._boxes.high, out)
         return out
 
 

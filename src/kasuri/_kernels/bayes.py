@@ -7,7 +7,8 @@ kernel is total: nothing here may fail on noisy numbers, which come after the bu
 import math
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 TILE = 8
 RADIUS = 4
@@ -17,7 +18,7 @@ TOP = 8
 """The mixture is used up to u = TOP; class TOP * GRID + 1 of a histogram is everything above."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def tiles_of(tile_ids, local, values, slots, keys, out_slot):
     """Scatter values into dense tiles: slot of a value's tile by open addressing in (keys, slots), all -1 at first.
     Returns (tiles, their ids); out_slot[i] is the slot of value i."""
@@ -43,7 +44,7 @@ def tiles_of(tile_ids, local, values, slots, keys, out_slot):
     return tiles, ids
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def _slot(tile, slots, keys):
     mask = keys.size - 1
     at = (tile * np.int64(-7046029254386353131) >> np.int64(20)) & mask
@@ -54,7 +55,7 @@ def _slot(tile, slots, keys):
     return np.int64(-1)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def smooth(tiles, ids, tile_rows, tile_cols, slots, keys, weights, out):
     """out[k] = every tile smoothed by the separable window weights[k] (2 RADIUS + 1 numbers that sum to 1), its own
     centre left out and the rest scaled to 1. Whatever was not drawn counts as 0."""
@@ -96,7 +97,7 @@ def smooth(tiles, ids, tile_rows, tile_cols, slots, keys, weights, out):
                     out[k, i, r * TILE + c] = (total - centre * own) / (1.0 - centre)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def bins_of(f, g, edges, inner, out):
     """Bin of each (f, g): b by `edges`, then within it by inner[b]; each edge belongs to the bin above it."""
     n = inner.shape[1] + 1
@@ -105,7 +106,7 @@ def bins_of(f, g, edges, inner, out):
         out[i] = b * n + np.searchsorted(inner[b], g[i], "right")
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def histograms(u, bins, hist):
     """Classes of u per bin: 0 for u <= 0, then the nearest grid point, the last one above TOP."""
     last = TOP * GRID + 1
@@ -116,7 +117,7 @@ def histograms(u, bins, hist):
         hist[bins[i], at] += 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def mixture_weights(hist, likelihood, start, ridge, steps):
     """EM for mixture weights per row of `hist`, drawn to `start` as by `ridge` further observations."""
     bins, classes = hist.shape
@@ -142,7 +143,7 @@ def mixture_weights(hist, likelihood, start, ridge, steps):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def posteriors(u, bins, means, variances, flat, mean, variance):
     """Mean and variance per value from tables over the grid (linear between its points); above `flat` blended into the
     flat prior's (u, 2), which holds alone from TOP on."""
@@ -163,7 +164,7 @@ def posteriors(u, bins, means, variances, flat, mean, variance):
             variance[i] = v + share * (2.0 - v) + share * (1 - share) * (u[i] - m) ** 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def child_sums(first, z, v, s, w):
     for i in range(s.size):
         total, spread = 0.0, 0.0
@@ -173,7 +174,7 @@ def child_sums(first, z, v, s, w):
         s[i], w[i] = total, spread
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def thresholds(y, x, groups, t):
     """t of each node's group: y - x of a node with x > 0; infinite where there is none."""
     for g in range(groups.size - 1):
@@ -186,7 +187,7 @@ def thresholds(y, x, groups, t):
             t[i] = level
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def sibling_means(y, groups, out):
     """The mean of the other nodes of each node's group; 0 for an only child."""
     for g in range(groups.size - 1):
@@ -198,7 +199,7 @@ def sibling_means(y, groups, out):
             out[i] = (total - y[i]) / (n - 1) if n > 1 else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def _mills(a):
     """(1 - Phi(a)) / phi(a)."""
     if a < 6.0:
@@ -209,7 +210,7 @@ def _mills(a):
     return 1.0 / (a + f)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def _half(a):
     """(h - a, 1 + a h - h^2) with h = 1 / mills(a): mean above a, and variance, of a standard normal above a."""
     if a > 30.0:
@@ -218,7 +219,7 @@ def _half(a):
     return h - a, max(1.0 + a * h - h * h, 1e-12)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def _normal_laplace(s, w, y, scale):
     """Mean and variance of x with density N(x; s, w) exp(-|y - x| / scale), and the integral of it over x.
 
@@ -238,14 +239,14 @@ def _normal_laplace(s, w, y, scale):
     return z, max(v, 1e-12 * w), math.exp(-d * d / 2) / math.sqrt(2 * math.pi) * (low + high)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def normal_laplace(s, w, y, scale, z, v):
     """Posterior mean and variance of each node: prior N(s, w), Laplace noise of one scale, seen as y."""
     for i in range(s.size):
         z[i], v[i], _ = _normal_laplace(s[i], w[i], y[i], scale)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def public_likelihoods(u, public, spreads, broad, out):
     """Likelihood of each u (in scales of noise) under 0, N(p, (spread p)^2 + p / 2 ...) per spread, and N(p, broad^2);
     public[i] = (p, variance of p people counted by chance)."""
@@ -257,7 +258,7 @@ def public_likelihoods(u, public, spreads, broad, out):
             out[i, k + 1] = _normal_laplace(public[i, 0], w, u[i], 1.0)[2]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def public_posteriors(u, public, bins, weights, spreads, broad, mean, variance):
     """Posterior mean and variance of each u under its bin's weights of the same parts; far from all of them (u, 2)."""
     parts = spreads.size
@@ -279,7 +280,7 @@ def public_posteriors(u, public, bins, weights, spreads, broad, mean, variance):
         mean[i] = max(mean[i], 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def row_weights(likelihood, bins, count, steps):
     """EM for mixture weights per bin from likelihoods of single rows, one pseudo-observation per part."""
     n, parts = likelihood.shape

@@ -1,10 +1,11 @@
 """Least squares without sign constraint on a drawn tree, and boxes against its nodes (docs/proofs/intervals.md)."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def join_up(y, own, first, below_z, below_v, z, v):
     """Node i's own number y (of variance own[i]) with the sum of its children, where it has any."""
     for i in range(y.size):
@@ -18,7 +19,7 @@ def join_up(y, own, first, below_z, below_v, z, v):
             v[i] = w * own[i] / (w + own[i])
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def spread_down(first, z, v, above_x, above_f, x, f):
     """Children j of node i: x = z + (v/Sv)(x_i - Sz), f = v - v^2/Sv + (v/Sv)^2 f_i, with sums over the children."""
     for i in range(above_x.size):
@@ -33,7 +34,7 @@ def spread_down(first, z, v, above_x, above_f, x, f):
             f[j] = v[j] * (1.0 - share) + share * share * above_f[i]
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def limit_down(first, x, f, factor, above_upper, upper):
     """Upper limits of all children: x + factor sqrt(f), at least half the latter, at most the parent's upper limit."""
     for i in range(above_upper.size):
@@ -42,7 +43,7 @@ def limit_down(first, x, f, factor, above_upper, upper):
             upper[j] = min(max(x[j] + half, 0.5 * half), above_upper[i])
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _place(prefix, depth, dims, weights, radices, start, span):
     """The half-open range of places of a node along every dimension; a span of -1: the whole dimension."""
     start[:] = 0
@@ -55,7 +56,7 @@ def _place(prefix, depth, dims, weights, radices, start, span):
             span[d] = weights[j]
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def box_status(prefix, region, depth, dims, weights, radices, low, high, out):
     """Node `prefix` at `depth` against box `region`: 0 apart, 1 cut by its border, 2 inside. low and high are half-open
     ranges of places per region and dimension; digit i of a prefix splits dimension dims[i] by weights[i]."""
@@ -77,7 +78,7 @@ def box_status(prefix, region, depth, dims, weights, radices, low, high, out):
         out[i] = status
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def box_share(prefix, region, depth, dims, weights, radices, sizes, low, high, out):
     """Share of a node's places (of `sizes` per dimension, padding left out) that lie in box `region`."""
     start, span = np.zeros(low.shape[1], np.int64), np.zeros(low.shape[1], np.int64)

@@ -1,10 +1,11 @@
 """Group counts for k-anonymity: distinct keys, and the check and the act of splitting one node of one tree."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def runs(keys):
     """Starts of the runs of equal keys in a sorted array, and the array's size at the end."""
     count = 1 if keys.size else 0
@@ -21,7 +22,7 @@ def runs(keys):
     return starts
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def by_leaf(leaf, leaves):
     """(positions in the order of their leaf, how many stand before each leaf): a counting sort."""
     starts = np.zeros(leaves + 1, np.int64)
@@ -37,7 +38,7 @@ def by_leaf(leaf, leaves):
     return order, starts
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def try_split(order, edges, shares, share, of, weights, size, ncp, k, worst, scratch):
     """What splitting one node would do to the rows in classes below k, and to the loss.
 
@@ -69,7 +70,7 @@ def try_split(order, edges, shares, share, of, weights, size, ncp, k, worst, scr
     return rows, loss
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def split(order, edges, shares, share, of, weights, size, ncp, classes, owner, fresh, fresh_at, stamp):
     """Carry out the split: the number of classes afterwards.
 
@@ -98,7 +99,7 @@ def split(order, edges, shares, share, of, weights, size, ncp, classes, owner, f
     return classes
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def class_sums(of, weights, classes):
     """Rows of each class."""
     out = np.zeros(classes, np.int64)

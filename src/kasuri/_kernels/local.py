@@ -1,10 +1,11 @@
 """Local differential privacy in bulk: hashes, responses and EM passes (see kasuri.local)."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def em_pass(rows, theta, gain, out):
     """One expectation pass over packed whole reports; out[i] = sum over reports z with bit i of 1 / m(z), where
     m(z) = 1 + gain * sum_i theta_i z_i is the likelihood of z up to a factor without theta.
@@ -46,7 +47,7 @@ def em_pass(rows, theta, gain, out):
     return total, logs
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def mix(x):
     """murmur3's 32-bit finaliser: a bijection of the 32-bit words that scatters them."""
     x = np.uint32(x)
@@ -58,35 +59,35 @@ def mix(x):
     return x
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def bucket(seed, category, buckets):
     """Hash number `seed` of a category: 0 .. buckets - 1."""
     scattered = mix(np.uint32(np.uint32(category) * np.uint32(0x9E3779B9)) + np.uint32(1))
     return np.int64((np.uint64(mix(np.uint32(seed) ^ scattered)) * np.uint64(buckets)) >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def buckets_of(seeds, category, buckets, out):
     """out[i] = bucket(seeds[i], category)."""
     for i in range(seeds.size):
         out[i] = bucket(seeds[i], category, buckets)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def categories_of(seed, size, buckets, out):
     """out[x] = bucket(seed, x) for the categories 0 .. size - 1."""
     for x in range(size):
         out[x] = bucket(seed, x, buckets)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def hash_values(seeds, values, buckets, out):
     """out[i] = bucket(seeds[i], values[i])."""
     for i in range(seeds.size):
         out[i] = bucket(seeds[i], values[i], buckets)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def hash_counts(seeds, found, size, buckets, out):
     """out[x] = number of reports (seed, y) with bucket(seed, x) = y."""
     scattered = np.empty(size, np.uint32)
@@ -99,7 +100,7 @@ def hash_counts(seeds, found, size, buckets, out):
             out[x] += np.int64(((np.uint64(mix(seed ^ scattered[x])) * g) >> np.uint64(32)) == y)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def hash_supports(seeds, found, size, buckets, rows):
     """Packed rows with bit x set where bucket(seed, x) = y."""
     for i in range(seeds.size):
@@ -108,7 +109,7 @@ def hash_supports(seeds, found, size, buckets, rows):
                 rows[i, x >> 3] |= np.uint8(1 << (x & 7))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def k_ary(words, values, size, keep, other, bits, out):
     """Randomised response over 0 .. size - 1: of the 2^bits words, the first `keep` keep the value and `other` each
     go to every further category in rising order (keep + (size - 1) other = 2^bits)."""
@@ -123,7 +124,7 @@ def k_ary(words, values, size, keep, other, bits, out):
             out[i] = y + (1 if y >= v else 0)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def parity(x):
     x = np.uint32(x)
     x ^= x >> np.uint32(16)
@@ -134,7 +135,7 @@ def parity(x):
     return np.int64(x & np.uint32(1))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def hadamard_reports(words, values, keep, order, bits, out):
     """Report 2 j + b: j of `order` bits uniform, b = parity of j and (value + 1), flipped unless word < keep."""
     shift = 32 - bits
@@ -144,7 +145,7 @@ def hadamard_reports(words, values, keep, order, bits, out):
         out[i] = 2 * j + (parity(j & (values[i] + 1)) ^ (0 if kept else 1))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def walsh(values):
     """Fast Walsh-Hadamard transform in place, natural order: out[x] = sum_j (-1)^parity(x & j) values[j]."""
     h = 1
@@ -156,7 +157,7 @@ def walsh(values):
         h *= 2
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def hadamard_supports(reports, size, rows):
     """Packed rows with bit x set where the report 2 j + b agrees with category x: parity(j & (x + 1)) = b."""
     for i in range(reports.size):

@@ -5,10 +5,11 @@ the step is written: 0 two digits (row, col), 1 one digit 1..4, 2 two even digit
 """
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def encode(rows, cols, sides, forms, out):
     for i in range(rows.size):
         row, col = rows[i], cols[i]
@@ -30,7 +31,7 @@ def encode(rows, cols, sides, forms, out):
         out[i] = code + (100 * row + col) * scale
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def decode(codes, digits, sides, forms, rows, cols, good):
     low, high = np.int64(10) ** (digits - 1), np.int64(10) ** digits
     for i in range(codes.size):
@@ -63,7 +64,7 @@ def decode(codes, digits, sides, forms, rows, cols, good):
         cols[i] = col + rest % 100 * step if ok else 0
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def locate(lats, lons, per, guard, rows, cols, good):
     """Degrees -> (row, col). A point within `guard` cells below an edge belongs to the cell above it: the double
     nearest to a corner's decimal stands for the corner."""

@@ -1,10 +1,11 @@
 """Bit interleaving, and general maps cell <-> tree key by table."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _spread(x):
     x = x & np.uint64(0x00000000FFFFFFFF)
     x = (x | (x << np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
@@ -14,7 +15,7 @@ def _spread(x):
     return (x | (x << np.uint64(1))) & np.uint64(0x5555555555555555)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _gather(x):
     x = x & np.uint64(0x5555555555555555)
     x = (x | (x >> np.uint64(1))) & np.uint64(0x3333333333333333)
@@ -24,7 +25,7 @@ def _gather(x):
     return (x | (x >> np.uint64(16))) & np.uint64(0x00000000FFFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def interleave2(rows, cols):
     """int64 rows, cols < 2^31 -> int64 keys, row bit above col bit ([Terada2015, eq. 55])."""
     out = np.empty(rows.size, np.int64)
@@ -33,7 +34,7 @@ def interleave2(rows, cols):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def deinterleave2(keys):
     rows = np.empty(keys.size, np.int64)
     cols = np.empty(keys.size, np.int64)
@@ -44,7 +45,7 @@ def deinterleave2(keys):
     return rows, cols
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def cells_to_keys(cells, sizes, first, tables, bits):
     """Row-major cells -> keys. Dimension d (size `sizes[d]`) has its tables at first[d]..first[d+1]-1; table t maps
     the next `bits` low bits of the index to their place in the key, so that a key is a sum of table entries."""
@@ -68,7 +69,7 @@ def cells_to_keys(cells, sizes, first, tables, bits):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def add_bits(keys, tables, bits):
     """A number that is linear in the bits of each key, as a sum of table entries (keys -> cells, and cells -> keys
     where every size is a power of two)."""

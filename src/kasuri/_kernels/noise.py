@@ -1,13 +1,14 @@
 """Words -> integers by exact tables (see kasuri.noise for the tables and their proof)."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 MANY = 0x80000000
 """Flag in a guide entry: the bucket holds two thresholds or more."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _look_up(u, thresholds, guide, shift):
     """(number of thresholds above u, undecided). Thresholds fall and end with 0. guide[b] counts the thresholds above
     every u of bucket b; a bucket mostly holds none or one further, so that one comparison decides. All numbers are
@@ -33,7 +34,7 @@ def _look_up(u, thresholds, guide, shift):
     return low, u == np.uint64(thresholds[low])
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def one_digit(words, thresholds, guide, shift, out, ties):
     """out[i] from the 32-bit words[i]: 31 bits choose |X|, the lowest is the sign. Undecided places go to
     `ties` and are settled by the caller; returns their number."""
@@ -50,7 +51,7 @@ def one_digit(words, thresholds, guide, shift, out, ties):
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def two_digits(
     words,
     base,

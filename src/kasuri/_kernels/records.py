@@ -1,7 +1,8 @@
 """From (id, cell) records to bounded counts: SHA-256 ranks, partition, sort, bound, run lengths."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 K = np.array([
     0x428A2F98, 0x71374491, 0xB5C0FBCF, 0xE9B5DBA5, 0x3956C25B, 0x59F111F1, 0x923F82A4, 0xAB1C5ED5,
@@ -17,12 +18,12 @@ START = np.array([0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x
                  np.uint32)  # fmt: skip
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _rotate(x, n):
     return np.uint32(np.uint32(x >> np.uint32(n)) | np.uint32(x << np.uint32(32 - n)))
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _compress(state, block, k, w, out):
     """One block of 64 bytes (FIPS 180-4, 6.2.2): out = the state after it."""
     for t in range(16):
@@ -52,7 +53,7 @@ def _compress(state, block, k, w, out):
     out[4], out[5], out[6], out[7] = state[4] + e, state[5] + f, state[6] + g, state[7] + h
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _decimal(block, at, value):
     """Write a whole number in decimal at block[at:]; the new end. int64 minimum included."""
     rest = np.uint64(value)
@@ -70,7 +71,7 @@ def _decimal(block, at, value):
     return at + size
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def key_state(hex_key):
     """The state after the first block, which is the 64 hexadecimal digits of the sampling key."""
     out = np.empty(8, np.uint32)
@@ -78,7 +79,7 @@ def key_state(hex_key):
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def ranks(state, unit, cells, low, high, out):
     """SHA-256(hex key | id | cell) of cells[low:high] of one unit, as rows of eight words."""
     block, w = np.empty(64, np.uint8), np.empty(64, np.uint32)
@@ -95,7 +96,7 @@ def ranks(state, unit, cells, low, high, out):
         _compress(state, block, K, w, out[i - low])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _part(unit, salt, shift):
     """A hash of the id's 64 bits (the finaliser of splitmix64): which part a unit belongs to."""
     x = np.uint64(unit) ^ salt
@@ -104,7 +105,7 @@ def _part(unit, salt, shift):
     return np.int64((x ^ (x >> np.uint64(31))) >> shift)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def partition(ids, cells, weights, good, salt, bits, out):
     """Records that are `good`, grouped by part (2^bits of them) as rows (id, cell, weight) of `out`; the ends."""
     shift = np.uint64(64 - bits)
@@ -127,7 +128,7 @@ def partition(ids, cells, weights, good, salt, bits, out):
     return ends
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def compact_cells(rows, order, cells, values):
     """Records in `order` of (id, cell) -> one per distinct pair, with the largest weight; ids in rows[:n, 0]."""
     n = 0
@@ -144,7 +145,7 @@ def compact_cells(rows, order, cells, values):
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _less(rank, a, b):
     for j in range(8):
         if rank[a, j] != rank[b, j]:
@@ -152,7 +153,7 @@ def _less(rank, a, b):
     return a < b
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _keep(pairs, values, i, out, at):
     out[at, 0] = pairs[i, 0]
     out[at, 1] = pairs[i, 1]
@@ -160,7 +161,7 @@ def _keep(pairs, values, i, out, at):
         out[at, 2] = values[i]
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def bound(pairs, values, n, max_cells, state, out):
     """Distinct pairs sorted by id -> at most `max_cells` per id, those of least rank, as rows (id, cell, weight) of
     `out`; how many were kept.
@@ -209,7 +210,7 @@ def bound(pairs, values, n, max_cells, state, out):
     return size
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def sort_rows(rows, id_low, id_bits, cell_bits):
     """Stable radix order of rows by (id, cell): id - id_low is below 2^id_bits, a cell below 2^cell_bits."""
     n = rows.shape[0]
@@ -236,7 +237,7 @@ def sort_rows(rows, id_low, id_bits, cell_bits):
     return order
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def add_runs(cells, values):
     """Sorted cells, summed where equal, in place; how many are left."""
     n = 0

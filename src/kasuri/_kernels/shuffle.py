@@ -1,7 +1,8 @@
 """Keyed BLAKE2b of many short texts, and the rows two sorted lists of 128-bit numbers share."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 IV = np.array([
     0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
@@ -16,7 +17,7 @@ SIGMA = np.array([
 ], np.uint64)  # fmt: skip
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _mix(a, b, c, d, x, y):
     """G of RFC 7693, section 3.1."""
     a = a + b + x
@@ -34,7 +35,7 @@ def _mix(a, b, c, d, x, y):
     return a, b, c, d
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _compress(h, m, count, last, iv, sigma):
     """F of RFC 7693, section 3.2: one block of sixteen words after `count` bytes in all."""
     v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
@@ -62,7 +63,7 @@ def _compress(h, m, count, last, iv, sigma):
     h[7] ^= v7 ^ v15
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def key_state(key):
     """The state after the block of the 32-byte key, for digests of 16 bytes."""
     h = IV.copy()
@@ -75,7 +76,7 @@ def key_state(key):
     return h
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def pseudonyms(state, data, ends, out):
     """BLAKE2b-128 under the key of `state` of the texts data[ends[i]:ends[i+1]], each at least one byte long.
 
@@ -104,7 +105,7 @@ def pseudonyms(state, data, ends, out):
     m[:] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def shared(a, b, rows_a, rows_b):
     """Rows of two sorted lists (n, 2) without repeats that hold the same number; how many there are."""
     i, j, n = 0, 0, 0
@@ -122,7 +123,7 @@ def shared(a, b, rows_a, rows_b):
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def shuffle(words, order):
     """Fisher-Yates by 64-bit words: uniform on all orders; words drawn, or -1 where `words` ran out.
 

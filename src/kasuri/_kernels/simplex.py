@@ -1,10 +1,11 @@
 """Projection on {x >= 0, sum x = S}: integers group by group; tallies and thresholds of whole tables without a sort."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def simplex_groups(scaled, starts, totals, out):
     """For group g = scaled[starts[g]:starts[g+1]] (f numbers, each f times an estimate) write the integers nearest to
     the projection of the estimates on {x >= 0, sum x = totals[g]}: exact threshold, floor, largest remainder (ties to
@@ -37,7 +38,7 @@ def simplex_groups(scaled, starts, totals, out):
                 out[first + by_rest[j]] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def extent(values):
     """Least and largest value."""
     low = high = values[0]
@@ -47,14 +48,14 @@ def extent(values):
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def histogram(values, low, counts):
     """counts[v - low] += 1 for every value v."""
     for i in range(values.size):
         counts[values[i] - low] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def michelot(values, total):
     """tau with sum max(v - tau, 0) = total > 0 [Michelot1986]: entries at or below (sum - total) / number of the active
     set leave it until none does; the active set shrinks in place."""

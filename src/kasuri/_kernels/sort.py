@@ -1,25 +1,26 @@
 """Stable radix sort of (key, value) pairs by key."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 _DIGIT = 12  # a table of this many bits stays in the first-level cache
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _width(bits):
     """Bits per pass: as few passes as _DIGIT allows, then the narrowest digits."""
     passes = -(-bits // _DIGIT)
     return -(-bits // passes) if passes else 1
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _count(keys, shift, mask, place):
     for i in range(keys.size):
         place[(keys[i] >> shift) & mask] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _starts(place):
     """Counts per digit -> where each digit's first pair goes."""
     total = np.int64(0)
@@ -29,7 +30,7 @@ def _starts(place):
         total += count
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _scatter(keys, values, shift, mask, place, out_keys, out_values):
     for i in range(keys.size):
         d = (keys[i] >> shift) & mask
@@ -39,7 +40,7 @@ def _scatter(keys, values, shift, mask, place, out_keys, out_values):
         place[d] = at + 1
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def sort_pairs(keys, values, bits, skip):
     """Sort int64 `keys` (0 <= key < 2^bits) and their values, stably, by the bits from `skip` up: enough where pairs
     that agree in those are in order already. Overwrites its arguments; returns them or equally large buffers.

@@ -8,7 +8,8 @@ G div (S-1) levels pass, |D+| = 2 floor(r/2) + 1 (S odd) or 2 ceil(r/2) (S even)
 """
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 DONE, NEED_NOISE, NEED_COINS, NEED_ROOM, NEED_RECORDS = 0, 1, 2, 3, 4
 
@@ -19,13 +20,13 @@ STATE = 5
 _PAUSE_BITS = 130  # more coin bits than one node can use
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _u(index):
     """An index as unsigned: for a signed one numba would test for negative values."""
     return np.uint64(index)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _bits(coins, at, count):
     """`count` <= 62 coin bits from bit `at`, as an integer."""
     word = at >> 6
@@ -35,7 +36,7 @@ def _bits(coins, at, count):
     return np.int64(value & ((np.uint64(1) << np.uint64(count)) - np.uint64(1)))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _first_at_least(keys, low, high, key):
     """First i in [low, high) with keys[i] >= key, or high; low < high. No branch depends on the keys."""
     size = high - low
@@ -46,7 +47,7 @@ def _first_at_least(keys, low, high, key):
     return low + (keys[_u(low)] < key)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _status(factor, depth, prefix, sizes, bits, offset, status):
     """0 no possible leaf, 1 some, 2 all: node `prefix` at own `depth` of a factor."""
     if offset[factor] >= 0:
@@ -60,7 +61,7 @@ def _status(factor, depth, prefix, sizes, bits, offset, status):
     return np.int64(1)
 
 
-@njit(cache=True, nogil=True)
+@njit()
 def _own_prefix(prefix, depth, levels, own):
     """The digits of one factor (its tree levels `levels[:own]`) in a node's prefix."""
     out = np.int64(0)
@@ -69,7 +70,7 @@ def _own_prefix(prefix, depth, levels, own):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def descend(
     keys, sums, k, floor, jumps,
     factor_of, own_depth, levels, sizes, bits, offset, status, all_whole,

@@ -1,10 +1,11 @@
 """Measure and visit, least squares and weighted projection on the visited tree (docs/proofs/refined_tree.md)."""
 
 import numpy as np
-from numba import njit
+
+from kasuri._kernels.cached import njit
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def add_range_sums(keys, sums, nodes, stride, out):
     """out[i] += true sum below node i, keys in [node * stride, (node + 1) * stride); the nodes rise, so it gallops."""
     at = np.int64(0)
@@ -28,7 +29,7 @@ def add_range_sums(keys, sums, nodes, stride, out):
         out[i] += before
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def water(y, first, totals, out, t):
     """Per group g = first[g]:first[g+1] of numbers y: out = max(y - t, 0) with t such that it sums to totals[g]; t[g]
     is infinite where totals[g] is 0 or the group is empty."""
@@ -50,7 +51,7 @@ def water(y, first, totals, out, t):
             out[i] = max(y[i] - level, 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def keep(y, first, t, slack):
     """The i whose y exceeds its group's t less `slack` (infinite: all)."""
     out = np.empty(y.size, np.int64)
@@ -63,7 +64,7 @@ def keep(y, first, t, slack):
     return out[:n].copy()
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def combine_up(y, variance, first, below_z, below_v, z, v):
     """Bottom-up least squares: node i's own y (of one variance) with the sum of its children, where it has any."""
     for i in range(y.size):
@@ -77,7 +78,7 @@ def combine_up(y, variance, first, below_z, below_v, z, v):
             v[i] = w * variance / (w + variance)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def lowering(z, v, closed, start, end, total):
     """theta of x = max(z - theta v, 0), the argmin of sum (x - z)^2 / v over {x >= 0, sum x = total, x = 0 where
     closed} on start:end: the largest of (sum of z - total) / (sum of v) over the open ones of largest z / v. One sort,
@@ -94,7 +95,7 @@ def lowering(z, v, closed, start, end, total):
     return theta
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def project(z, v, first, totals, out):
     """Per group argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g]}: x = max(z - theta v, 0)."""
     closed = np.zeros(z.size, np.bool_)
@@ -110,7 +111,7 @@ def project(z, v, first, totals, out):
             out[i] = max(z[i] - theta * v[i], 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def share_out(z, v, closed, first, totals, out):
     """Per group integers near argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}, which is
     x = max(z - theta v, 0). Running sums are rounded, not single numbers: every run of children, so every block of them
@@ -133,13 +134,13 @@ def share_out(z, v, closed, first, totals, out):
             out[last] += totals[g] - given
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(error_model="numpy", inline="always")
 def _first_heir(node, fan):
     """Which of its `fan` children has the first of what does not go up evenly: spread over the nodes."""
     return (node * np.int64(-7046029254386353131) >> np.int64(40)) % fan
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def split_evenly(nodes, mass, below, first, out_nodes, out_mass):
     """Each node's mass among its children below[first[i]:first[i+1]], as evenly as whole numbers go; children without
     any are left out. Returns their number, or -1 where out has no room for them."""
@@ -162,7 +163,7 @@ def split_evenly(nodes, mass, below, first, out_nodes, out_mass):
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy")
 def hand_down(nodes, below, first, out_nodes):
     """One child of each node, to have all that it has."""
     for i in range(nodes.size):

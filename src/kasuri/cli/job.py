@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from kasuri import aside
 from kasuri.cli import show
 
 
@@ -23,13 +24,9 @@ def init(
     from kasuri import job
 
     text = json.dumps(job.schema(), indent=2) + "\n" if schema else job.TEMPLATE
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise typer.BadParameter(f"{path} exists; choose another name") from None
-    except OSError as error:
-        raise typer.BadParameter(f"{path}: cannot be written ({error.strerror})") from None
+    if path.exists():
+        raise typer.BadParameter(f"{path} exists; choose another name")
+    aside.write(path, text, new=True)
     show.result({"file": str(path)}, f"{path} written. Edit it, then: kasuri check {path}", as_json)
 
 

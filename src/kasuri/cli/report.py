@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import typer
 
+from kasuri import aside
 from kasuri.cli import show
 
 
@@ -46,14 +46,7 @@ def report(
     data = text.encode()
     if target.exists() and target.read_bytes() != data:
         raise DomainError(f"{target} exists and is something else; choose another name with --out")
-    mode = 0o644 if internal is None else 0o600
-    try:
-        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-            if internal is not None:
-                os.fchmod(file.fileno(), mode)  # also where the file was there already
-            file.write(data)
-    except OSError as error:
-        raise DomainError(f"{target}: not written ({error.strerror})") from None
+    aside.write(target, data, private=internal is not None)
     if browse:
         import webbrowser
 

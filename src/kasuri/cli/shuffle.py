@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from kasuri import aside
 from kasuri.cli import show
 from kasuri.errors import DomainError
 
@@ -214,7 +215,8 @@ def stats(
                 models.append(found)
         found = ks.shuffle.covariance(joined) if found is None else found
     if report is not None:
-        report.write_text(ks.shuffle.report(joined, models=models), encoding="utf-8")
+        with aside.whole(report, new=True) as part:
+            part.write_text(ks.shuffle.report(joined, models=models), encoding="utf-8")
     guarantee = joined.claims.public
     show.result(found.to_json() | {"guarantee": guarantee.to_json()}, f"{found.words()}\n{guarantee.words()}", as_json)
 
@@ -244,9 +246,11 @@ def synthesize(
     near = ks.shuffle.quality(made, joined)
     from pyarrow import csv, parquet
 
-    (csv.write_csv if out.suffix.lower() == ".csv" else parquet.write_table)(made.to_arrow(), out)
+    with aside.whole(out, new=True) as part:
+        (csv.write_csv if out.suffix.lower() == ".csv" else parquet.write_table)(made.to_arrow(), part)
     if report is not None:
-        report.write_text(ks.shuffle.report(joined, synthetic=made), encoding="utf-8")
+        with aside.whole(report, new=True) as part:
+            part.write_text(ks.shuffle.report(joined, synthetic=made), encoding="utf-8")
     data = {"out": str(out), "rows": rows, "quality": near.to_json(), "guarantee": made.guarantee.to_json()}
     show.result(data, f"{out}: {rows} rows\n{near.words()}\n{made.guarantee.words()}", as_json)
 

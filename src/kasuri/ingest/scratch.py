@@ -71,7 +71,7 @@ def _new(place: Path) -> tuple[Path, int]:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))  # mode 0700
         try:
             lock = _lock(path)
-        except OSError:  # a sweep came between the folder and its lock, and removes it
+        except (BlockingIOError, FileNotFoundError):  # a sweep came between the folder and its lock, and removes it
             continue
         if (path / _LOCK).exists():
             return path, lock

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.aside import whole
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.kanon.classes import Measures, Tuples, grouped, measured
 from kasuri.kanon.recoding import Coded, Cut, Recoding
@@ -111,11 +112,13 @@ class Anonymized:
 
             table = self.table()
             plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
-            csv.write_csv(pa.table(plain, names=table.column_names), path)
+            with whole(path) as part:
+                csv.write_csv(pa.table(plain, names=table.column_names), part)
         else:
             from pyarrow import parquet
 
-            parquet.write_table(self.table(), path)
+            with whole(path) as part:
+                parquet.write_table(self.table(), part)
 
     def words(self) -> str:
         """What this release promises, in one sentence."""

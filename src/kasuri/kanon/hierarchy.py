@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
+from kasuri.aside import whole
 from kasuri.errors import DomainError, FormatError, raise_faults
 from kasuri.schema import Mesh, Tree
 
@@ -131,7 +132,7 @@ class Hierarchy:
     def save_csv(self, path: str | Path) -> None:
         """Write the tree as an ARX hierarchy: one line per leaf, its ancestors up to the root, separated by ";"."""
         deepest = int(self.depth.max())
-        with open(path, "w", newline="", encoding="utf-8") as file:
+        with whole(path) as part, part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, delimiter=";", lineterminator="\n")
             for leaf in self.leaf_nodes.tolist():
                 path_up = [leaf]

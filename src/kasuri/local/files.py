@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kasuri.aside import whole
 from kasuri.errors import FormatError, PrivacyError
 from kasuri.local.randomizer import Reports, Rows
 from kasuri.local.wire import Round, read_round
@@ -26,7 +27,8 @@ def write_reports(path: str | Path, reports: Reports, rounded: Round) -> None:
         pa.binary(rounded.randomizer.width), rows.shape[0], [None, pa.py_buffer(rows.tobytes())]
     )
     table = pa.table({"report": data}).replace_schema_metadata({"kasuri.round": rounded.text})
-    pq.write_table(table, path)
+    with whole(path) as part:
+        pq.write_table(table, part)
 
 
 def read_reports(path: str | Path) -> tuple[Rows, Round]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kasuri.errors import FormatError
+from kasuri import aside
+from kasuri.errors import DomainError, FormatError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,17 +32,18 @@ class CollectorKey:
         """Read the key file, or make it (mode 0600) where there is none."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
+        if not os.path.lexists(path):
+            made = cls.generate()
             try:
-                return cls(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(Path(path).read_text().strip())))
-            except ValueError:
-                raise FormatError("the collector's key file must hold 64 hexadecimal digits") from None
-        made = cls.generate()
-        with os.fdopen(handle, "w") as file:
-            file.write(made.signing.private_bytes_raw().hex() + "\n")
-        return made
+                aside.write(path, made.signing.private_bytes_raw().hex() + "\n", new=True, private=True)
+                return made
+            except DomainError:
+                if not os.path.lexists(path):  # else another process made it meanwhile
+                    raise
+        try:
+            return cls(Ed25519PrivateKey.from_private_bytes(bytes.fromhex(Path(path).read_text().strip())))
+        except ValueError:
+            raise FormatError("the collector's key file must hold 64 hexadecimal digits") from None
 
     @property
     def public(self) -> str:

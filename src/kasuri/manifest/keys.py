@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
+from kasuri import aside
 from kasuri.errors import DomainError, FormatError
 
 SIGNATURE = "signature.json"
@@ -28,13 +28,12 @@ def keygen(path: str | Path) -> tuple[Path, Path]:
     public_text = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
+    aside.write(public, public_text, new=True)
     try:
-        for file, text, mode in ((secret, private_text, 0o600), (public, public_text, 0o644)):
-            handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with os.fdopen(handle, "wb") as out:
-                out.write(text)
-    except OSError as error:
-        raise DomainError(f"{file}: the key was not written ({error.strerror})") from None
+        aside.write(secret, private_text, new=True, private=True)
+    except DomainError:
+        public.unlink(missing_ok=True)  # of no use without the other
+        raise
     return secret, public
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
+from kasuri.aside import whole
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Mesh
@@ -86,7 +87,9 @@ def small_multiples(
         label = "count per cell (log scale)" + ("; red: below 0" if below else "")
         figure.colorbar(image, ax=every, shrink=0.8, label=label, format=lambda value, _: f"{value:,.0f}")
         figure.supxlabel(words, fontsize=7, color="#555555")
-        figure.savefig(path, dpi=130, metadata=_NO_DATE[path.suffix.lower()])
+        with whole(path) as part:
+            kind = path.suffix.lower()
+            figure.savefig(part, format=kind[1:], dpi=130, metadata=_NO_DATE[kind])
 
 
 def _one(axes: Any, title: str, values: NDArray[Any], norm: Any, aspect: float) -> Any:
@@ -136,5 +139,6 @@ def errors_figure(rows: Sequence[Mapping[str, Any]], path: Path, *, metric: str,
     axes.legend(fontsize=8)
     if note:
         figure.supxlabel(note, fontsize=8, color="#a02020")
-    with mpl.rc_context({"svg.hashsalt": "kasuri", "svg.fonttype": "path"}):
-        figure.savefig(path, dpi=130, metadata=_NO_DATE[path.suffix.lower()])
+    with mpl.rc_context({"svg.hashsalt": "kasuri", "svg.fonttype": "path"}), whole(path) as part:
+        kind = path.suffix.lower()
+        figure.savefig(part, format=kind[1:], dpi=130, metadata=_NO_DATE[kind])

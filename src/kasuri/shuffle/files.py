@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kasuri.aside import place
 from kasuri.errors import DomainError, FormatError, ProtocolError
 from kasuri.shuffle.columns import Codes, Column
 from kasuri.shuffle.plan import Plan
@@ -44,7 +45,7 @@ def write(
             os.fsync(file.fileno())
         if commit is not None:
             commit()
-        os.link(aside, target)  # unlike rename, never over a file that came meanwhile
+        place(aside, target)
     except OSError as error:
         raise DomainError(f"{target}: not written ({error.strerror})") from None
     finally:

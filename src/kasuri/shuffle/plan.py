@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from kasuri import aside
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.local.randomizer import canonical
 from kasuri.privacy import Guarantee, decimal, exact
@@ -280,7 +281,7 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
-        Path(path).write_text(json.dumps(self.to_json(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        aside.write(path, json.dumps(self.to_json(), ensure_ascii=False, indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:

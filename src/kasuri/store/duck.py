@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kasuri import aside
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Domain
@@ -76,7 +78,23 @@ def _sides(connection: Any, table: str) -> tuple[list[tuple[str, str]], list[tup
 
 
 def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
-    """Add the release to a DuckDB file (made where there is none), in one transaction."""
+    """Add the release to a DuckDB file, in one transaction; where there is none, a new one is written aside and named
+    when it is whole, since DuckDB would leave a broken file behind on a full disk."""
+    if path.exists():
+        _append(release, path, levels)
+        return
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        _append(release, part, levels)
+        aside.place(part, path)
+    except FileExistsError:  # another process was faster
+        _append(release, path, levels)
+    finally:
+        for left in (part, part.with_name(f"{part.name}.wal")):
+            left.unlink(missing_ok=True)
+
+
+def _append(release: Release, path: Path, levels: Sequence[str]) -> None:
     import duckdb
 
     connection = _fresh()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kasuri import aside
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Domain
@@ -66,6 +67,8 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
         kind = path.suffix.lower()
         if kind not in KINDS:
             faults.append(f"{path}: a file ending in {', '.join(KINDS)} or a postgresql:// address is needed")
+        if not _writable(path):
+            faults.append(f"{path}: nothing can be written there")
         if kind in (".parquet", ".gpkg") and not has_outline(domain):
             faults.append(f"{path}: a map format needs one mesh with a level; this domain has none, or several")
         if kind in (".csv", ".parquet"):
@@ -79,6 +82,12 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
         elif good and (kind == ".sqlite" or (kind == ".gpkg" and has_outline(domain))):
             faults += sqlite.faults(path, domain, levels, map_format=kind == ".gpkg")
     return faults
+
+
+def _writable(path: Path) -> bool:
+    """Whether the file, or the nearest folder above it that is there, may be written to."""
+    place = path if path.exists() else next((folder for folder in path.absolute().parents if folder.exists()), path)
+    return os.access(place, os.W_OK) and (place == path or place.is_dir())
 
 
 def _targets(path: Path, tables: Iterable[str]) -> dict[str, Path]:
@@ -100,7 +109,7 @@ def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None
             with parts[name].open("rb") as file:
                 os.fsync(file.fileno())
         for name in reversed(list(tables)):  # the table of values last: where it stands, all the others do
-            os.link(parts[name], targets[name])  # refuses to replace what appeared meanwhile
+            aside.place(parts[name], targets[name])  # refuses to replace what appeared meanwhile
             placed.append(targets[name])
     except BaseException:
         for target in placed:

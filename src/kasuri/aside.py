@@ -1,0 +1,56 @@
+"""A file written aside and renamed: it is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kasuri.errors import DomainError
+
+
+@contextmanager
+def whole(path: str | Path, *, new: bool = False, private: bool = False) -> Iterator[Path]:
+    """A name beside `path` to write to; when the block ends well it becomes `path`, else nothing is kept.
+
+    new: an existing file is refused and not written over. private: nobody but the owner may read it.
+    """
+    target = Path(os.path.realpath(path))  # what a link leads to, not the link
+    if target.exists() and not target.is_file():
+        raise DomainError(f"{target}: not a plain file; name one")
+    aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
+    try:
+        try:
+            os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666))
+            yield aside
+            with open(aside, "rb") as file:
+                os.fsync(file.fileno())
+            if new:
+                place(aside, target)
+            else:
+                os.replace(aside, target)
+        finally:
+            aside.unlink(missing_ok=True)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise DomainError(f"{target}: not written ({why}); nothing was kept") from None
+
+
+def place(part: Path, target: Path) -> None:
+    """Give a finished file its name; FileExistsError where another file has it. `part` may be left: remove it."""
+    try:
+        os.link(part, target)  # unlike rename, never over a file that came meanwhile
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # a file system without links: claim it first
+        os.replace(part, target)
+
+
+def write(path: str | Path, data: str | bytes, *, new: bool = False, private: bool = False) -> None:
+    """Write text (UTF-8) or bytes to `path`, whole or not at all."""
+    with whole(path, new=new, private=private) as part:
+        part.write_bytes(data.encode() if isinstance(data, str) else data)
