@@ -1,0 +1,148 @@
+"""Broken twins: the shipped code with one line changed. What they print is what the shipped code prints; the falsifier
+must prove from their outputs that it is not true. And its power: the smallest error of the scale that it finds."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+
+from falsify import FAMILY, Bound, Job, in_twin, planned, registry
+from planted import Fault
+
+SCALE = "scale = unit.most * cost / (loss * (1 - share))"
+FACTORS = (Fraction(95, 100), Fraction(9, 10), Fraction(8, 10))
+
+
+def scaled(factor: Fraction) -> Fault:
+    """Every central recipe with its noise too small by this factor."""
+    return Fault(f"scale x{float(factor):g}", "mechanism.py", SCALE, f"{SCALE} * Fraction({str(factor)!r})", "")
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A fault, and the case (of a claim) and runs that find it."""
+
+    fault: Fault
+    claim: str
+    case: str
+    runs: int
+    """Enough to find it with room to spare; 0: by enumeration."""
+
+    def job(self, seed: int) -> Job:
+        cases = [case.name for case in registry()[self.claim].cases]
+        return Job(self.claim, cases.index(self.case), self.runs, 0, seed)
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What came of a twin."""
+
+    name: str
+    claim: str
+    epsilon: float
+    found: float
+    caught: bool
+
+    def row(self) -> list[str]:
+        found = [f"{self.epsilon:.4g}", f"{self.found:.3f}", "yes" if self.caught else "NO"]
+        return [self.name, f"`{self.claim}`", *found]
+
+
+def _twin(name: str, file: str, line: str, changed: str, claim: str, case: str = "enters", runs: int = 4000) -> Twin:
+    return Twin(Fault(name, file, line, changed, ""), claim, case, runs)
+
+
+KERNEL = "_kernels/topdown.py"
+TWINS = [
+    *(Twin(scaled(Fraction(8, 10)), claim, case, runs) for claim, case, runs in (
+        ("geometric()", "enters", 4000), ("haar_topdown()", "enters", 14_000), ('refined_tree("even16")', "enters", 9000),
+        ('bayes_tree("middle")', "enters", 9000), ("simplex()", "enters a full table", 9000))),
+    _twin("eq. (38) as printed", KERNEL, "- sums[_u(low)] - sums[_u(high)] + noise[_u(used)]",
+          "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))", "haar_topdown()", runs=12_000),
+    _twin("eq. (38) as printed, float form", "draw.py", "+= parts.weights * _noise(",
+          "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * _noise(",
+          'haar_topdown(transform="haar")', runs=20_000),
+    _twin("a reused noise word", "engine.py", "cut or self.order.depth, tape, record, skip_noise=1)",
+          "cut or self.order.depth, tape, record, skip_noise=0)", "haar_topdown()", "weight three", 600),
+    _twin("levels of a tree share a noise stream", "visit.py", 'streams.open("noise", cut, block)',
+          'streams.open("noise", 0, block)', 'refined_tree("u4")', runs=2000),
+    _twin("the true total used", "draw.py", "total = max(int(counts.values.sum()) + noise, 0)",
+          "total = max(int(counts.values.sum()) + 0 * noise, 0)", "simplex()", runs=600),
+    _twin("wrong unit: several cells counted as one", "mechanism.py", SCALE, "scale = cost / (loss * (1 - share))",
+          "geometric()", "three cells", 2000),
+    _twin("wrong unit: weights forgotten", "mechanism.py", SCALE, "scale = unit.max_cells * cost / (loss * (1 - share))",
+          "geometric()", "weight three", 1000),
+    _twin("wrong unit: replace counted as add-remove", "transform.py",
+          'Fraction(1 if change == "add-remove" or size == 1 else 2)', "Fraction(1)", "geometric()", "moves", 6000),
+    _twin("wrong unit: replace counted once in a tree", "mechanism.py",
+          'Fraction(1 if unit.change == "add-remove" else 2)', "Fraction(1)", 'bayes_tree("middle")', "moves", 3000),
+    _twin("one cell too many is counted", "ingest/micro.py", "n, min(unit.max_cells, len(rows)), state",
+          "n, min(unit.max_cells + 1, len(rows)), state", "count() of records", "one cell, many rows", 4000),
+    _twin("an impossible cell is measured", KERNEL, "measured = s_left > 0 and s_right > 0", "measured = True",
+          "haar_topdown()", "masked edge", 20_000),
+    _twin("the pilot has less noise than it says", "draw.py", "run.scale / share, keys, values, streams)",
+          "run.scale / share / 40, keys, values, streams)", "bayes_tree(pilot=True)", runs=4000),
+    _twin("a threshold decided on the true count", "draw.py", "keep = own >= least", "keep = counts.values >= least",
+          "sparse(3)", "at the threshold", 1000),
+    _twin("a series priced as one release", "accounting.py", "repeated(self.losses, self.releases), delta",
+          "repeated(self.losses, 1), delta", "8 releases, privacy-loss distribution", runs=1500),
+    _twin("n = min(nA, nB)", "shuffle/joined.py", "claims = _claims(plan, n, metered)",
+          "claims = _claims(plan, most, metered)", "joined rows, two_point and two_point", "values change", 1500),
+    _twin("a permanent report is drawn anew", "local/longitudinal.py",
+          "        if category not in self._kept:\n            self._kept[category]", "        self._kept[category]",
+          "local.memoised", "40 reports each", 1500),
+    _twin("a device keeps the truth too often", "local/categorical.py",
+          "return _respond(category, word(), self.p, self.q)", "return _respond(category, word(), self.p + 8, self.q)",
+          "local.grr", "enumeration", 0),
+    _twin("small classes are shown", "kanon/sample.py", "shown = sizes[of] >= k", "shown = sizes[of] >= 1",
+          "sample_then_anonymize", "a class of 0 or 1", 1000),
+]  # fmt: skip
+
+
+def tried(twin: Twin, seed: int) -> Caught:
+    """Run one twin's audit in its own process."""
+    exact = [twin.claim] if not twin.runs else []
+    bounds = in_twin(twin.fault, [] if exact else [twin.job(seed)], FAMILY / len(TWINS), exact)
+    return Caught(twin.fault.name, twin.claim, bounds[0].epsilon, bounds[0].found, bounds[0].broken)
+
+
+def twin_rows(seed: int, cores: int, tell: Callable[[str], None]) -> list[Caught]:
+    """Every twin, as many at a time as there are cores."""
+    out = []
+    with ThreadPoolExecutor(cores) as threads:
+        for caught in threads.map(lambda twin: tried(twin, seed), TWINS):
+            tell(f"{caught.name}, {caught.claim}: {caught.found:.3f} of {caught.epsilon:.3f}")
+            out.append(caught)
+    return out
+
+
+def powers(
+    names: Sequence[str], seconds: float, seed: int, cores: int, tell: Callable[[str], None]
+) -> dict[str, str]:
+    """For each claim that rests on a noise scale the mildest error of it that its first case finds, with as many runs
+    as the audit of the shipped code gave that case."""
+    jobs = {job.claim: job for job in planned(names, seconds, 0, seed) if job.case == 0}
+    left = [name for name in names if registry()[name].covers in SCALED]
+    found = dict.fromkeys(left, "none of x0.8 to x0.95")
+    for factor in FACTORS:
+        share = [left[i::cores] for i in range(cores)]
+        with ThreadPoolExecutor(cores) as threads:
+            parts = threads.map(lambda own, fault=scaled(factor): _found(own, jobs, fault), share)  # noqa: B008
+        for bound in itertools.chain(*parts):
+            if bound.broken:
+                found[bound.claim] = f"scale x{float(factor):g}"
+                left.remove(bound.claim)
+        tell(f"scale x{float(factor):g}: {len(found) - len(left)} of {len(found)} claims find it")
+    return found
+
+
+def _found(names: Sequence[str], jobs: dict[str, Job], fault: Fault) -> list[Bound]:
+    own = [jobs[name] for name in names]
+    return in_twin(fault, own, FAMILY / max(len(jobs), 1)) if own else []
+
+
+SCALED = frozenset({
+    "geometric", "laplace", "privelet", "haar_topdown", "refined_tree", "bayes_tree", "auto", "simplex",
+    "neg_l2_simplex", "nonneg_lasso", "lasso", "hierarchy", "fourier", "matrix", "sparse", "ledger", "count",
+})  # fmt: skip
