@@ -15,7 +15,6 @@ Exit code 1 where a bound exceeds a claim, or a twin was not caught.
 import argparse
 import hashlib
 import json
-import math
 import multiprocessing
 import os
 import secrets
@@ -26,7 +25,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -43,7 +41,7 @@ from kasuri.local.odds import loss, within  # noqa: E402
 
 FAMILY = 1e-3
 """Chance that any one bound of a whole run is wrong."""
-QUICK = 240.0
+QUICK = 150.0
 """Seconds of runs (over all cores) without --hours."""
 FEWEST = 100
 CHUNK = 2.0
@@ -136,19 +134,20 @@ def enumerated(name: str) -> Bound:
     return Bound(name, "enumeration", float(epsilon), 0.0, loss(ratio), "worst ratio", 0, True, broken)
 
 
-def planned(names: Sequence[str], seconds: float, more: int, seed: int) -> list[Job]:
-    """How many runs each case gets from so many seconds in all."""
+def planned(names: Sequence[str], seconds: float, more: int, seed: int, powerful: bool = False) -> list[Job]:
+    """How many runs each case gets from so many seconds in all; `powerful`: never fewer than a claim's `enough`."""
     weights: list[tuple[str, int, float]] = []
     for name in names:
         claim = registry()[name]
         for i in range(len(cases_of(claim, more, seed))):
-            first = 1.0 if i else 8.0 if claim.main else 2.0
-            weights.append((name, i, claim.work * first))
+            weights.append((name, i, claim.work * (1.0 if i else 2.0)))
     total = sum(weight for *_, weight in weights)
     jobs = []
     for name, i, weight in weights:
-        runs = int(1000 * seconds * weight / total / (2 * registry()[name].cost))
-        jobs.append(Job(name, i, min(max(runs, FEWEST), 400_000), more, seed))
+        claim = registry()[name]
+        runs = int(1000 * seconds * weight / total / (2 * claim.cost))
+        enough = claim.enough if powerful and i == 0 else FEWEST
+        jobs.append(Job(name, i, min(max(runs, enough), 400_000), more, seed))
     return jobs
 
 
@@ -196,11 +195,10 @@ def _chunks(job: Job) -> list[int]:
 
 
 def audit(
-    names: Sequence[str], seconds: float, *, more: int = 0, seed: int = 0, pool: Executor | None = None,
-    tell: Callable[[str], None] = lambda words: None,
-) -> list[Bound]:  # fmt: skip
-    """The bounds of these claims: by enumeration where there is one, and by runs."""
-    jobs = planned(names, seconds, more, seed)
+    jobs: Sequence[Job], pool: Executor | None = None, tell: Callable[[str], None] = lambda words: None
+) -> list[Bound]:
+    """The bounds of these jobs, all true together with 99.9 %, and those of their claims that can be enumerated."""
+    names = dict.fromkeys(job.claim for job in jobs)
     bounds = [enumerated(name) for name in names if registry()[name].exact is not None]
     return bounds + carry_out(jobs, FAMILY / len(jobs), pool, tell)
 
@@ -247,19 +245,23 @@ def worst(bounds: Iterable[Bound]) -> dict[str, Bound]:
     """For each claim the case that comes nearest to its epsilon."""
     found: dict[str, Bound] = {}
     for bound in bounds:
-        if bound.claim not in found or bound.found / bound.epsilon > found[bound.claim].found / found[bound.claim].epsilon:
+        if (
+            bound.claim not in found
+            or bound.found / bound.epsilon > found[bound.claim].found / found[bound.claim].epsilon
+        ):
             found[bound.claim] = bound
     return found
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    from twins import TWINS, powers, twin_rows
+    from twins import powers, twin_rows
 
     parser = argparse.ArgumentParser(prog="python3 run.py falsify", description=__doc__.split("\n\n")[0],
                                      epilog="example: python3 run.py falsify --hours 0.5")  # fmt: skip
     parser.add_argument("--hours", type=float, help="spend so long; otherwise some minutes")
     parser.add_argument("--only", default="", help="claims whose name holds this word, without twins")
     parser.add_argument("--seed", type=int, help="repeat a run; otherwise a fresh one, which is printed")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; one per core unless given")
     parser.add_argument("--json", action="store_true", help="the tables as JSON on standard output")
     parser.add_argument("--record", action="store_true", help="write the tables into docs/assurance.md")
     parser.add_argument("--asked", help=argparse.SUPPRESS)
@@ -271,56 +273,69 @@ def main(words: Sequence[str] | None = None) -> int:
     if not names:
         parser.error(f"no claim holds {given.only!r}; there are {', '.join(registry())}")
     seed = secrets.randbits(48) if given.seed is None else given.seed
-    cores = os.cpu_count() or 1
+    cores = given.workers
     seconds = QUICK if given.hours is None else 3600 * given.hours * cores * (1.0 if given.only else 0.5)
     more = 0 if given.hours is None else max(1, round(6 * given.hours))
-    say(f"seed {seed}; {len(names)} claims, about {seconds / cores / 60:.0f} minutes" + ("" if given.only else ", then twins"))
+    jobs = planned(names, seconds, more, seed, powerful=True)
+    say(
+        f"seed {seed}; {len(names)} claims, {len(jobs)} pairs of neighbours, {sum(2 * job.runs for job in jobs):,} runs"
+    )
     began = time.monotonic()
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
-        bounds = audit(names, seconds, more=more, seed=seed, pool=pool, tell=say)
-    found, strengths, caught = worst(bounds), {}, []
+        bounds = audit(jobs, pool, say)
+    strengths, caught = {}, []
     if not given.only:
-        say("power: the same with a scale that is too small")
-        strengths = powers(names, seconds, seed, cores, say)
-        say(f"{len(TWINS)} broken twins")
+        strengths = powers(jobs, cores, say)
+    rows = claim_rows(bounds, strengths)
+    if given.record and not given.only:
+        keep_claims(rows, bounds, seed, (time.monotonic() - began) / 60, given.hours)
+    if not given.only:
         caught = twin_rows(seed, cores, say)
-    took = (time.monotonic() - began) / 60
-    rows = claim_rows(found, bounds, strengths)
     twins = [twin.row() for twin in caught]
+    if given.record and twins:
+        keep_twins(twins, given.hours)
     if given.json:
-        tables = {"seed": seed, "claims": [asdict(bound) for bound in bounds], "power": strengths,
-                  "twins": [asdict(twin) for twin in caught]}  # fmt: skip
-        print(json.dumps(tables, indent=1))
+        tables = {"seed": seed, "claims": [asdict(bound) for bound in bounds], "power": strengths}
+        print(json.dumps(tables | {"twins": [asdict(twin) for twin in caught]}, indent=1))
     else:
         show([CLAIM_COLUMNS, *rows])
         if twins:
             show([TWIN_COLUMNS, *twins])
-    if given.record and not given.only:
-        keep(rows, twins, bounds, seed, took, given.hours)
-    broken, missed = [b for b in bounds if b.broken], [twin for twin in caught if not twin.caught]
+    broken, missed = [bound for bound in bounds if bound.broken], [twin for twin in caught if not twin.caught]
     for bound in broken:
-        say(f"EXCEEDED: {bound.claim}, {bound.case}: at least {bound.found:.4f}, printed {bound.epsilon}; {bound.event}")
+        words = f"at least {bound.found:.4f}, printed {bound.epsilon}"
+        say(f"EXCEEDED: {bound.claim}, {bound.case}: {words}; {bound.event}")
     for twin in missed:
         say(f"NOT CAUGHT: {twin.name} ({twin.claim}): {twin.found:.3f} of {twin.epsilon:.3f}")
-    say(f"{len(bounds)} bounds, {len(broken)} above a claim; {len(caught) - len(missed)} of {len(caught)} twins caught; {took:.0f} min")
+    say(f"{len(bounds)} bounds, {len(broken)} above a claim; {len(caught) - len(missed)} of {len(caught)} twins caught")
     return 1 if broken or missed else 0
 
 
-CLAIM_COLUMNS = ["claim", "of", "epsilon", "delta", "lower bound", "pairs", "runs", "nearest case", "smallest fault found"]
+CLAIM_COLUMNS = [
+    "claim",
+    "of",
+    "epsilon",
+    "delta",
+    "lower bound",
+    "pairs",
+    "runs",
+    "nearest case",
+    "smallest fault found",
+]
 TWIN_COLUMNS = ["one changed line", "claim attacked", "epsilon printed", "lower bound", "caught"]
 
 
-def claim_rows(found: dict[str, Bound], bounds: Sequence[Bound], strengths: dict[str, str]) -> list[list[str]]:
+def claim_rows(bounds: Sequence[Bound], strengths: dict[str, str]) -> list[list[str]]:
     rows = []
-    for name, bound in found.items():
+    for name, bound in worst(bounds).items():
         claim = registry()[name]
         own = [other for other in bounds if other.claim == name]
-        runs = sum(2 * other.runs for other in own)
-        strength = strengths.get(name, "any: enumerated" if claim.exact else "")
         delta = f"{bound.delta:.3g}" if bound.delta else "0"
         lower = ", ".join(f"{other.found:.3f}{' (exact)' if other.exact else ''}" for other in _told(own, bound))
-        rows.append([f"`{name}`", claim.covers, f"{bound.epsilon:.4g}", delta, lower, str(len(own)), f"{runs}",
-                     bound.case, strength])  # fmt: skip
+        strength = strengths.get(name, "any: enumerated" if claim.exact else "see the twins")
+        runs = f"{sum(2 * other.runs for other in own):,}"
+        rows.append([f"`{name}`", claim.covers, f"{bound.epsilon:.4g}", delta, lower, str(len(own)), runs, bound.case,
+                     strength])  # fmt: skip
     return rows
 
 
@@ -337,21 +352,33 @@ def show(rows: list[list[str]]) -> None:
     print()
 
 
-def keep(rows: list[list[str]], twins: list[list[str]], bounds: Sequence[Bound], seed: int, took: float, hours: object) -> None:
+def _command(hours: float | None) -> str:
+    return "python3 run.py falsify" + (f" --hours {hours:g}" if hours else "") + " --record"
+
+
+def keep_claims(rows: list[list[str]], bounds: Sequence[Bound], seed: int, took: float, hours: float | None) -> None:
     from assurance import record
 
-    command = "python3 run.py falsify" + (f" --hours {hours:g}" if hours else "") + " --record"
     runs = sum(2 * bound.runs for bound in bounds)
     text = (
-        f"{len(rows)} claims, {len(bounds)} pairs of neighbours or enumerations, {runs:,} runs in {took:.0f} minutes, seed {seed}. "
-        "The lower bound is what the outputs prove about epsilon: with 99.9 % confidence for the whole table the true loss "
-        "of that code is at least so large. A bound below the claim is no proof of the claim; the last column says which "
-        "fault this same run would have found. [How to read it](guide/assurance.md)."
+        f"{len(rows)} claims, {len(bounds)} pairs of neighbours or enumerations, {runs:,} runs, {took:.0f} minutes "
+        f"with those for the last column, seed {seed}.\nThe lower bound is what the outputs prove about epsilon: with "
+        "a confidence of 99.9 % for the whole table the\ntrue loss is at least so large. A bound below the claim is no "
+        "proof of the claim; the last column says which fault the\nsame number of runs finds. "
+        "[How to read it](guide/assurance.md)."
     )
-    record("claims", command, text, CLAIM_COLUMNS, rows)
-    caught = sum(row[-1] == "yes" for row in twins)
-    record("twins", command, f"{caught} of {len(twins)} copies of the package with one line changed were caught: the lower "
-           "bound from their outputs exceeds the epsilon that they print.", TWIN_COLUMNS, twins)  # fmt: skip
+    record("claims", _command(hours), text, CLAIM_COLUMNS, rows)
+
+
+def keep_twins(rows: list[list[str]], hours: float | None) -> None:
+    from assurance import record
+
+    caught = sum(row[-1] == "yes" for row in rows)
+    text = (
+        f"{caught} of {len(rows)} copies of the package with one line changed were caught: the lower bound from their "
+        "outputs exceeds\nthe epsilon that they print."
+    )
+    record("twins", _command(hours), text, TWIN_COLUMNS, rows)
 
 
 if __name__ == "__main__":
