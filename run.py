@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python3 run.py demo | test [--full] | check | bench | docs | warm-up | lock
+"""python3 run.py demo | test [--full] | check | bench | docs | falsify [--hours H] | warm-up | lock
 
 Standard library only. Makes its own environment in .venv from requirements.lock (hashed pins) and runs there;
 a second start finds the environment ready. Further words are handed on, e.g. `python3 run.py test -k noise`.
@@ -15,7 +15,7 @@ TOOLS = os.path.join(ROOT, ".tools")
 VENV = os.path.join(ROOT, ".venv")
 BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
 PYTHON = os.path.join(BIN, "python")
-COMMANDS = ("demo", "test", "check", "bench", "docs", "warm-up", "lock")
+COMMANDS = ("demo", "test", "check", "bench", "docs", "falsify", "warm-up", "lock")
 
 
 def say(text):
@@ -99,6 +99,8 @@ def main():
     elif command == "docs":
         call(PYTHON, "-m", "sphinx", "--fail-on-warning", "--keep-going", "-q", "docs", "docs/_build", *rest)
         say("kasuri: open docs/_build/index.html")
+    elif command == "falsify":
+        call(PYTHON, "tests/falsify/falsify.py", *rest)
     elif command == "warm-up":
         call(PYTHON, "-c", "import kasuri._kernels as kernels; kernels.warm_up()")
 

@@ -192,22 +192,24 @@ OVERLAP, APART = 20, 180
 
 
 @cache
-def plan_of(mechanisms: tuple[str, str], epsilon: str) -> ks.shuffle.Plan:
+def plan_of(mechanisms: tuple[str, str], epsilon: str, overlap: int = OVERLAP) -> ks.shuffle.Plan:
     kinds = dict(zip("xy", mechanisms, strict=True))
     numbers_ = {name: (0, 1) for name, kind in kinds.items() if kind in shuffle_columns.NUMBERS}
     labels = {name: ("n", "s") for name, kind in kinds.items() if kind in shuffle_columns.CATEGORIES}
     return ks.shuffle.Plan(
         key="k", a=("x",), b=("y",), bounds=numbers_, categories=labels, epsilon_each=epsilon, delta="0.01",
-        minimum_overlap=OVERLAP, mechanisms=kinds,
+        minimum_overlap=overlap, mechanisms=kinds,
     )  # fmt: skip
 
 
-def tables_of(plan: ks.shuffle.Plan, side: int, seed: int) -> tuple[ks.shuffle.Shuffled, ks.shuffle.Shuffled]:
+def tables_of(
+    plan: ks.shuffle.Plan, side: int, seed: int, apart: int = APART
+) -> tuple[ks.shuffle.Shuffled, ks.shuffle.Shuffled]:
     """Everyone at the low end but the victim, who stands at the high end on one side of the pair; few are in both."""
     secrets = ks.shuffle.Secret.pair()
     made = []
     for party, secret, column, other in zip("ab", secrets, plan.columns, ("u", "v"), strict=True):
-        people = [f"k{i}" for i in range(OVERLAP)] + [f"{other}{i}" for i in range(APART)]
+        people = [f"k{i}" for i in range(plan.minimum_overlap)] + [f"{other}{i}" for i in range(apart)]
         low, high = (0.0, 1.0) if column.is_number else ("n", "s")
         values = [high if side and i == 0 else low for i in range(len(people))]
         with ks.shuffle.Party(plan, party, secret) as running:
@@ -230,11 +232,13 @@ def shown(joined: ks.shuffle.Joined) -> dict[str, float]:
     }
 
 
-def joined_rows(mechanisms: tuple[str, str], epsilon: str, side: int, runs: int, seed: int) -> Sample:
+def joined_rows(
+    mechanisms: tuple[str, str], epsilon: str, overlap: int, apart: int, side: int, runs: int, seed: int
+) -> Sample:
     """What the public sees."""
-    plan, found, claim = plan_of(mechanisms, epsilon), [], None
+    plan, found, claim = plan_of(mechanisms, epsilon, overlap), [], None
     for i in range(runs):
-        joined = ks.shuffle.join(plan, *tables_of(plan, side, seed + i), source=ks.seeded(seed + i))
+        joined = ks.shuffle.join(plan, *tables_of(plan, side, seed + i, apart), source=ks.seeded(seed + i))
         claim = joined.claims.public
         found.append(shown(joined))
     assert claim is not None
@@ -293,11 +297,13 @@ def post_processed(what: str, side: int, runs: int, seed: int) -> Sample:
 def shuffle_claims() -> list[Claim]:
     kinds = [("two_point", "two_point"), ("coin", "coin"), ("piecewise", "hybrid"), ("laplace", "two_point"),
              ("grr", "one_hot")]  # fmt: skip
+    joins = []
+    for both in kinds:
+        usual = Case("values change", partial(joined_rows, both, "1", OVERLAP, APART))
+        few = Case("few in both tables", partial(joined_rows, both, "2", 8, 592))
+        joins.append(Claim(f"joined rows, {both[0]} and {both[1]}", "shuffle.join", (usual, few), cost=12))
     return [
-        Claim(f"joined rows, {a} and {b}", "shuffle.join",
-              (Case("values change", partial(joined_rows, (a, b), "1")),), work=2 if a == "two_point" else 1, cost=10)
-        for a, b in kinds
-    ] + [
+        *joins,
         Claim("the joiner", "shuffle.join", (Case("values change", joiner_sees),), cost=0.1),
         Claim("one side's file", "shuffle.Party", (Case("values change", side_file),), small_coin, cost=0.1),
         Claim("covariance of joined rows", "shuffle.covariance",

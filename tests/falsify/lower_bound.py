@@ -21,7 +21,7 @@ Score = Callable[[Columns], np.ndarray]
 BINS = 48
 THRESHOLDS = 160
 TELLING = 9
-"""Columns whose sums and differences in pairs are tried as well."""
+"""Columns whose sums and differences in pairs are tried as well; and those of measurements with the best three."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,12 @@ def best_event(one: Columns, two: Columns, delta: float, alpha: float) -> Event:
         kinds = {name.split(" ")[0] for name in one}
         for kind in sorted(kinds) if len(kinds) > 1 else ():
             more[f"{words} of all {kind}"] = _sum([tables[name] for name in one if name.split(" ")[0] == kind])
-    telling = ranked[:TELLING]
-    for i, name in enumerate(telling):
-        for other in telling[:i]:
-            more[f"{name} - {other}"] = _pair(name, other, -1)
-            more[f"{name} + {other}"] = _pair(name, other, 1)
+    telling, measured = ranked[:TELLING], [name for name in ranked if name.startswith("measured")]
+    twos = [(name, other) for i, name in enumerate(telling) for other in telling[:i]]
+    twos += [(name, other) for i, name in enumerate(measured) for other in measured[:i][:3]]
+    for name, other in twos:  # a noise word that two numbers share tells nothing in either of them
+        more[f"{name} - {other}"] = _pair(name, other, -1)
+        more[f"{name} + {other}"] = _pair(name, other, 1)
     for words, score in more.items():
         best[words] = _best_threshold(words, score, one, two, delta, alpha)
     return max(best.values(), key=lambda found: found[0])[1]
