@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python3 run.py demo | test [--full] | check | bench | docs | warm-up | lock | licences | sbom
+"""python3 run.py demo | test [--full] | check | bench | docs | falsify [--hours H] | warm-up | lock | licences | sbom
 
 Standard library only. Makes its own environment in .venv from requirements.lock (hashed pins) and runs there;
 a second start finds the environment ready. Further words are handed on, e.g. `python3 run.py test -k noise`.
@@ -14,7 +14,7 @@ TOOLS = os.path.join(ROOT, ".tools")
 VENV = os.path.join(ROOT, ".venv")
 BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
 PYTHON = os.path.join(BIN, "python")
-COMMANDS = ("demo", "test", "check", "bench", "docs", "warm-up", "lock", "licences", "sbom")
+COMMANDS = ("demo", "test", "check", "bench", "docs", "falsify", "warm-up", "lock", "licences", "sbom")
 
 
 def say(text):
@@ -101,6 +101,8 @@ def main():
         say("kasuri: open docs/_build/index.html")
     elif command in ("licences", "sbom"):
         call(PYTHON, "supply_chain.py", command, *rest)
+    elif command == "falsify":
+        call(PYTHON, "tests/falsify/falsify.py", *rest)
     elif command == "warm-up":
         call(PYTHON, "-c", "import kasuri._kernels as kernels; kernels.warm_up()")
 
