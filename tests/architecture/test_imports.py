@@ -9,6 +9,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "kasuri"
 
 PUBLIC = {"errors", "meshcode", "schema", "privacy"}
 TABLE: dict[str, set[str]] = {
+    "bounded": {"errors"},
     "errors": set(),
     "meshcode": {"errors", "_kernels"},
     "schema": {"errors", "meshcode"},
@@ -29,7 +30,7 @@ TABLE: dict[str, set[str]] = {
     "estimate": {"noise", "order", "published", "schema", "visited", "_kernels"},
     "bounds": {"estimate", "regions", "_kernels"},
     "intervals": {"bounds", "errors", "estimate", "noise", "order", "published", "regions", "schema", "transform"},
-    "manifest": {"errors", "schema", "privacy", "ledger", "noise", "transform", "published", "intervals", "store",
+    "manifest": {"bounded", "errors", "schema", "privacy", "ledger", "noise", "transform", "published", "intervals", "store",
                  "report",
                  "manifest"},
     "engine": {"errors", "noise", "order", "published", "refine", "rng", "_kernels"},
@@ -53,11 +54,11 @@ TABLE: dict[str, set[str]] = {
               "_kernels"},
     "job": {"errors", "schema", "table", "ingest", "ledger", "mechanism", "recipes", "draw", "published", "store",
             "spark"},
-    "store": {"errors", "schema", "meshcode", "privacy", "published", "regions", "intervals", "manifest", "store"},
+    "store": {"bounded", "errors", "schema", "meshcode", "privacy", "published", "regions", "intervals", "manifest", "store"},
     "kanon": {"errors", "schema", "meshcode", "privacy", "rng", "noise", "kanon", "_kernels"},
-    "report": {"errors", "meshcode", "schema", "published", "report"},
-    "local": {"errors", "schema", "privacy", "rng", "noise", "refine", "local", "_kernels"},
-    "shuffle": {"errors", "schema", "privacy", "rng", "ledger", "published", "ingest", "local", "report", "shuffle",
+    "report": {"bounded", "errors", "meshcode", "schema", "published", "report"},
+    "local": {"bounded", "errors", "schema", "privacy", "rng", "noise", "refine", "local", "_kernels"},
+    "shuffle": {"bounded", "errors", "schema", "privacy", "rng", "ledger", "published", "ingest", "local", "report", "shuffle",
                 "_kernels"},
     "examples": {"schema"},
     "reproduce": {"<front>", "errors", "schema", "examples", "ingest", "kanon", "local", "meshcode", "noise", "order",

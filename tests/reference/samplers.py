@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from scipy import stats
@@ -83,7 +84,9 @@ class Bins:
         return cls(most, shift)
 
     def count(self, samples: np.ndarray) -> np.ndarray:
-        index = np.clip(samples >> self.shift, -self.most, self.most - 1) + self.most
+        index = samples >> self.shift
+        np.clip(index, -self.most, self.most - 1, out=index)
+        index += self.most
         return np.bincount(index, minlength=2 * self.most)
 
     def chances(self, upper: Callable[[int], Decimal]) -> np.ndarray:
@@ -94,8 +97,8 @@ class Bins:
             right = [upper(i * width) for i in range(1, self.most)] + [Decimal(0)]  # P(X >= edge), edge > 0
             left = [upper(i * width + 1) for i in range(self.most)] + [Decimal(0)]  # P(X < -i width)
             half = [1 - left[0]] + right  # P(X >= 0), P(X >= width), ...
-            up = [float(a - b) for a, b in zip(half[:-1], half[1:], strict=True)]
-            down = [float(a - b) for a, b in zip(left[:-1], left[1:], strict=True)]
+            up = [float(a - b) for a, b in pairwise(half)]
+            down = [float(a - b) for a, b in pairwise(left)]
         return np.array([*reversed(down), *up])
 
 

@@ -27,8 +27,6 @@ def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = Fal
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise DomainError(f"{path}: a .csv or .parquet file is needed")
-    import pyarrow as pa
-
     try:
         if kind == ".csv":
             return _read_csv(path, text, only)
@@ -36,8 +34,9 @@ def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = Fal
 
         with parquet.ParquetFile(path) as file:  # read_table would import pandas where it is installed
             return file.read([name for name in file.schema_arrow.names if name in text] if only else None)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
-        # Arrow's message can quote a line of the file: only its kind is passed on
+    except DomainError:
+        raise
+    except Exception as error:  # a library's message can quote a line of the file: only its kind is passed on
         raise FormatError(f"{path}: cannot be read as {kind[1:]} ({type(error).__name__}); is it damaged?") from None
 
 
@@ -46,7 +45,7 @@ def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
     from pyarrow import csv
 
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        header = next(reader(file), [])
+        header = next(reader(iter(lambda: file.readline(_LONGEST_LINE), "")), [])
     wanted = [name for name in header if name in text]
     if len(set(wanted)) != len(wanted):
         raise DomainError(f"{path}: two columns have the same name; give each its own")

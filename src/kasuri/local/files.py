@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kasuri.bounded import read_parquet
 from kasuri.errors import FormatError, PrivacyError
 from kasuri.local.randomizer import Reports, Rows
 from kasuri.local.wire import Round, read_round
@@ -32,15 +33,14 @@ def write_reports(path: str | Path, reports: Reports, rounded: Round) -> None:
 def read_reports(path: str | Path) -> tuple[Rows, Round]:
     """(rows, round) of a file that `write_reports` wrote; refuses any other."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     if not Path(path).is_file():
         raise FormatError(f"{path}: no such file")
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path, ["report"])
         text = (table.schema.metadata or {})[b"kasuri.round"].decode()
         column = table.column("report").combine_chunks()
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError):
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         raise FormatError(
             "not a file of reports: a Parquet column `report` with kasuri.round in its metadata"
         ) from None
