@@ -8,8 +8,8 @@ from typing import Any
 
 from kasuri.errors import FormatError
 
-UNFOLDS = 1000
-"""Bytes in memory for one byte of a file. Released tables, reports and shuffled rows need less than a tenth of it."""
+UNFOLDS = 200
+"""Bytes in memory for one byte of a file. Released tables unfold less than twentyfold."""
 _ROOM = 1 << 26  # whatever the ratio
 _ROWS = 1 << 14  # rows read before the size is looked at again
 

@@ -59,7 +59,8 @@ def _stream(block):
 
 
 TIED = [(noise.discrete_laplace, law.laplace, Fraction(1, 2)), (noise.discrete_laplace, law.laplace, Fraction(10)),
-        (noise.discrete_laplace, law.laplace, Fraction(700)), (noise.discrete_gaussian, law.gaussian, Fraction(4))]  # fmt: skip
+        (noise.discrete_laplace, law.laplace, Fraction(700)),
+        (noise.discrete_gaussian, law.gaussian, Fraction(4))]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "of", "scale"), TIED)

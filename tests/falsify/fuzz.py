@@ -3,11 +3,11 @@
     python tests/falsify/fuzz.py --minutes 15                 # all targets, the table of docs/assurance.md
     python tests/falsify/fuzz.py --minutes 1 --only estat     # targets whose name holds a word; nothing is recorded
 
-Each target (fuzz_targets.py) has valid examples made by independent code and a function that reads one. A worker process
-mutates examples (bytes, cells of CSV, nodes of JSON, values of TOML), keeps what reaches lines not reached before, and
-feeds it on, under a limit of memory and of time. A finding is: an error of any other kind, a message that quotes a
-confidential value, a case that takes too long or too much memory, a worker that dies. The bounds of files made to be
-costly are measured apart (hostile.py).
+Each target (fuzz_targets.py) has valid examples made by independent code and a function that reads one. A worker
+process mutates examples (bytes, cells of CSV, nodes of JSON, values of TOML), keeps what reaches lines not reached
+before, and feeds it on, under a limit of memory and of time. A finding is: an error of any other kind, a message that
+quotes a confidential value, a case that takes too long or too much memory, a worker that dies. The bounds of files made
+to be costly are measured apart (hostile.py).
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ TOML = [
     b"0", b"-1", b"true", b"nan", b"inf", b"1e400", b"9" * 25, b"9" * 5000, b'""', b'"x"', b"[]", b"{}", b"[[]]",
     b"[1, 2]", b'["a", "b"]', b'["a", "a"]', b"2020-01-01", b"07:00:00", b"{ a = 1 }", b'"../../x"', b'"/dev/zero"',
     b'"\\u0000"', b"[" * 2000, b'"postgresql://nowhere.invalid/x"', b'"1e999999999"', b"[-1, 0]", b"[1, 99999999999]",
-    b"1.5", b'"' + b"y" * 4000 + b'"', b"{" * 300, b"'''", b'"0.1"', b'"mesh"', b'"5339"', b'"japan"', b"[4294967296, 4294967296]",
+    b"1.5", b'"' + b"y" * 4000 + b'"', b"{" * 300, b"'''", b'"0.1"', b'"mesh"', b'"5339"', b'"japan"',
+    b"[4294967296, 4294967296]",
 ]  # fmt: skip
 
 
@@ -358,7 +359,7 @@ def main() -> None:
     options.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()
     sys.path[:0] = [str(HERE), str(HERE.parent)]
-    import fuzz  # noqa: PLW0406 this file under its own name, so that its classes are the ones the targets know
+    import fuzz  # this file under its own name, so that its classes are the ones the targets know
     from fuzz_targets import TARGETS
 
     if given.worker:

@@ -1,8 +1,8 @@
 """The exact laws of the noise samplers, written out in decimals, and how a histogram of samples is judged by them.
 
-No kernel and nothing of kasuri.noise is imported. A law is P(X >= x) for whole x; a histogram counts X >> shift, so that
-wide laws need few bins. What is judged: the centre (about 200 bins of equal mass), the tail (bins beyond mass 1e-3, and
-exact binomial probabilities far out), the sign, and the scale (the score test, which no other test of the scale beats).
+No kernel and nothing of kasuri.noise is imported. A law is P(X >= x) for whole x; a histogram counts X >> shift, so
+that wide laws need few bins. What is judged: the centre (about 200 bins of equal mass), the tail (bins beyond mass 1e-3,
+and exact binomial probabilities far out), the sign, and the scale (the score test, which no other test of it beats).
 """
 
 from collections.abc import Callable
@@ -96,7 +96,7 @@ class Bins:
             width = 1 << self.shift
             right = [upper(i * width) for i in range(1, self.most)] + [Decimal(0)]  # P(X >= edge), edge > 0
             left = [upper(i * width + 1) for i in range(self.most)] + [Decimal(0)]  # P(X < -i width)
-            half = [1 - left[0]] + right  # P(X >= 0), P(X >= width), ...
+            half = [1 - left[0], *right]  # P(X >= 0), P(X >= width), ...
             up = [float(a - b) for a, b in pairwise(half)]
             down = [float(a - b) for a, b in pairwise(left)]
         return np.array([*reversed(down), *up])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, FormatError
+from kasuri.ingest.sources import MAX_COLUMNS
 
 _LONGEST_LINE = 1 << 26  # bytes; a line that is longer than a block of the reader stops it
 
@@ -46,6 +47,8 @@ def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
 
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         header = next(reader(iter(lambda: file.readline(_LONGEST_LINE), "")), [])
+    if len(header) > MAX_COLUMNS:
+        raise DomainError(f"{path}: has more than {MAX_COLUMNS} columns; keep those that are needed")
     wanted = [name for name in header if name in text]
     if len(set(wanted)) != len(wanted):
         raise DomainError(f"{path}: two columns have the same name; give each its own")

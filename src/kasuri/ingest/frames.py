@@ -83,7 +83,12 @@ def _aggregated(
 
     wanted = list(dict.fromkeys([*(n for place in columns.values() for n in names(place)), weight]))
     ragged: list[int] = []
-    batches = [batch for batch, _ in stream.start(wanted, ragged)]
+    batches, rows = [], 0
+    for batch, _ in stream.start(wanted, ragged):
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows > domain.size:  # before all are held: a small file can unfold into very many
+            raise DomainError(f"{stream.label}: has more rows than the domain has cells; one row per cell is needed")
     faults = rows_faults(stream.label, "", RAGGED, ragged)
     if not batches:
         raise_faults(DomainError, faults)

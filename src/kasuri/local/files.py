@@ -33,12 +33,13 @@ def write_reports(path: str | Path, reports: Reports, rounded: Round) -> None:
 def read_reports(path: str | Path) -> tuple[Rows, Round]:
     """(rows, round) of a file that `write_reports` wrote; refuses any other."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     if not Path(path).is_file():
         raise FormatError(f"{path}: no such file")
     try:
+        text = (pq.read_schema(path).metadata or {})[b"kasuri.round"].decode()  # the head before the rows
         table = read_parquet(path, ["report"])
-        text = (table.schema.metadata or {})[b"kasuri.round"].decode()
         column = table.column("report").combine_chunks()
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         raise FormatError(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kasuri import meshcode
 from kasuri.bounded import read_parquet
-from kasuri.errors import FormatError
+from kasuri.errors import FormatError, KasuriError
 from kasuri.published import files_of
 from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
@@ -52,9 +52,14 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
     """
     folder = Path(folder)
     about = read_manifest(folder) if manifest is None else manifest
-    sheet = Sheet.read(folder, about)
-    words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
-    return compose(about, sheet, words)
+    try:
+        sheet = Sheet.read(folder, about)
+        words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
+        return compose(about, sheet, words)
+    except KasuriError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise FormatError(f"{folder}: its manifest or table is malformed; see: kasuri verify {folder}") from None
 
 
 def too_large(folder: Path) -> str | None:
