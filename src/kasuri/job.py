@@ -441,7 +441,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
     columns = _columns(job)
     found = axes.place_faults(stream.names, table, columns, stream.label)
     if job.data.weight is not None and job.data.weight not in stream.names:
-        found.append(f"{stream.label}: no column {job.data.weight!r}; the columns are {list(stream.names)}")
+        found.append(f"{stream.label}: no column {job.data.weight!r}; is there a header line?")
     if job.data.weight is not None and who.max_weight is None:
         found.append(f"{stream.label}: unit.max_weight must bound the weights of records")
     if found:

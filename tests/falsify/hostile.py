@@ -346,22 +346,26 @@ def _inside(name: str, folder: Path) -> None:
 def write_page(rows: list[list[str]], cases: int, bad: int, minutes: float) -> None:
     """The section of docs/assurance.md: fuzzed targets, then the costly files."""
     from assurance import record
+    from test_fuzz import FOUND
 
     measured = []
     for case in CASES:
         found = run(case)
-        bad += not good(case, found)
-        told = f"{case.name}: {found['outcome']}, {found['megabytes']} MB, {found['seconds']:.1f} s"
-        measured.append([f"{case.name} ({found['megabytes']} MB)", "1", *(("1", "0") if found["outcome"] == "ok" else ("0", "1")), "-",
-                         f"{found['seconds']:.1f}", "0" if good(case, found) else "1"])  # fmt: skip
-        print(told, flush=True)
+        fine = good(case, found)
+        bad += not fine
+        name, took = f"{case.name} ({found['megabytes']} MB)", f"{found['seconds']:.1f}"
+        outcome = ["1", "0"] if found["outcome"] == "ok" else ["0", "1"]
+        measured.append([name, "1", *outcome, "-", took, str(int(not fine))])
+        print(f"{name}: {found['outcome']}, {took} s", flush=True)
     text = (
-        f"{cases:,} cases in {minutes:g} minutes over {len(rows)} readers: examples made by other programs were "
-        "mutated (bytes, cells, nodes of JSON, lines of TOML), guided by the lines of kasuri that they reach. A finding is an "
-        "error that is not kasuri's own, a message that quotes a confidential value, a case above "
-        f"20 s or 400 MB, or a worker that dies. Below them {len(measured)} files made to be costly, each in a process "
-        f"with limited memory: at most {MEMORY} MB may be added (the measured number is in brackets) and {SECONDS} s "
-        f"taken. Findings left: {bad}. Inputs that were findings once are kept as tests (tests/falsify/test_fuzz.py)."
+        f"{cases:,} cases in {minutes:g} minutes over {len(rows)} readers: valid examples were mutated (bytes, cells, "
+        "nodes of JSON, lines of TOML), guided by the lines of kasuri that they reach. A finding is an error that is "
+        "not kasuri's own, a message that quotes a confidential value, a case above 20 s or 400 MB, or a worker "
+        "that dies. "
+        f"Below them {len(measured)} files made to be costly, each in a process with limited memory: at most {MEMORY} "
+        f"MB may be added (what was added is in brackets) and {SECONDS} s taken. Findings left in this run: {bad}. "
+        f"{len(FOUND)} inputs that were findings of earlier runs were mended and are kept as tests "
+        "(tests/falsify/test_fuzz.py)."
     )
     columns = ["input", "cases", "read", "refused", "lines reached", "slowest, s", "findings"]
     record("fuzz", f"python tests/falsify/fuzz.py --minutes {minutes:g}", text, columns, rows + measured)

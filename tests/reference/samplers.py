@@ -1,8 +1,8 @@
 """The exact laws of the noise samplers, written out in decimals, and how a histogram of samples is judged by them.
 
 No kernel and nothing of kasuri.noise is imported. A law is P(X >= x) for whole x; a histogram counts X >> shift, so
-that wide laws need few bins. What is judged: the centre (about 200 bins of equal mass), the tail (bins beyond mass 1e-3,
-and exact binomial probabilities far out), the sign, and the scale (the score test, which no other test of it beats).
+that wide laws need few bins. What is judged: the centre (about 200 bins of equal mass), the tail (bins beyond mass
+1e-3, and exact binomial probabilities far out), the sign, and the scale (the score test, which no other test beats).
 """
 
 from collections.abc import Callable

@@ -241,9 +241,9 @@ def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False)
 
 
 def absent(present: Sequence[str], spec: Recoding, file: str) -> list[str]:
-    """Columns of a recoding that a table does not have."""
+    """Columns of a recoding that a table does not have; the others are not named: without a header they are data."""
     wanted = [*spec.names, *(column.name for column in spec.sensitive)]
-    return [f"{file}: no column {name!r}; the columns are {list(present)}" for name in wanted if name not in present]
+    return [f"{file}: no column {name!r}; is there a header line?" for name in wanted if name not in present]
 
 
 def _tree(name: str, entry: Any, folder: Path) -> Hierarchy:
