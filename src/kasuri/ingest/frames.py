@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError, PrivacyError, raise_faults, rows_faults
 from kasuri.ingest.axes import Place, from_arrow, names, place_faults
 from kasuri.ingest.micro import Engine, Progress, count_records
-from kasuri.ingest.sources import RAGGED, Stream, numbered, open_stream
+from kasuri.ingest.sources import BATCH, RAGGED, Stream, numbered, open_stream
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Unit
 from kasuri.table import Counts, checked
 
@@ -87,7 +87,7 @@ def _aggregated(
     for batch, _ in stream.start(wanted, ragged):
         batches.append(batch)
         rows += batch.num_rows
-        if rows > domain.size:  # before all are held: a small file can unfold into very many
+        if rows > max(domain.size, BATCH):  # before all are held: a small file can unfold into very many
             raise DomainError(f"{stream.label}: has more rows than the domain has cells; one row per cell is needed")
     faults = rows_faults(stream.label, "", RAGGED, ragged)
     if not batches:
