@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kasuri as ks
-from kasuri.ingest import read_table
 from kasuri.ledger.entries import State
 from kasuri.local import categorical, numeric
 from kasuri.local.wire import read_round
@@ -114,21 +113,6 @@ def test_mutated_examples_meet_kasuri_errors_only(target, tmp_path):
     out = fuzz.work(target, tmp_path, seed=0, seconds=60, cases=4 if target.name in SLOW else 25)
     assert out["found"] == {}
     assert out["cases"] == out["ok"] + out["refused"] > 0
-
-
-@pytest.mark.parametrize("line", [b"\xff", b"\xff,\xfe,1,2,3,4,5", b"\xed\xa0\x80"])
-def test_a_ragged_line_that_is_no_utf8_stops_no_other_record(line, tmp_path, capfd):
-    """Arrow gave up at such a line, so that one record refused all, and told its byte on stderr."""
-    path, table = tmp_path / "r.csv", ks.Domain.of(ks.Ordered("age", 4))
-    who = ks.Unit("person", "add-remove", 1)
-    counts = []
-    for data in (b"person,age\na,1\n\xff,2\n\xfe,2\n", b"person,age\na,1\n" + line + b"\n\xff,2\n\xfe,2\n"):
-        path.write_bytes(data)
-        found = ks.count(path, table, columns={"age": "age"}, unit=who, key=bytes(32))
-        counts.append((found.cells.tolist(), found.values.tolist()))
-    assert counts[0] == counts[1] == ([1, 2], [1, 2])
-    assert read_table(path, text=["person", "age"], only=True)["age"].to_pylist() == ["1", "2", "2"]
-    assert capfd.readouterr().err == ""
 
 
 SHORT = ("zip: 2 GB of zeros in 2 MB", "CSV: 10^6 columns", "release: the manifest is a pipe")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, FormatError
-from kasuri.ingest.sources import MAX_COLUMNS, utf8
+from kasuri.ingest.sources import MAX_COLUMNS
 
 _LONGEST_LINE = 1 << 26  # bytes; a line that is longer than a block of the reader stops it
 
@@ -60,5 +60,5 @@ def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
         options.check_utf8 = False  # a cell that is no UTF-8 is that cell's fault
         parse = csv.ParseOptions(invalid_row_handler=lambda row: "skip")
         blocks = csv.ReadOptions(block_size=_LONGEST_LINE)
-        return csv.read_csv(utf8(path), read_options=blocks, parse_options=parse, convert_options=options)
+        return csv.read_csv(path, read_options=blocks, parse_options=parse, convert_options=options)
     return csv.read_csv(path, convert_options=options)

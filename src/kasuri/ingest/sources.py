@@ -5,8 +5,6 @@ CSV is read as text, so that an id "0012" stays four characters. No message quot
 
 from __future__ import annotations
 
-import codecs
-import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -184,49 +182,6 @@ def _csv(path: Path, wanted: Sequence[str] | None, ragged: list[int]) -> Any:
     return reader
 
 
-class _Utf8(io.RawIOBase):
-    """The bytes of a file, every byte that is no UTF-8 as a character of its own, which no table uses.
-
-    Arrow decodes a ragged line before it asks what to do with it, and stops where it cannot: one record would stop the
-    reading of all the others, and the error would say which byte it holds.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, out: Any) -> int:
-        while not self._left:
-            data = self._file.read(1 << 20)
-            text = self._decoder.decode(data, final=not data)
-            if not data and not text:
-                return 0
-            try:
-                self._left = memoryview(text.encode())
-            except UnicodeEncodeError:
-                self._left = memoryview(text.translate(_BYTES).encode())
-        size = min(len(out), len(self._left))
-        out[:size] = self._left[:size]
-        self._left = self._left[size:]
-        return size
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-_BYTES = {0xDC00 + byte: 0x10FF00 + byte for byte in range(128, 256)}
-
-
-def utf8(path: Path) -> Any:
-    """A CSV file for Arrow, without bytes that it cannot decode."""
-    return io.BufferedReader(_Utf8(path))
-
-
 def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None, ragged: list[int]) -> Any:
     import pyarrow as pa
     from pyarrow import csv
@@ -236,7 +191,7 @@ def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None, 
         return "skip"
 
     return csv.open_csv(
-        utf8(path),
+        path,
         read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
         parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=leave_out),
         convert_options=csv.ConvertOptions(
