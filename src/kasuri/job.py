@@ -170,7 +170,7 @@ def load(path: str | Path) -> Job:
         content = tomllib.loads(text)
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists in lists in lists
         raise FormatError(f"{path}: not TOML ({error})") from None
     try:
         return Job.model_validate(content)
@@ -434,7 +434,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
     columns = places(job.data.columns)
     found = axes.place_faults(stream.names, table, columns, stream.label)
     if job.data.weight is not None and job.data.weight not in stream.names:
-        found.append(f"{stream.label}: no column {job.data.weight!r}; the columns are {list(stream.names)}")
+        found.append(f"{stream.label}: no column {job.data.weight!r}; is there a header line?")
     if job.data.weight is not None and who.max_weight is None:
         found.append(f"{stream.label}: unit.max_weight must bound the weights of records")
     if found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,6 +63,14 @@ def degrees(name: str) -> tuple[float, float]:
     return 2 / 3 / per, 1 / per
 
 
+def _array(values: ArrayLike, kind: type[np.generic], what: str) -> NDArray[Any]:
+    """A contiguous array of int64 or float64; what is no array of such numbers is refused."""
+    try:
+        return np.ascontiguousarray(values, dtype=kind)
+    except (TypeError, ValueError, OverflowError):
+        raise DomainError(f"{what} must be an array of numbers") from None
+
+
 def decode(codes: ArrayLike, name: str) -> tuple[Int, Int]:
     """Codes of level `name` -> (row, col). Digits outside their range raise one DomainError naming the rows.
 
@@ -80,7 +88,7 @@ def try_decode(codes: ArrayLike, name: str) -> tuple[Int, Int, NDArray[np.bool_]
     """Codes -> (row, col, good): `good` is False where the code is not of this level; row and col are then 0."""
     from kasuri._kernels import mesh
 
-    code = np.ascontiguousarray(codes, dtype=np.int64)
+    code = _array(codes, np.int64, "mesh codes")
     sides, forms = _steps(name)
     row, col, good = np.empty(code.size, np.int64), np.empty(code.size, np.int64), np.empty(code.size, np.bool_)
     mesh.decode(code.ravel(), level(name).digits, sides, forms, row, col, good)
@@ -95,8 +103,8 @@ def encode(rows: ArrayLike, cols: ArrayLike, name: str) -> Int:
     """
     from kasuri._kernels import mesh
 
-    row = np.ascontiguousarray(rows, dtype=np.int64)
-    col = np.ascontiguousarray(cols, dtype=np.int64)
+    row = _array(rows, np.int64, "rows")
+    col = _array(cols, np.int64, "columns")
     if row.shape != col.shape:
         raise DomainError("rows and cols must have one shape")
     side = 100 * level(name).per_first
@@ -128,7 +136,7 @@ def try_locate(lat: ArrayLike, lon: ArrayLike, name: str) -> tuple[Int, Int, NDA
     """Degrees -> (row, col, good): `good` is False where a point lies outside the grid or is no number."""
     from kasuri._kernels import mesh
 
-    y, x = np.ascontiguousarray(lat, dtype=np.float64), np.ascontiguousarray(lon, dtype=np.float64)
+    y, x = _array(lat, np.float64, "latitudes"), _array(lon, np.float64, "longitudes")
     if y.shape != x.shape:
         raise DomainError("latitudes and longitudes must have one shape")
     row, col, good = np.empty(y.size, np.int64), np.empty(y.size, np.int64), np.empty(y.size, np.bool_)
@@ -178,8 +186,8 @@ def morton(rows: ArrayLike, cols: ArrayLike) -> Int:
     """
     from kasuri._kernels.morton import interleave2
 
-    row = np.ascontiguousarray(rows, dtype=np.int64)
-    col = np.ascontiguousarray(cols, dtype=np.int64)
+    row = _array(rows, np.int64, "rows")
+    col = _array(cols, np.int64, "columns")
     if row.shape != col.shape:
         raise DomainError("rows and cols must have one shape")
     if row.size and (min(row.min(), col.min()) < 0 or max(row.max(), col.max()) >= 1 << 31):
@@ -191,7 +199,7 @@ def unmorton(keys: ArrayLike) -> tuple[Int, Int]:
     """The inverse of `morton`."""
     from kasuri._kernels.morton import deinterleave2
 
-    key = np.ascontiguousarray(keys, dtype=np.int64)
+    key = _array(keys, np.int64, "Morton codes")
     if key.size and key.min() < 0:
         raise DomainError("Morton codes are not negative; some are")
     row, col = deinterleave2(key.ravel())

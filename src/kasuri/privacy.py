@@ -46,6 +46,21 @@ def _fraction(value: str | int | Fraction | Decimal) -> Fraction:
     return Fraction(value)
 
 
+def written(text: object) -> Fraction:
+    """The rational whose text `decimal` wrote; ValueError for anything else. No exponent: "1e999999999" would fill the
+    memory.
+
+    >>> written("0.1"), written("1/3")
+    (Fraction(1, 10), Fraction(1, 3))
+    """
+    if not isinstance(text, str) or len(text) > _WRITABLE or not set(text) <= set("-0123456789./"):
+        raise ValueError("not a decimal or p/q")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise ValueError("not a decimal or p/q") from None
+
+
 def decimal(number: Fraction) -> str:
     """Shortest exact text of a rational: a decimal where one exists, else p/q.
 

@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kasuri import meshcode
-from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 
 MAX_CELLS = 1 << 62
 """Largest cell index and largest total: both fit int64 with room for noise."""
+
+MAX_MASK = 1 << 30
+"""Most cells under one mask read from a file: it is held as an array."""
 
 PROVIDER_BOUNDED = "the provider bounded each unit's contributions (the table came pre-aggregated)"
 """The caveat of a table that was counted elsewhere."""
@@ -273,6 +276,9 @@ class Mask:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Mask:
         runs = np.asarray(data["runs"], dtype=np.int64)
+        cells = math.prod(data["shape"])
+        if runs.ndim != 1 or (runs < 0).any() or not 0 < cells <= MAX_MASK or sum(runs.tolist()) != cells:
+            raise FormatError(f"mask: its runs must add up to the cells of its shape, at most {MAX_MASK}")
         values = (np.arange(runs.size) % 2 == 1) ^ bool(data["first"])
         return cls.of(tuple(data["axes"]), np.repeat(values, runs).reshape(data["shape"]))
 
@@ -422,9 +428,15 @@ class Domain:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Domain:
-        return cls(
-            tuple(_axis_from_json(axis) for axis in data["axes"]), tuple(Mask.from_json(m) for m in data["mask"])
-        )
+        """The domain `to_json` wrote; FormatError for anything else."""
+        try:
+            return cls(
+                tuple(_axis_from_json(axis) for axis in data["axes"]), tuple(Mask.from_json(m) for m in data["mask"])
+            )
+        except KasuriError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            raise FormatError("not a domain: a field is missing or malformed") from None
 
 
 Change = Literal["add-remove", "replace"]

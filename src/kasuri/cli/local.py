@@ -84,7 +84,9 @@ def _randomizer(path: Path) -> Randomizer:
 
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except OSError as error:
+        raise DomainError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
         raise FormatError(f"{path.name} is no JSON file") from None
     return local.from_json(data)
 
@@ -107,7 +109,7 @@ def randomize(
     made = _randomizer(randomizer)
     table = read_table(source, text=[column])
     if column not in table.column_names:
-        raise DomainError(f"no column {column!r}; the columns are {table.column_names}")
+        raise DomainError(f"no column {column!r}; is there a header line?")
     values = table.column(column)
     if str(values.type).startswith(("int", "uint")):
         values = values.cast("string")  # a column holds labels; without labels these are the cells' numbers

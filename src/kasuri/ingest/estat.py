@@ -18,12 +18,14 @@ from typing import Literal
 import numpy as np
 
 from kasuri import meshcode
-from kasuri.errors import DomainError, FormatError, raise_faults, rows_faults
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh, Nominal, Ordered, Unit
 from kasuri.table import Counts, checked
 
 MERGED = "cells the provider withheld are counted in the neighbour cell the provider names"
 _KEYS = ("KEY_CODE", "HTKSYORI", "HTKSAKI", "GASSAN")
+_MOST = 1 << 26
+"""Bytes of text that one file may hold, unpacked. The largest table of a first-order mesh has a quarter of it."""
 
 
 @dataclass(frozen=True)
@@ -103,27 +105,51 @@ def _open(path: Path, faults: list[str]) -> Iterator[_Sheet]:
         faults.append(f"{path}: no such file")
         return
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                names = [name for name in archive.namelist() if name.lower().endswith((".txt", ".csv"))]
-                if not names:
-                    faults.append(f"{path}: the archive holds no .txt table; download the file again")
-                texts = [(f"{path}/{name}", archive.read(name)) for name in names]
-        else:
-            texts = [(str(path), path.read_bytes())]
-    except (OSError, zipfile.BadZipFile, RuntimeError) as error:
+        texts = _texts(path)
+    except KasuriError:
+        raise
+    except Exception as error:  # what zipfile and zlib raise on a damaged archive is not of one family
         raise FormatError(f"{path}: cannot be read ({type(error).__name__}); download the file again") from None
+    if not texts:
+        faults.append(f"{path}: the archive holds no .txt table; download the file again")
     for name, content in texts:
         try:
             text = content.decode("cp932")
         except UnicodeDecodeError:
             faults.append(f"{name}: not in the encoding cp932 that e-Stat uses; was it edited and saved as UTF-8?")
             continue
-        rows = list(csv.reader(io.StringIO(text)))
+        try:
+            rows = list(csv.reader(io.StringIO(text, newline="")))
+        except csv.Error:
+            faults.append(f"{name}: cannot be read as a table of commas; download the file again")
+            continue
         if len(rows) < 2 or rows[0][:1] != ["KEY_CODE"]:
             faults.append(f"{name}: the first header row must begin with KEY_CODE; is it a mesh table?")
             continue
         yield _Sheet(name, rows[0], [label.strip(" 　") for label in rows[1]], [row for row in rows[2:] if row])
+
+
+def _texts(path: Path) -> list[tuple[str, bytes]]:
+    """(name, content) of every table of a file, never more than _MOST bytes in all: an archive can promise anything."""
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            found = [(str(path), file.read(_MOST + 1))]
+    else:
+        found = []
+        with zipfile.ZipFile(path) as archive:
+            for item in archive.infolist():
+                if not item.filename.lower().endswith((".txt", ".csv")):
+                    continue
+                if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise FormatError(f"{path}: packed in another way than e-Stat does; download the file again")
+                with archive.open(item) as file:
+                    left = _MOST - sum(len(content) for _, content in found)
+                    found.append((f"{path}/{item.filename}", file.read(left + 1)))
+                if len(found[-1][1]) > left:
+                    break
+    if sum(len(content) for _, content in found) > _MOST:
+        raise FormatError(f"{path}: holds more than {_MOST >> 20} MB of text; no mesh table does")
+    return found
 
 
 def _withheld_places(sheets: list[_Sheet]) -> dict[str, set[str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, FormatError
+from kasuri.ingest.sources import MAX_COLUMNS
 
 _LONGEST_LINE = 1 << 26  # bytes; a line that is longer than a block of the reader stops it
 
@@ -27,8 +28,6 @@ def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = Fal
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise DomainError(f"{path}: a .csv or .parquet file is needed")
-    import pyarrow as pa
-
     try:
         if kind == ".csv":
             return _read_csv(path, text, only)
@@ -36,8 +35,9 @@ def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = Fal
 
         with parquet.ParquetFile(path) as file:  # read_table would import pandas where it is installed
             return file.read([name for name in file.schema_arrow.names if name in text] if only else None)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
-        # Arrow's message can quote a line of the file: only its kind is passed on
+    except DomainError:
+        raise
+    except Exception as error:  # a library's message can quote a line of the file: only its kind is passed on
         raise FormatError(f"{path}: cannot be read as {kind[1:]} ({type(error).__name__}); is it damaged?") from None
 
 
@@ -46,7 +46,9 @@ def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
     from pyarrow import csv
 
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        header = next(reader(file), [])
+        header = next(reader(iter(lambda: file.readline(_LONGEST_LINE), "")), [])
+    if len(header) > MAX_COLUMNS:
+        raise DomainError(f"{path}: has more than {MAX_COLUMNS} columns; keep those that are needed")
     wanted = [name for name in header if name in text]
     if len(set(wanted)) != len(wanted):
         raise DomainError(f"{path}: two columns have the same name; give each its own")
@@ -67,6 +69,9 @@ def read_array(path: Path) -> Any:
     import numpy as np
 
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        found = np.load(path, mmap_mode="r", allow_pickle=False)  # a shape the file does not hold reserves nothing
+        if not isinstance(found, np.memmap):
+            raise ValueError  # an archive of arrays
+        return np.array(found)
+    except Exception:  # its header is an expression: what numpy raises on a damaged one is not of one family
         raise DomainError(f"{path} is not a .npy array") from None

@@ -74,7 +74,8 @@ def _table(files: Files, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     stream = open_stream(files)
     raise_faults(
         DomainError,
-        [f"{stream.label}: no column {name!r}; the columns are {list(stream.names)}"
+        # only the missing name: without a header line the others would be data
+        [f"{stream.label}: no column {name!r}; is there a header line?"
          for name in wanted if name not in stream.names],
     )  # fmt: skip
     ragged: list[int] = []

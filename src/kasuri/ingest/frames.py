@@ -14,7 +14,7 @@ from kasuri.errors import DomainError, PrivacyError, raise_faults, rows_faults
 from kasuri.ingest.axes import Place, from_arrow, names, place_faults
 from kasuri.ingest.files import read_array
 from kasuri.ingest.micro import Engine, Progress, count_records
-from kasuri.ingest.sources import RAGGED, Stream, numbered, open_stream
+from kasuri.ingest.sources import BATCH, RAGGED, Stream, numbered, open_stream
 from kasuri.public import PublicTable
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Unit
 from kasuri.table import Counts, checked
@@ -116,7 +116,12 @@ def _one_row_per_cell(
 
     wanted = list(dict.fromkeys([*(n for place in columns.values() for n in names(place)), weight]))
     ragged: list[int] = []
-    batches = [batch for batch, _ in stream.start(wanted, ragged)]
+    batches, rows = [], 0
+    for batch, _ in stream.start(wanted, ragged):
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows > max(domain.size, BATCH):  # before all are held: a small file can unfold into very many
+            raise DomainError(f"{stream.label}: has more rows than the domain has cells; one row per cell is needed")
     faults = rows_faults(stream.label, "", RAGGED, ragged)
     if not batches:
         raise_faults(DomainError, faults)

@@ -160,11 +160,17 @@ def _file_batches(path: Path, wanted: Sequence[str], ragged: list[int]) -> Itera
 
 
 _CSV_BLOCK = 1 << 24
+MAX_COLUMNS = 1 << 16
+"""Most columns of a CSV file: every one of them costs a reader some 3 KB."""
 
 
 def _csv(path: Path, wanted: Sequence[str] | None, ragged: list[int]) -> Any:
     import pyarrow as pa
 
+    with path.open("rb") as file:
+        head = next((line for line in iter(lambda: file.readline(_CSV_BLOCK), b"") if line.strip()), b"")
+    if head.count(b",") >= MAX_COLUMNS:
+        raise FormatError(f"{path}: has more than {MAX_COLUMNS} columns; keep those that are needed")
     # the names as Arrow itself finds them (after blank lines, with line breaks in quotes): a column missed here would
     # get a type from its values, and one record would change how all ids are read
     with _csv_reader(path, [], None, []) as reader:

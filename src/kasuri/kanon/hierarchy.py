@@ -32,6 +32,8 @@ Node = tuple[str, tuple[Any, ...]]
 ROOT = "*"
 MAX_LEAVES = 1 << 22
 MAX_LEVELS = 100
+MAX_TEXT = 1 << 26
+"""Most characters of a hierarchy file."""
 MAX_NUMBER = 1 << 53
 """Whole numbers up to here are floats too."""
 UNITS = ("day", "month", "quarter", "year", "decade")
@@ -232,13 +234,21 @@ def categories_csv(name: str, path: str | Path, *, missing: str | None = None) -
     """A tree of categories from an ARX hierarchy file: `leaf;parent;...;root` per line, no header."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(MAX_TEXT + 1)
     except OSError:
         raise FormatError(f"{path}: the hierarchy file of {name!r} cannot be read") from None
     except UnicodeDecodeError:
         raise FormatError(f"{path}: the hierarchy file of {name!r} is not UTF-8 text") from None
+    except ValueError:
+        raise FormatError(f"{name!r}: a hierarchy file cannot be called so") from None
+    if len(text) > MAX_TEXT:
+        raise FormatError(f"{path}: the hierarchy file of {name!r} has more than {MAX_TEXT >> 20} million characters")
     first = text.partition("\n")[0]
-    rows = [row for row in csv.reader(text.splitlines(), delimiter=";" if ";" in first else ",") if row]
+    try:
+        rows = [row for row in csv.reader(text.splitlines(), delimiter=";" if ";" in first else ",") if row]
+    except csv.Error:
+        raise FormatError(f"{path}: the hierarchy file of {name!r} cannot be read as CSV") from None
     parent_of: dict[str, str] = {}
     order: dict[str, None] = {}
     tops: dict[str, None] = {}

@@ -90,7 +90,7 @@ class Recoding:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError:
             raise DomainError(f"{path}: no such file") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"{path}: not a TOML file ({error})") from None
         return cls.from_dict(data, path.parent, str(path))
 
@@ -241,16 +241,16 @@ def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False)
 
 
 def absent(present: Sequence[str], spec: Recoding, file: str) -> list[str]:
-    """Columns of a recoding that a table does not have."""
+    """Columns of a recoding that a table does not have; the others are not named: without a header they are data."""
     wanted = [*spec.names, *(column.name for column in spec.sensitive)]
-    return [f"{file}: no column {name!r}; the columns are {list(present)}" for name in wanted if name not in present]
+    return [f"{file}: no column {name!r}; is there a header line?" for name in wanted if name not in present]
 
 
 def _tree(name: str, entry: Any, folder: Path) -> Hierarchy:
     """One [attributes.NAME] table."""
-    if not isinstance(entry, Mapping) or entry.get("kind") not in _FIELDS:
+    if not isinstance(entry, Mapping) or str(entry.get("kind")) not in _FIELDS:
         raise FormatError(f"kind must be one of {', '.join(_FIELDS)}")
-    kind, missing = entry["kind"], entry.get("missing")
+    kind, missing = str(entry["kind"]), entry.get("missing")
     fields = {key: value for key, value in entry.items() if key not in ("kind", "missing")}
     faults = [f"unknown entry {key!r}; {kind} takes {', '.join(sorted(_FIELDS[kind]))}, missing" for key in fields
               if key not in _FIELDS[kind]]  # fmt: skip
@@ -283,9 +283,11 @@ def _tree(name: str, entry: Any, folder: Path) -> Hierarchy:
         if "file" in fields:
             return hierarchy.categories_csv(name, folder / fields["file"], missing=missing)
         return hierarchy.categories(name, fields["tree"], missing=missing)
+    except KasuriError:
+        raise
     except RecursionError:
         raise FormatError(f"{kind}: the tree has too many levels") from None
-    except (TypeError, AttributeError, OverflowError):
+    except (TypeError, AttributeError, OverflowError, ValueError):
         raise FormatError(f"{kind}: an entry has the wrong type") from None
 
 

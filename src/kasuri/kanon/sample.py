@@ -279,8 +279,8 @@ def _id_faults(columns: Sequence[str], name: str, rows_are_units: bool) -> list[
     if name in columns and rows_are_units:
         return [f"rows: there is an id column {name!r}; leave rows_are_units out"]
     if name not in columns and not rows_are_units:
-        return [f"rows: no id column {name!r}; the columns are {list(columns)}. If every row is a unit of its own, say "
-                "so: rows_are_units=True (--rows-are-units)"]  # fmt: skip
+        return [f"rows: no id column {name!r}; is there a header line? If every row is a unit of its own, say so: "
+                "rows_are_units=True (--rows-are-units)"]  # fmt: skip
     return []
 
 

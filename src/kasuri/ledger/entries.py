@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from kasuri.accounting import Series, dearest, zcdp_of_pure
 from kasuri.errors import BudgetError, FormatError, KasuriError, PrivacyError, raise_faults
-from kasuri.privacy import decimal
+from kasuri.privacy import decimal, written
 from kasuri.schema import Unit
 
 FORMAT = 1
@@ -76,10 +76,10 @@ class Allowance:
     def from_json(cls, data: Mapping[str, Any]) -> Allowance:
         zero = Fraction(0)
         if "rho" in data:
-            return cls(data["accounting"], zero, zero, Fraction(data["rho"]), None, zero)
+            return cls(data["accounting"], zero, zero, written(data["rho"]), None, zero)
         series = Series.from_json(data["series"]) if "series" in data else None
-        price = Fraction(data["price"]) if series else zero
-        return cls(data["accounting"], Fraction(data["epsilon"]), Fraction(data["delta"]), None, series, price)
+        price = written(data["price"]) if series else zero
+        return cls(data["accounting"], written(data["epsilon"]), written(data["delta"]), None, series, price)
 
 
 @dataclass(frozen=True)
@@ -167,10 +167,10 @@ class State:
     def charge(self, claim: Mapping[str, Any]) -> Charge:
         """What a claim costs, as it stands in an entry."""
         allowance, zero = self.allowance, Fraction(0)
-        epsilon, delta = Fraction(claim["epsilon"]), Fraction(claim["delta"])
+        epsilon, delta = written(claim["epsilon"]), written(claim["delta"])
         if allowance.rho is not None:
             if "rho" in claim:
-                return Charge(Fraction(claim["rho"]), zero, 0)
+                return Charge(written(claim["rho"]), zero, 0)
             if delta:
                 raise PrivacyError("an (epsilon, delta) release cannot be charged to a zCDP ledger: it has no rho")
             return Charge(zcdp_of_pure(epsilon), zero, 0)
@@ -198,7 +198,7 @@ class State:
             if entry["entry"] != self.entries + 1 or entry["previous"] != self.hash:
                 raise FormatError(f"{where}: the chain is broken (an entry is missing, repeated or out of place)")
             self._apply(entry, where)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             if isinstance(error, KasuriError):
                 raise
             raise FormatError(f"{where}: a field is missing or malformed") from None
@@ -237,6 +237,6 @@ class State:
         self.series_used += charge.of_series
         if "split" in claim and not charge.of_series and not charge.delta:
             parts = self.splits.setdefault(claim["split"], {})
-            parts[claim["part"]] = parts.get(claim["part"], Fraction(0)) + Fraction(claim["epsilon"])
+            parts[claim["part"]] = parts.get(claim["part"], Fraction(0)) + written(claim["epsilon"])
         self.assumes |= dict.fromkeys(entry["assumes"])
         self.open.add(entry["entry"])

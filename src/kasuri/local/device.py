@@ -156,7 +156,9 @@ class Device:
                 client = MemoisedClient(randomizer)
                 client.restore(kept["memory"])
                 memories[randomizer.fingerprint] = client
-        except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        except KasuriError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as fault:
             raise FormatError(f"not the state of a device: {type(fault).__name__}") from None
         faults = []
         if any(not isinstance(id, str) or type(count) is not int or count < 1 for id, count in sent.items()):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kasuri.aside import whole
+from kasuri.bounded import read_parquet
 from kasuri.errors import FormatError, PrivacyError
 from kasuri.local.randomizer import Reports, Rows
 from kasuri.local.wire import Round, read_round
@@ -39,10 +40,10 @@ def read_reports(path: str | Path) -> tuple[Rows, Round]:
     if not Path(path).is_file():
         raise FormatError(f"{path}: no such file")
     try:
-        table = pq.read_table(path)
-        text = (table.schema.metadata or {})[b"kasuri.round"].decode()
+        text = (pq.read_schema(path).metadata or {})[b"kasuri.round"].decode()  # the head before the rows
+        table = read_parquet(path, ["report"])
         column = table.column("report").combine_chunks()
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError):
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         raise FormatError(
             "not a file of reports: a Parquet column `report` with kasuri.round in its metadata"
         ) from None

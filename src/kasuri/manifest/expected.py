@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from kasuri.noise import laplace_variance
+from kasuri.privacy import written
 from kasuri.published import Described, Release
 from kasuri.schema import Domain, Mesh
 from kasuri.transform import node_variance
@@ -29,7 +29,7 @@ def by_area(release: Described) -> list[dict[str, Any]] | None:
         return None
     if recipe.get("refine") not in ("none", "inverse", "topdown"):
         return None
-    variance = laplace_variance(Fraction(recipe["scale"]), recipe["noise"])
+    variance = laplace_variance(written(recipe["scale"]), recipe["noise"])
     rows = []
     for cells, depths, places in _blocks(domain):
         exact = not domain.mask and all(size & (size - 1) == 0 for size in domain.shape)

@@ -39,13 +39,14 @@ def keygen(path: str | Path) -> tuple[Path, Path]:
 
 def private(path: str | Path) -> Any:
     """The private key in a file of `keygen`."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     data = _read(path)
     try:
         key = serialization.load_pem_private_key(data, password=None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         raise FormatError(f"{path}: not a private key of `kasuri keygen`") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise FormatError(f"{path}: not an Ed25519 key")
@@ -54,13 +55,14 @@ def private(path: str | Path) -> Any:
 
 def public_hex(path: str | Path) -> str:
     """The public key in a file of `keygen`, as 64 hexadecimal digits."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     data = _read(path)
     try:
         key = serialization.load_pem_public_key(data)
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise FormatError(f"{path}: not a public key of `kasuri keygen` (the file that ends in .pub)") from None
     if not isinstance(key, Ed25519PublicKey):
         raise FormatError(f"{path}: not an Ed25519 key")

@@ -19,7 +19,7 @@ from typing import Any
 from kasuri import intervals
 from kasuri.errors import PrivacyError
 from kasuri.manifest import certificate, expected, keys
-from kasuri.privacy import Guarantee, decimal
+from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import NO_LEDGER, Described, Release, files_of
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh
 
@@ -265,8 +265,8 @@ def mechanisms(recipe: Mapping[str, Any], epsilon: Fraction) -> list[dict[str, A
     and so the scale of the whole over that share."""
     if "mechanisms" in recipe:
         return list(recipe["mechanisms"])
-    scale = Fraction(recipe["scale"])
-    levels = {f"counts of level {depth}": Fraction(share) for depth, share in recipe.get("shares", {}).items()}
+    scale = written(recipe["scale"])
+    levels = {f"counts of level {depth}": written(share) for depth, share in recipe.get("shares", {}).items()}
     return [
         {
             "query": query,

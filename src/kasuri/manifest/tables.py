@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kasuri.bounded import read_parquet
 from kasuri.errors import KasuriError
 from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, variant
-from kasuri.privacy import Guarantee
+from kasuri.privacy import Guarantee, written
 from kasuri.published import files_of
 from kasuri.schema import Domain, Unit
 
@@ -30,20 +30,18 @@ def claimed(manifest: Mapping[str, Any]) -> Guarantee:
     bound, parameters = loss["contribution_bound"], loss["privacy_parameters"]
     return Guarantee(
         privacy["deployment_model"]["model_name"],
-        Fraction(parameters["epsilon"]),
-        Fraction(parameters["delta"]),
+        written(parameters["epsilon"]),
+        written(parameters["delta"]),
         Unit(loss["privacy_unit"], relation["relation"], bound["max_cells"], bound["max_weight"]),
         tuple(relation["unprotected_quantities"]),
         tuple(privacy["assumes"]),
         privacy["implementation"]["basis"],
-        None if parameters["rho"] is None else Fraction(parameters["rho"]),
+        None if parameters["rho"] is None else written(parameters["rho"]),
     )
 
 
 def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
     """Add a fault for everything in the tables that does not follow from the manifest, or from the cells."""
-    from pyarrow import parquet
-
     try:
         domain, guarantee = Domain.from_json(manifest["domain"]), claimed(manifest)
         same = _says(manifest, domain, guarantee)
@@ -57,7 +55,7 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
     last, total = -1, 0
     for name in names:  # one file at a time: a table of many files need not fit in memory
         try:
-            table = parquet.read_table(folder / name)
+            table = read_parquet(folder / name)
             if not _cells(table, name, domain, manifest, last, faults):
                 return
             last = table["cell"][-1].as_py() if table.num_rows else last
@@ -69,7 +67,7 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         faults.append(f"{', '.join(names[:3])}: does not add up to the total of the manifest")
     meta = "release_meta.parquet"
     try:
-        rows = parquet.read_table(folder / meta).to_pylist()
+        rows = read_parquet(folder / meta).to_pylist()
         same = len(rows) == 1 and _meta(rows[0], manifest, guarantee)
     except UNREADABLE:
         rows, same = [], False

@@ -103,7 +103,7 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
 def _manifest(folder: Path, faults: list[str]) -> tuple[dict[str, Any] | None, bytes]:
     """The manifest where its form and digest hold, else None; and its bytes."""
     try:
-        if (folder / MANIFEST).is_symlink():
+        if (folder / MANIFEST).is_symlink() or not (folder / MANIFEST).is_file():  # reading a pipe would never end
             raise OSError
         data = (folder / MANIFEST).read_bytes()
     except OSError:
@@ -153,7 +153,7 @@ def _signature(folder: Path, data: bytes, intact: bool, key: str | Path | None, 
             faults.append(f"{keys.SIGNATURE}: missing; the release is not signed")
         return "none"
     try:
-        if path.is_symlink():
+        if path.is_symlink() or not path.is_file():
             raise OSError
         raw = path.read_bytes()
         statement = json.loads(raw.decode())

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
-from kasuri.errors import FormatError
+from kasuri.bounded import read_parquet
+from kasuri.errors import FormatError, KasuriError
 from kasuri.published import files_of
 from kasuri.report import chart, frame, japanese
 from kasuri.report.frame import Section, Text
@@ -51,9 +52,14 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
     """
     folder = Path(folder)
     about = read_manifest(folder) if manifest is None else manifest
-    sheet = Sheet.read(folder, about)
-    words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
-    return compose(about, sheet, words)
+    try:
+        sheet = Sheet.read(folder, about)
+        words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
+        return compose(about, sheet, words)
+    except KasuriError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise FormatError(f"{folder}: its manifest or table is malformed; see: kasuri verify {folder}") from None
 
 
 def too_large(folder: Path) -> str | None:
@@ -141,7 +147,7 @@ class Sheet:
     def read(cls, folder: Path, about: Mapping[str, Any]) -> Sheet:
         """The table of a saved release: release.parquet, or numbered files where it was written in parts. Their
         SHA-256 must be those the manifest names."""
-        from pyarrow import ArrowException, concat_tables, parquet
+        from pyarrow import ArrowException, concat_tables
 
         said = {str(item.get("path")): item.get("hash") for item in about["resources"] if isinstance(item, dict)}
         names, parts = ["cell", "value", "lower", "upper"], []
@@ -150,7 +156,7 @@ class Sheet:
             try:
                 if "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() != said[name]:
                     raise FormatError(f"{path}: changed since it was written; see: kasuri verify {folder}")
-                parts.append(parquet.read_table(path, columns=names).select(names))
+                parts.append(read_parquet(path, names))
             except (OSError, KeyError, ArrowException) as error:
                 raise FormatError(f"{path}: cannot be read ({type(error).__name__})") from None
         if not parts:
@@ -289,7 +295,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         about = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
         about["privacy"]["privacy_loss"], about["resources"], about["domain"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise FormatError(f"{folder}: no saved release (datapackage.json is missing or malformed)") from None
     return about
 

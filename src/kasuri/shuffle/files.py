@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kasuri.aside import place
+from kasuri.bounded import read_parquet
 from kasuri.errors import DomainError, FormatError, ProtocolError
 from kasuri.shuffle.columns import Codes, Column
 from kasuri.shuffle.plan import Plan
@@ -74,8 +75,8 @@ def read(path: str | Path, kind: str, plan: Plan | None) -> tuple[Any, dict[str,
                 raise FormatError(f"{path}: field plan or claims")
             if plan is not None and head["plan_hash"] != plan.hash:
                 raise ProtocolError(f"{path}: was made under another plan; both sides must run the same plan file")
-            return file.read(), head
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        return read_parquet(path), head
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, (FormatError, ProtocolError)):
             raise
         raise FormatError(f"{path}: not a file of `kasuri shuffle` ({type(error).__name__})") from None

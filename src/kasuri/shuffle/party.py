@@ -377,7 +377,11 @@ def _spaced(column: Any) -> int:
     if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
         return 0
     column = column.cast(pa.large_string())
-    return int(pc.sum(pc.not_equal(column, pc.utf8_trim_whitespace(column))).as_py() or 0)
+    try:
+        trimmed = pc.utf8_trim_whitespace(column)
+    except pa.ArrowInvalid:  # a key that is no UTF-8
+        trimmed = pc.ascii_trim_whitespace(column)
+    return int(pc.sum(pc.not_equal(column, trimmed)).as_py() or 0)
 
 
 def _values(column: Column, values: Any) -> tuple[Any, NDArray[np.bool_]]:

@@ -273,7 +273,7 @@ class Plan:
             )
         except KasuriError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as fault:
             raise FormatError(f"not a shuffle plan: {type(fault).__name__}") from None
         if canonical(plan.to_json()) != canonical(data):
             raise FormatError("the plan's randomizers are not those its mechanisms, bounds and epsilons make")
@@ -290,7 +290,7 @@ class Plan:
             return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
         except OSError as error:
             raise DomainError(f"{path}: cannot be read ({error.strerror})") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if isinstance(error, DomainError):
                 raise
             raise FormatError(f"{path}: no JSON file") from None

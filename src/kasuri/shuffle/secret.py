@@ -241,7 +241,7 @@ def read_offer(path: str | Path, plan: Plan) -> Mapping[str, Any]:
         raise ProtocolError(f"{path}: the signature does not hold") from None
     except KasuriError:
         raise
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FormatError(f"{path}: not an offer of `kasuri shuffle keygen`") from None
     if said["plan"] != plan.hash:
         raise ProtocolError(f"{path}: was made for another plan; both sides must run the same plan file")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from kasuri import intervals, meshcode
 from kasuri.errors import DomainError, PrivacyError
+from kasuri.privacy import written
 from kasuri.published import NO_LEDGER, Described, Measurements, Release
 from kasuri.regions import Boxes
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
@@ -222,5 +222,5 @@ def measurements_from(table: Any) -> Measurements:
     level = table["level"].to_numpy().astype(np.int64)
     first = np.unique(level, return_index=True)
     scales = table["scale"].take(first[1]).to_pylist()
-    scale = {at: Fraction(text) for at, text in zip(first[0].tolist(), scales, strict=True)}
+    scale = {at: written(text) for at, text in zip(first[0].tolist(), scales, strict=True)}
     return Measurements(level, table["prefix"].to_numpy(), table["value"].to_numpy(), scale)

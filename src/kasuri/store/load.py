@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kasuri import manifest
+from kasuri.bounded import read_parquet
 from kasuri.errors import FormatError
 from kasuri.manifest.package import MANIFEST
 from kasuri.manifest.tables import claimed
@@ -28,17 +29,17 @@ def load(folder: str | Path) -> Release:
 
 def read(folder: Path, said: Mapping[str, Any]) -> Release:
     """The release in a folder whose manifest `said` was read already; nothing is verified."""
-    from pyarrow import parquet
+    import pyarrow as pa
 
     names = [str(item["path"]) for item in said["resources"]]
-    cells = parquet.read_table([str(folder / name) for name in files_of("release", names)], columns=["cell", "value"])
-    (meta,) = parquet.read_table(folder / "release_meta.parquet").to_pylist()
-    measured = [str(folder / name) for name in files_of("measurements", names)]
+    cells = pa.concat_tables(read_parquet(folder / name, ["cell", "value"]) for name in files_of("release", names))
+    (meta,) = read_parquet(folder / "release_meta.parquet").to_pylist()
+    measured = [read_parquet(folder / name) for name in files_of("measurements", names)]
     return Release(
         Domain.from_json(json.loads(meta["domain"])),
         cells["cell"].to_numpy(),
         cells["value"].to_numpy(),
-        measurements_from(parquet.read_table(measured)) if measured else None,
+        measurements_from(pa.concat_tables(measured)) if measured else None,
         claimed(said),
         MappingProxyType(json.loads(meta["recipe"])),
         MappingProxyType(json.loads(meta["provenance"])),
