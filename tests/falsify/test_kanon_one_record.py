@@ -49,6 +49,7 @@ NEIGHBOURS = [
     ("sex", SEX_TOML, "id,sex\n" + "".join(f"{'0' * i}7,f\n" for i in range(40)), "x,m\n", 40),
     ("sex", SEX_TOML, "id,sex\n1,f\n2,f\n3,f\n", "4,m,too many\n", 3),
     ("sex", SEX_TOML, "id,sex\n1,f\n2,f\n3,f\n", b"\xff,\xff\n", 3),
+    ("sex", SEX_TOML, "id,sex\n1,f\n2,f\n3,f\n", b"\xff\n", 3),
     ("sex", SEX_TOML, "id,sex\n1,f\n2,f\n3,f\n", "4," + "x" * (1 << 22) + "\n", 3),
     ("sex", SEX_TOML, "id,sex,other\n1,f,1\n2,f,2\n3,f,3\n", "4,m,x\n", 3),
 ]

@@ -262,7 +262,18 @@ def test_one_line_of_a_csv_file_never_stops_the_others(tmp_path, monkeypatch, ca
     """Lines with too few or too many cells, without an id, or of bytes that are no UTF-8: each is dropped by itself, in
     one block or in many, and the rest is counted as if it were not there."""
     good = [b"a%d,%d,%d" % (i, i % 7, i % 9) for i in range(200)]
-    bad = [b"b", b"c,1,2,3,4", b",3,3", b"\xff\xfe,4,4", b"d,\xff,4", b'"e\xe3,5",1,2', b"f,,"]
+    bad = [
+        b"b",
+        b"c,1,2,3,4",
+        b",3,3",
+        b"\xff\xfe,4,4",
+        b"d,\xff,4",
+        b'"e\xe3,5",1,2',
+        b"f,,",
+        b"\xff",
+        b"\xff,1,2,\xfe,4",
+        "\ufffd".encode() + b"g",
+    ]
     wanted = None
     for block in (1 << 24, 64):
         monkeypatch.setattr(sources, "_CSV_BLOCK", block)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, FormatError
+from kasuri.ingest import utf8
 from kasuri.ingest.sources import MAX_COLUMNS
 
 _LONGEST_LINE = 1 << 26  # bytes; a line that is longer than a block of the reader stops it
@@ -57,10 +58,11 @@ def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
     options = csv.ConvertOptions(column_types=dict.fromkeys(wanted, pa.large_string()))
     if only:
         options.include_columns = wanted
-        options.check_utf8 = False  # a cell that is no UTF-8 is that cell's fault
         parse = csv.ParseOptions(invalid_row_handler=lambda row: "skip")
         blocks = csv.ReadOptions(block_size=_LONGEST_LINE)
-        return csv.read_csv(path, read_options=blocks, parse_options=parse, convert_options=options)
+        with utf8.readable(path) as (clean, mark):
+            found = csv.read_csv(clean, read_options=blocks, parse_options=parse, convert_options=options)
+            return utf8.unmarked(found, mark)
     return csv.read_csv(path, convert_options=options)
 
 

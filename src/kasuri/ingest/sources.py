@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
-from kasuri.ingest import scratch
+from kasuri.ingest import scratch, utf8
 
 BATCH = 1 << 20
 """Rows per batch."""
@@ -85,15 +85,15 @@ def numbered(rows: NDArray[np.int64], ragged: Sequence[int]) -> list[int]:
 
 def _open(source: Any, file: str | None, memory: str, away: Sequence[Path]) -> Stream:
     if isinstance(source, (str, Path)):
-        return _files([Path(source)], file)
+        return _files([Path(source)], file, away)
     if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
-        return _files([Path(item) for item in source], file)
+        return _files([Path(item) for item in source], file, away)
     if isinstance(source, Query):
         return _query(source, file, memory, away)
     return _frame(source, file or "frame")
 
 
-def _files(paths: list[Path], file: str | None) -> Stream:
+def _files(paths: list[Path], file: str | None, away: Sequence[Path]) -> Stream:
     faults = [f"{path}: no such file" for path in paths if not path.exists()]
     faults += [
         f"{path}: a .csv or .parquet file is needed"
@@ -101,17 +101,17 @@ def _files(paths: list[Path], file: str | None) -> Stream:
         if path.suffix.lower() not in (".csv", ".parquet")
     ]
     raise_faults(DomainError, faults)
-    first = _file_names(paths[0])
+    first = _file_names(paths[0], away)
     for path in paths[1:]:
-        missing = [name for name in first if name not in _file_names(path)]
-        faults += [f"{path}: no column {name!r}, which {paths[0]} has" for name in missing]
+        own = _file_names(path, away)
+        faults += [f"{path}: no column {name!r}, which {paths[0]} has" for name in first if name not in own]
     raise_faults(DomainError, faults)
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         before = 0
         for i, path in enumerate(paths):
             rows, own = 0, list[int]()
-            for batch, share in _file_batches(path, wanted, own):
+            for batch, share in _file_batches(path, wanted, own, away):
                 rows += batch.num_rows
                 yield batch, (i + share) / len(paths)
             ragged += [before + row for row in own]
@@ -121,7 +121,7 @@ def _files(paths: list[Path], file: str | None) -> Stream:
     return Stream(first, start, file or label)
 
 
-def _file_names(path: Path) -> tuple[str, ...]:
+def _file_names(path: Path, away: Sequence[Path]) -> tuple[str, ...]:
     import pyarrow as pa
 
     try:
@@ -130,13 +130,15 @@ def _file_names(path: Path) -> tuple[str, ...]:
 
             with parquet.ParquetFile(path) as file:
                 return tuple(file.schema_arrow.names)
-        with _csv(path, None, []) as reader:
+        with utf8.readable(path, away) as (clean, _), _csv(clean, None, []) as reader:
             return tuple(reader.schema.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
 
 
-def _file_batches(path: Path, wanted: Sequence[str], ragged: list[int]) -> Iterator[tuple[Any, float]]:
+def _file_batches(
+    path: Path, wanted: Sequence[str], ragged: list[int], away: Sequence[Path]
+) -> Iterator[tuple[Any, float]]:
     import pyarrow as pa
 
     try:
@@ -151,10 +153,10 @@ def _file_batches(path: Path, wanted: Sequence[str], ragged: list[int]) -> Itera
                     yield batch, done / rows
         else:
             size, done = max(1, path.stat().st_size), 0
-            with _csv(path, wanted, ragged) as reader:
+            with utf8.readable(path, away) as (clean, mark), _csv(clean, wanted, ragged) as reader:
                 for batch in reader:
                     done = min(size, done + _CSV_BLOCK)
-                    yield batch, done / size
+                    yield utf8.unmarked(batch, mark), done / size
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
 
@@ -197,7 +199,7 @@ def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None, 
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=None if wanted is None else list(wanted),
-            check_utf8=False,  # a cell that is no UTF-8 is that cell's fault, not the file's
+            check_utf8=False,  # utf8.readable has checked
             strings_can_be_null=True,
             null_values=[""],
             quoted_strings_can_be_null=False,
