@@ -23,6 +23,7 @@ _HOME = {
     "Ordered": "schema",
     "PrivacyError": "errors",
     "ProtocolError": "errors",
+    "PublicMatrix": "public",
     "PublicTable": "public",
     "Release": "published",
     "Time": "schema",

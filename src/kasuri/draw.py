@@ -52,11 +52,8 @@ def release(
     run = resolve(mechanism, counts.domain, counts.unit, epsilon)
     if run.declared_total is not None and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
-    for table in (mechanism.prior, mechanism.tuning):
-        if table is not None and table.name == counts.data:
-            raise PrivacyError(
-                f"the public table {table.name!r} has the name of the confidential data: it is not public"
-            )
+    if counts.data in mechanism.declared:
+        raise PrivacyError(f"what is declared public as {counts.data!r} has the name of the confidential data")
     threads = engine.threads_or_all(threads)
     paid = charge(run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part)
     with paid.streams() as streams:
@@ -159,7 +156,7 @@ def _further_words(run: Run) -> dict[str, Any]:
     if run.cuts:
         words["shares"] = {str(depth): decimal(share) for depth, share in run.cuts}
     if mechanism.options:
-        words["options"] = dict(mechanism.options)
+        words["options"] = mechanism.told_options()
     if run.threshold is not None:
         words["threshold"] = run.threshold
     if run.total_scale is not None:

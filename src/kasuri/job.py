@@ -23,7 +23,7 @@ from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism
-from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, Part, Place, form_faults, places, refuse_public
+from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part, Place, form_faults, places, refuse_public
 from kasuri.published import Described
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store import ready
@@ -36,8 +36,8 @@ class Data(Part):
 
     name: str = Field(description='Declared name of the data, e.g. "census-2020".')
     kind: Literal["table", "estat"] = Field("table", description="table: CSV, Parquet or a query. estat: e-Stat files.")
-    files: list[str] = Field(default_factory=list, description="Files, relative to this job file.")
-    database: str | None = Field(None, description="A .duckdb or SQLite file, or postgresql://...")
+    files: list[File] = Field(default_factory=list, description="Files, relative to this job file.")
+    database: File | None = Field(None, description="A .duckdb or SQLite file, or postgresql://...")
     query: str | None = Field(None, description="SQL whose rows are counted.")
     columns: Columns = Field(
         description="Axis -> column of codes or labels, [row, col] or {lat, lon}. estat: label -> column."
@@ -94,7 +94,7 @@ class MaskPart(Part):
     """A public file of impossible cells, such as the sea."""
 
     axes: list[str] = Field(min_length=1, description="The axes it is over, in the order of the array's dimensions.")
-    file: str = Field(description="A .npy array of true (nobody can be there) and false, relative to this job file.")
+    file: File = Field(description="A .npy array of true (nobody can be there) and false, relative to this job file.")
 
 
 class UnitPart(Part):
@@ -106,7 +106,7 @@ class UnitPart(Part):
 
 class Budget(Part):
     epsilon: Exact = Field(description='An exact decimal in quotes, e.g. "0.1".')
-    ledger: str | None = Field(default=None, description="The ledger that pays (see kasuri ledger open).")
+    ledger: File | None = Field(default=None, description="The ledger that pays (see kasuri ledger open).")
     unmetered: Literal[True] | None = Field(default=None, description="Charged to no ledger, and the release says so.")
 
     @model_validator(mode="after")
@@ -117,15 +117,15 @@ class Budget(Part):
 
 
 class Output(Part):
-    folder: str = Field(description="New folder for the release.")
-    exports: list[str] = Field(default_factory=list, description=".csv .parquet .gpkg .sqlite .duckdb, postgresql://")
+    folder: File = Field(description="New folder for the release.")
+    exports: list[File] = Field(default_factory=list, description=".csv .parquet .gpkg .sqlite .duckdb, postgresql://")
     levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
 
 
 class SparkPart(Part):
     """How a job with engine = "spark" runs; the session itself is configured as Spark's own are."""
 
-    work: str = Field(
+    work: File = Field(
         description="A folder that driver and executors share; private folders are made and removed there."
     )
     partitions: int | None = Field(None, ge=1, description="Tasks per shuffle; the result does not depend on it.")
@@ -250,30 +250,37 @@ def unit(job: Job) -> Unit:
 
 
 def mechanism(job: Job, base: Path, table: Domain) -> Mechanism:
-    """The recipe the job asks for; its public tables, relative to `base`, are read, and are not the data."""
-    files = [] if job.data.database is not None else _sources(job, base)
-    refuse_public(job.recipe, job.data.name, files, base)
-    plain = job.data.kind == "table"
-    return job.recipe.mechanism(base, table, places(job.data.columns) if plain else None, job.data.weight)
+    """The recipe the job asks for; its public files, relative to `base`, are read, and are not the data."""
+    refuse_public(job.recipe, job.data.name, sources(job, base), base)
+    return job.recipe.mechanism(base, table, *public_columns(job))
 
 
-def _sources(job: Job, base: Path) -> list[Any]:
+def public_columns(job: Job) -> tuple[dict[str, Any] | None, str | None]:
+    """Where the axes and the numbers of a public table stand unless the recipe says otherwise: where the data's do."""
+    return places(job.data.columns) if job.data.kind == "table" else None, job.data.weight
+
+
+def sources(job: Job, base: Path, closed: bool = False) -> list[Any]:
+    """Where the confidential rows are: paths, or addresses as Spark takes them, or a query. It is `closed` where a
+    recipe names a public file: what it read beside its database could not be compared with that."""
     if job.data.database is not None:
         address = job.data.database
         where = address if "://" in address else str(base / address)
-        return [Query(where, job.data.query or "")]
+        return [Query(where, job.data.query or "", closed or bool(job.recipe.public))]
+    if job.spark is not None:
+        return [file if "://" in file else f"file://{(base / file).absolute()}" for file in job.data.files]
     return [base / file for file in job.data.files]
 
 
-def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
-    """Count the job's data; paths are relative to `base`."""
-    table, who, sources = domain(job, base), unit(job), _sources(job, base)
+def counts(job: Job, base: Path, progress: Progress | None = None, *, closed: bool = False) -> Counts:
+    """Count the job's data; paths are relative to `base`. A `closed` query reads its own database only."""
+    table, who, found = domain(job, base), unit(job), sources(job, base, closed)
     if job.data.kind == "estat":
         where: Any = places(job.data.columns)
         meshes = [axis.name for axis in table.axes if isinstance(axis, Mesh)]
         picked = where[meshes[0]] if list(where) == meshes[:1] else where
-        return read_estat(sources, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
-    source = sources[0] if isinstance(sources[0], Query) or len(sources) == 1 else sources
+        return read_estat(found, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
+    source = found[0] if isinstance(found[0], Query) or len(found) == 1 else found
     return count(
         source,
         table,
@@ -336,9 +343,7 @@ def _run_on_spark(job: Job, part: SparkPart, base: Path, recipe: Mechanism, book
         raise DomainError("engine = 'spark' needs the extra: pip install 'kasuri[spark]'") from None
     from kasuri import spark
 
-    frame = SparkSession.builder.getOrCreate().read.parquet(
-        *(file if "://" in file else f"file://{(base / file).absolute()}" for file in job.data.files)
-    )
+    frame = SparkSession.builder.getOrCreate().read.parquet(*sources(job, base))
     released = spark.release(
         frame,
         domain(job, base),
@@ -400,7 +405,7 @@ def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) 
     faults: list[str] = []
     records = []
     if job.data.kind == "table":
-        for source in _sources(job, base):
+        for source in sources(job, base):
             try:
                 stream = open_stream(source, memory=job.data.memory, away=_away(job, base))
             except KasuriError as error:

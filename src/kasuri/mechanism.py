@@ -52,6 +52,9 @@ MAX_PASSING = 1 << 26
 MAX_SLOW = 1 << 16
 """The same where the runs between them are drawn by the slow rule, some milliseconds each: minutes, not hours."""
 
+WRITTEN = 1 << 10
+"""Most characters of a matrix that a release writes out; of a larger one it tells the fingerprint."""
+
 _RULES = {
     "simplex": ("neg l2",),
     "nonneg lasso": ("nonneg lasso scale", "nonneg lasso shift"),
@@ -121,6 +124,28 @@ class Mechanism:
         if found is None:
             raise PrivacyError(f"{self.name} needs the option {name!r}; make a Mechanism by its recipe")
         return found
+
+    @property
+    def matrix(self) -> str | None:
+        """The option that is a matrix written out: "strategy", "workload" or none; the option "public" is its name."""
+        if self.transform != "matrix":
+            return None
+        if self.option("strategy") != "optimised":
+            return "strategy"
+        return None if self.option("workload") in strategy.WORKLOADS else "workload"
+
+    @property
+    def declared(self) -> list[str]:
+        """The names that tables and a matrix are declared public under."""
+        named = [value for key, value in self.options if key == "public"]
+        return [table.name for table in (self.prior, self.tuning) if table is not None] + named
+
+    def told_options(self) -> dict[str, str]:
+        """`options` as a release tells them: a matrix that has a name, or is large, by its fingerprint."""
+        told = dict(self.options)
+        if self.matrix is not None and ("public" in told or len(told[self.matrix]) > WRITTEN):
+            told[self.matrix] = strategy.fingerprint(told[self.matrix])
+        return told
 
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
@@ -243,6 +268,9 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
             if table.domain != domain:
                 raise DomainError(f"the public table {table.name!r} is on another grid than the table released")
             public.append(f"table {table.name} ({use})")
+    if mechanism.matrix is not None:
+        name = dict(mechanism.options).get("public")
+        public.append(f"matrix {name} ({mechanism.matrix})" if name else f"matrix of the recipe ({mechanism.matrix})")
     guarantee = Guarantee("central", loss, Fraction(0), unit, tuple(public), (), mechanism.basis)
     guarantee = guarantee.assuming(IDEALISED if mechanism.noise == "float Laplace" else KEYSTREAM)
     if declared is not None:

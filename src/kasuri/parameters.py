@@ -6,18 +6,22 @@ JSON Schema of a job file and every check of form. Naming a table in a recipe de
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from glob import glob
 from inspect import getdoc, signature
 from operator import or_
 from pathlib import Path
+from secrets import token_hex
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from numpy.typing import NDArray
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -31,9 +35,9 @@ from pydantic import (
 )
 
 from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
-from kasuri.ingest import read_array, read_public
+from kasuri.ingest import Query, read_array, read_public
 from kasuri.mechanism import Mechanism
-from kasuri.public import PublicTable
+from kasuri.public import PublicMatrix, PublicTable
 from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Ordered
 
@@ -62,19 +66,29 @@ def places(columns: Columns) -> dict[str, Any]:
     }
 
 
+def _path(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("a path holds no NUL character")
+    return value
+
+
+File = Annotated[str, AfterValidator(_path)]
+
+
 class PublicFile(Part):
     """A table that everyone may know, such as an earlier year. Writing it here declares it public."""
 
     public: str = Field(description='The name it is declared public under, e.g. "census-2015"; the guarantee says it.')
-    file: str = Field(description="A .npy array of the domain's shape, or CSV or Parquet with one row per cell.")
+    file: File = Field(description="A .npy array of the domain's shape, or CSV or Parquet with one row per cell.")
     columns: Columns | None = Field(None, description="CSV, Parquet: axis -> column; as in [data] unless given.")
     value: str | None = Field(None, description="CSV, Parquet: the column of its numbers; as in [data] unless given.")
 
 
 class MatrixFile(Part):
-    """A matrix of whole numbers in a file."""
+    """A matrix of whole numbers in a file. Writing it here declares it public."""
 
-    file: str = Field(description="A .npy array of whole numbers, one column per cell.")
+    public: str = Field(description='The name it is declared public under, e.g. "districts"; the guarantee says it.')
+    file: File = Field(description="A .npy array of whole numbers, one column per cell.")
 
 
 def _exact(value: object) -> object:
@@ -97,7 +111,8 @@ _KINDS: dict[Any, Any] = {
     Mapping[str, object]: dict[str, Exact],
     PublicTable: PublicFile,
     Sequence[Sequence[object]]: list[list[StrictInt]],
-    NDArray[Any]: MatrixFile,
+    NDArray[Any]: list[list[StrictInt]],
+    PublicMatrix: MatrixFile,
 }
 """How the arguments of a constructor are written, by their types there."""
 
@@ -130,7 +145,7 @@ class Recipe(Part):
 
         def opened(part: PublicFile | MatrixFile) -> Any:
             if isinstance(part, MatrixFile):
-                return read_array(base / part.file)
+                return PublicMatrix(read_array(base / part.file), part.public)
             table = part.file.lower().endswith((".csv", ".parquet"))
             return read_public(
                 base / part.file,
@@ -143,22 +158,24 @@ class Recipe(Part):
         return self.make(opened)
 
     @property
-    def public(self) -> list[PublicFile]:
-        """The tables it declares public."""
+    def public(self) -> list[PublicFile | MatrixFile]:
+        """The files it declares public."""
         given = (getattr(self, name) for name in self.model_fields_set)
-        return [part for part in given if isinstance(part, PublicFile)]
+        return [part for part in given if isinstance(part, PublicFile | MatrixFile)]
 
     @model_validator(mode="after")
     def _sound(self) -> Recipe:
         try:  # a constructor never looks into its tables: any will do to find its faults before a file is opened
-            self.make(lambda part: [[1]] if isinstance(part, MatrixFile) else _stand_in(part.public))
+            self.make(_stand_in)
         except KasuriError as error:
             raise ValueError("; ".join(error.faults)) from None
         return self
 
 
-def _stand_in(name: str) -> PublicTable:
-    return PublicTable.from_dense([1], Domain.of(Ordered("any", 1)), name=name)
+def _stand_in(part: PublicFile | MatrixFile) -> PublicTable | PublicMatrix:
+    if isinstance(part, MatrixFile):
+        return PublicMatrix([[1]], part.public)
+    return PublicTable.from_dense([1], Domain.of(Ordered("any", 1)), name=part.public)
 
 
 def _value(value: Any, opened: Callable[[PublicFile | MatrixFile], Any]) -> Any:
@@ -196,11 +213,14 @@ def parse(text: str) -> Recipe:
     name, bracket, rest = text.strip().partition("(")
     if (bracket and not rest.endswith(")")) or "\n" in rest:
         raise DomainError(f"recipe {text.strip()!r}: the closing bracket is missing on its line")
+    arguments, last = rest[:-1].strip(), token_hex(8)
     try:
-        (given,) = tomllib.loads(f"recipe = {{ {rest[:-1]} }}").values()
-    except tomllib.TOMLDecodeError as error:
+        (given,) = tomllib.loads(f"recipe = {{ {arguments}{', ' if arguments else ''}{last} = 0 }}").values()
+        if given.pop(last, None) is None:  # the table ended before its end, and a comment hid the rest
+            raise ValueError("a bracket too many")
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, lists in lists in lists
         raise DomainError(
-            f"recipe {text.strip()!r}: arguments are written as in a job file, text in quotes, such as "
+            f"recipe {text.strip()[:80]!r}: arguments are written as in a job file, text in quotes, such as "
             f'auto(areas=[1, 16], metric="mae") ({error})'
         ) from None
     if "name" in given:
@@ -274,15 +294,46 @@ def _words(fault: Any, content: Any) -> tuple[Place, str]:
     return tuple(at), said if kind == "value_error" else f"{said[0].lower()}{said[1:]}"
 
 
-def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path], base: Path) -> None:
-    """Refuse what is declared public and has the name of the confidential data, or is its file."""
+def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path | str | Query], base: Path) -> None:
+    """Refuse what is declared public and has the name of the confidential data, or is (or may be) one of its
+    `sources`: files and folders as paths; addresses and patterns, as Spark takes them, as text; a query."""
     found = []
     for part in recipe.public:
+        what = f"the public {'matrix' if isinstance(part, MatrixFile) else 'table'} {part.public!r}"
         if part.public == data:
-            found.append(f"the public table {part.public!r} has the name of the confidential data: it is not public")
-        file = (base / part.file).resolve()
-        if any(file.exists() and source.exists() and file.samefile(source) for source in sources) or any(
-            source.resolve() in file.parents for source in sources
+            found.append(f"{what} has the name of the confidential data: it is not public")
+        found += [f"{what} {fault}" for source in sources for fault in _same(base / part.file, source)]
+    raise_faults(PrivacyError, dict.fromkeys(found))
+
+
+def _same(file: Path, source: Path | str | Query) -> Iterator[str]:
+    """How the public `file` may be the confidential `source`."""
+    if isinstance(source, Query):
+        if file.name.lower() in source.sql.lower():
+            yield "is named in the query of the confidential data: it is not public"
+        paths = [] if "://" in source.database else [Path(source.database)]
+    elif isinstance(source, str):
+        local = source.removeprefix("file://")
+        if "://" in local or not local.startswith("/") or set(local) & set("[]{}%\\"):
+            # the address is not quoted: it can hold a password
+            yield "cannot be compared with the confidential data, which is at an address; name local files one by one"
+            return
+        paths = [Path(found) for found in glob(local, include_hidden=True)] if set(local) & set("*?") else [Path(local)]
+    else:
+        paths = [source]
+    own, real = _identity(file), Path(os.path.realpath(file))
+    for path in paths:
+        inside = path.rglob("*") if os.path.isdir(path) else ()
+        if Path(os.path.realpath(path)) in (real, *real.parents) or (
+            own is not None and own in map(_identity, (path, *inside))
         ):
-            found.append(f"the public table {part.public!r} is the confidential file itself: it is not public")
-    raise_faults(PrivacyError, found)
+            yield "is the confidential file itself: it is not public"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is, whatever its name: links of both kinds lead to one. None where there is none to be read."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,4 +1,4 @@
-"""PublicTable: an earlier or outside table that everyone may know, declared by name; never made from the data."""
+"""PublicTable and PublicMatrix: what everyone may know, declared by name; never made from the confidential data."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ class PublicTable:
         """What always holds, whoever builds it: checked, on copies that nobody can change afterwards."""
         if not isinstance(self.domain, Domain):
             raise DomainError("a public table stands on a Domain")
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise PrivacyError('a public table is declared by a name, such as "census-2015"')
+        _named(self.name, "table")
         cells, values = _numbers(self.cells, "cells"), _numbers(self.values, "values")
         if cells.ndim != 1 or values.shape != cells.shape or cells.dtype != np.int64 or values.dtype != np.float64:
             raise DomainError("a public table needs cells (int64) and values (float64) of one length; use from_coo")
@@ -99,6 +98,26 @@ class PublicTable:
         for array in (self.cells, self.values):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PublicMatrix:
+    """A matrix of whole numbers or Fractions, one column per cell, declared public by `name`: a table of districts, a
+    list of questions. As with a PublicTable, one made from the confidential table would void the guarantee."""
+
+    rows: Any
+    name: str
+
+    def __post_init__(self) -> None:
+        _named(self.name, "matrix")
+
+    def __repr__(self) -> str:
+        return f"PublicMatrix({self.name!r})"
+
+
+def _named(name: object, what: str) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise PrivacyError(f'a public {what} is declared by a name, such as "census-2015"')
 
 
 def _numbers(values: ArrayLike, what: str) -> NDArray[Any]:

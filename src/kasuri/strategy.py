@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from hashlib import sha256
 from math import gcd, lcm
 from typing import Any
 
@@ -92,6 +93,11 @@ def write(matrix: object, what: str) -> str:
     if max(abs(entry) for row in whole for entry in row) // common > LARGEST:
         raise DomainError(f"{what}: entries differ by more than a factor 2^31")
     return ";".join(" ".join(str(entry // common) for entry in row) for row in whole)
+
+
+def fingerprint(text: str) -> str:
+    """A digest of a matrix as `write` writes it, to know it again by."""
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
 def given(domain: Domain, text: str) -> Strategy:

@@ -1,5 +1,6 @@
 """Recipes as job files and the command line write them: every argument of every constructor, and no other."""
 
+import hashlib
 import inspect
 import json
 from fractions import Fraction
@@ -103,7 +104,9 @@ SAME = {
     'name = "fourier"\nways = 2': ks.recipes.fourier(2),
     'name = "matrix"\nworkload = "prefix"': ks.recipes.matrix(workload="prefix"),
     'name = "matrix"\nstrategy = [[1, 1], [0, 2]]': ks.recipes.matrix([[1, 1], [0, 2]]),
-    'name = "matrix"\nstrategy = { file = "cells.npy" }': ks.recipes.matrix(np.eye(SIDE * SIDE, dtype=int)),
+    'name = "matrix"\nstrategy = { public = "cells", file = "cells.npy" }': ks.recipes.matrix(
+        ks.PublicMatrix(np.eye(SIDE * SIDE, dtype=int), "cells")
+    ),
     'name = "sparse"\nthreshold = 40': ks.recipes.sparse(40),
     'name = "sparse"\nthreshold = "auto"': ks.recipes.sparse(),
     'name = "privelet"\norder = "2d"': ks.privelet("2d"),
@@ -177,6 +180,11 @@ REFUSED = {
     'name = "bayes_tree"\nprior = "older.npy"': ("line 21: recipe.prior: ",),
     'name = "bayes_tree"\nprior = { file = "older.npy" }': ("line 21: recipe.prior.public: missing",),
     'name = "bayes_tree"\nprior = { file = "older.npy", public = " " }': ("declared by a name",),
+    'name = "matrix"\nworkload = { file = "cells.npy" }': ("line 21: recipe.workload.public: missing",),
+    'name = "matrix"\nworkload = { file = "cells.npy", public = "" }': ("declared by a name",),
+    'name = "matrix"\nworkload = { public = "a", file = "a\\u0000.npy" }': (
+        "line 21: recipe.workload.file: a path holds no NUL character",
+    ),
     'name = "auto"\nareas = [0]': ("areas are sizes in cells",),
     'name = "auto"\nareas = [\n  1,\n  "2",\n]': ("line 21: recipe.areas.1: input should be a valid integer",),
     'name = "matrix"\nstrategy = [[1, 0.5]]': ("line 21: recipe.strategy.0.1: input should be a valid integer",),
@@ -231,6 +239,118 @@ def test_a_part_of_the_confidential_folder_is_not_public(folder):
     with pytest.raises(ks.PrivacyError, match="itself"):
         parameters.refuse_public(recipe, None, [folder / "records"], folder)
     parameters.refuse_public(recipe, None, [folder / "census.parquet"], folder)
+
+
+PRIOR = 'name = "bayes_tree"\nprior = { public = "older", file = "FILE" }'
+
+
+def on_spark(folder: Path, files: str) -> Path:
+    path = write(folder, PRIOR.replace("FILE", "records/part.parquet"))
+    text = path.read_text().replace('files = ["census.parquet"]', f'files = ["{files}"]')
+    path.write_text(f'engine = "spark"\n{text}\n[spark]\nwork = "work"\n')
+    return path
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ("file://FOLDER/records/part.parquet", "itself"),
+        ("file://FOLDER/records/", "itself"),
+        ("records/", "itself"),
+        ("records/*.parquet", "itself"),
+        ("file://FOLDER/rec*/", "itself"),
+        ("file://FOLDER/records/pa?t.parquet", "itself"),
+        ("linked/", "itself"),
+        ("records/{part,other}.parquet", "cannot be compared"),
+        ("records/[p]art.parquet", "cannot be compared"),
+        ("hdfs://cluster/part.parquet", "cannot be compared"),
+    ],
+)
+def test_the_confidential_files_of_a_cluster_are_not_public(folder, files, words):
+    (folder / "records").mkdir()
+    (folder / "linked").mkdir()
+    table(folder / "records" / "part.parquet", CITY)
+    (folder / "linked" / "other.parquet").hardlink_to(folder / "records" / "part.parquet")
+    path = on_spark(folder, files.replace("FOLDER", str(folder)))
+    with pytest.raises(ks.PrivacyError, match=words):
+        job.mechanism(job.load(path), folder, GRID)
+    table(folder / "part.parquet", CITY)
+    path.write_text(path.read_text().replace('records/part.parquet" }', 'part.parquet" }'))
+    if words == "itself":
+        assert job.mechanism(job.load(path), folder, GRID).prior.name == "older"
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT * FROM read_parquet('FOLDER/older.parquet')", "named in the query"),
+        ("SELECT * FROM read_parquet('FOLDER/old*.parquet')", "beside its database"),
+        ("SELECT * FROM outside", "beside its database"),
+        ("SELECT * FROM people", None),
+    ],
+)
+def test_a_query_beside_a_public_file_reads_its_own_database_only(folder, monkeypatch, sql, words):
+    import duckdb
+
+    monkeypatch.chdir(folder)
+    with duckdb.connect(str(folder / "q.duckdb")) as base:
+        base.execute(f"CREATE TABLE people AS SELECT * FROM read_parquet('{folder}/census.parquet')")
+        base.execute(f"CREATE VIEW outside AS SELECT * FROM read_parquet('{folder}/older.parquet')")
+    query = f'database = "q.duckdb"\nquery = "{sql.replace("FOLDER", str(folder))}"'
+
+    def asked(recipe: str) -> Path:
+        path = write(folder, recipe)
+        path.write_text(path.read_text().replace('files = ["census.parquet"]', query))
+        return path
+
+    alone = asked('name = "geometric"')
+    assert job.counts(job.load(alone), folder).values.sum() >= CITY.sum()  # a query may read files by itself
+    assert job.check(alone) == []
+    many = ("--recipes", 'bayes_tree(prior={public="older", file="older.parquet"})', "--trials", "2", "--areas", "1")
+    compared = CliRunner().invoke(app, ["compare", str(alone), *many])
+    told = f"{compared.output} {compared.exception}"
+    assert words in " ".join(told.split()) if words else "rmse" in told, told
+    path = asked(PRIOR.replace("FILE", "older.parquet"))
+    if words is None:
+        assert job.check(path) == []
+        job.run(job.load(path), folder)
+        return
+    assert words in "\n".join(job.check(path))
+    with pytest.raises(ks.PrivacyError, match=words):
+        job.run(job.load(path), folder)
+    assert not (folder / "release").exists()
+
+
+def test_a_matrix_file_is_declared_and_told_by_name_and_fingerprint(folder):
+    """No entry of it is written into the release; its fingerprint is that of the matrix as it is measured."""
+    line = np.arange(7_310_001, 7_310_001 + SIDE * SIDE)[None]
+    np.save(folder / "line.npy", line)
+    path = write(folder, 'name = "matrix"\nworkload = { public = "districts", file = "line.npy" }')
+    recipe = job.mechanism(job.load(path), folder, GRID)
+    assert "matrix districts (workload)" in recipe.guarantee(GRID, PERSON, "1").public
+    invoke("release", path)
+    told = dict(ks.Release.load(str(folder / "release")).recipe)["options"]
+    written = " ".join(map(str, line[0].tolist()))
+    assert told == {"strategy": "optimised", "public": "districts",
+                    "workload": f"sha256:{hashlib.sha256(written.encode()).hexdigest()}"}  # fmt: skip
+    manifest = (folder / "release" / "datapackage.json").read_text()
+    assert "matrix districts (workload)" in manifest and "7310001" not in manifest
+    assert invoke("verify", folder / "release").exit_code == 0
+    named = path.read_text().replace("districts", "census-2020")
+    path.write_text(named.replace('folder = "release"', 'folder = "again"'))
+    assert "has the name of the confidential data" in "\n".join(job.check(path))
+    counts = ks.Counts.from_dense(CITY, GRID, PERSON, data="districts")
+    with pytest.raises(ks.PrivacyError, match="name of the confidential data"):
+        ks.release(counts, recipe, epsilon="1", ledger=None)
+
+
+def test_a_matrix_without_a_name_is_public_too_and_a_large_one_is_not_written_out():
+    small, large = ks.recipes.matrix([[1, 1], [0, 2]]), ks.recipes.matrix(np.eye(64, dtype=int))
+    assert small.told_options() == {"strategy": "1 1;0 2"}
+    assert large.told_options()["strategy"].startswith("sha256:")
+    pair = ks.Domain.of(ks.Ordered("x", 2))
+    assert "matrix of the recipe (strategy)" in small.guarantee(pair, PERSON, "1").public
+    assert not any("matrix" in fact for fact in ks.recipes.matrix().guarantee(pair, PERSON, "1").public)
 
 
 def test_faults_of_a_recipe_and_of_the_rest_come_together(folder):
@@ -290,11 +410,36 @@ def test_plan_and_compare_take_a_job_and_recipes_with_arguments(folder, monkeypa
     assert {row["recipe"] for row in told["rows"]} == {"geometric", "bayes_tree", "auto"}
     itself = many.replace("older.parquet", "census.parquet")
     assert "itself" in invoke("compare", "census.parquet", *where, *place, itself, code=2).output
+    mine = many.replace("older.parquet", str(folder / "census.parquet"))
+    for command in ("plan", "compare"):  # also in the columns that the job names
+        assert "itself" in invoke(command, path, "--recipes", mine, code=2).output
+        told = invoke(command, path, "--recipes", many, "--trials", "2", "--areas", "1,4", "--json").stdout
+        assert {row["recipe"] for row in json.loads(told)["rows"]} == {"geometric", "bayes_tree", "auto"}
+    wrongs = invoke("plan", path, "--recipes", "magic, bayes_tree(pilto=true), sparse(threshold=0)", code=2).output
+    assert "magic" in wrongs and "pilto" in wrongs and "threshold" in wrongs
     for wrong in ("bayes_tree(pilot=true", "bayes_tree(pilot=yes)", "bayes_tree(pilto=true)", "geometric,", "(a=1)",
-                  'geometric(name="x")'):  # fmt: skip
+                  'geometric(name="x")', "geometric(} #)", 'matrix(workload={public="a", file="a\\u0000.npy"})',
+                  'bayes_tree(prior={public="a", file="' + "a" * 300 + '.csv", value="n"})'):  # fmt: skip
         assert "Invalid value for --recipes" in invoke("plan", path, "--recipes", wrong, code=2).output
     assert "job file says everything" in invoke("plan", path, "--window", "kanto", code=2).output
     assert "missing: --epsilons" in invoke("plan", *where, "--max-cells", "1", code=2).output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "geometric(} #)",
+        "bayes_tree(pilot=true } #)",
+        "auto(areas=" + "[" * 5000 + ")",
+        "sparse(threshold=" + "9" * 5000 + ")",
+        "geometric(,)",
+        'matrix(workload={public="a", file="a\\u0000.npy"})',
+    ],
+)
+def test_what_is_no_recipe_is_a_fault_of_the_recipe(text):
+    with pytest.raises(ks.DomainError, match="recipe "):
+        parameters.parse(text)
+    assert parameters.parse("geometric( )") == parameters.parse("geometric") == parameters.parse("geometric()")
 
 
 def test_a_released_table_is_a_prior_of_the_next(folder):

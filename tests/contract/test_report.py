@@ -113,7 +113,8 @@ def test_every_phrase_of_a_claim_has_its_japanese():
         longitudinal.PATTERN, randomizer.ONE_DEVICE, package.IN_PARTS, plan.ONE_KEY, statistics.NOT_IDENTIFIED,
         anonymized.UNMETERED, NO_GUARANTEE, IS_A_GUARANTEE, IS_NO_GUARANTEE,
         schema.PROVIDER_BOUNDED, mechanism.KEYSTREAM, mechanism.IDEALISED, mechanism.SAME_TOTAL,
-        "table census-2015 (prior)", "declared density and size of the non-empty cells", "recoding", "cut", "cuts", "k",
+        "table census-2015 (prior)", "matrix districts (workload)", "matrix of the recipe (strategy)",
+        "declared density and size of the non-empty cells", "recoding", "cut", "cuts", "k",
         "sampling rate", "column types", "retention", "number of rows", "domain", "mask", "total",
     ]  # fmt: skip
     assert [phrase for phrase in said if not re.search("[ぁ-んァ-ヶ一-龠]", ja(phrase))] == []

@@ -242,6 +242,48 @@ def test_a_wide_word_is_decided_as_its_bits_say():
         huge.draw(Fixed(0, 0), 1)
 
 
+@pytest.mark.parametrize("scale", [WIDE[0], WIDE[2]])  # one digit below the high part, and two
+def test_no_further_bits_of_a_wide_draw_are_used_twice(scale):
+    """Every word of several pairs tied, in each digit and for several turns: no number of bits is asked for twice, and
+    each is asked for by its own word."""
+    sampler = noise.discrete_laplace(scale)
+    high, turns, pairs = sampler.high, 3, 20
+    first = int(high.q.thresholds[0]) << 32 | int(high.rest.thresholds[0]) << 1
+    second = sum(int(law.one.thresholds[0]) << (32 * j + 1) for j, (_, law) in enumerate(sampler.low))
+    laws = [(high.digits[0], high.q, 32), (high.digits[2], high.rest, 31)]
+    laws += [(law.survival, law.one, 31) for _, law in sampler.low]
+    asked = []
+
+    def more(law, turn):
+        """Bits that leave the digit undecided for some turns: those of the probability itself."""
+        chance, table, bits = law
+        low, high = chance(1, bits + 64 * (turns + 2))
+        assert low >> 64 * (turns + 1) == high >> 64 * (turns + 1)
+        assert low >> 64 * (turns + 2) == table.thresholds[0]
+        return 0 if turn >= turns else (low >> 64 * (turns + 1 - turn)) % (1 << 64)
+
+    class Tied:
+        drawn = 0
+
+        def fill(self, out):
+            out[::2], out[1::2] = first, second
+            self.drawn += out.size
+
+        def tie(self, word, turn):
+            asked.append((word, turn))
+            own = laws[2:] if word & 1 else laws[:2]
+            return more(own[turn % len(own)], turn // 2)
+
+    tied = Tied()
+    for _ in range(3):
+        sampler.draw(tied, pairs)
+    digits = {0: 2, 1: len(sampler.low)}
+    wanted = {
+        (word, 2 * turn + j) for word in range(6 * pairs) for j in range(digits[word & 1]) for turn in range(turns + 1)
+    }
+    assert len(asked) == len(set(asked)) and set(asked) == wanted
+
+
 @pytest.mark.parametrize("sigma2", [Fraction(1, 3), Fraction(4), Fraction(2500)])
 def test_discrete_gaussian(sigma2):
     s = float(sigma2)

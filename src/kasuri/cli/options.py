@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,13 +49,13 @@ Figure = Annotated[Path | None, typer.Option("--figure", help="Also draw a chart
 
 @dataclass(frozen=True)
 class Asked:
-    """The table a command is about, as options or a job file tell it. `read` counts its data, where there is any;
-    `epsilon` and `recipe` are a job's own."""
+    """The table a command is about, as options or a job file tell it. `read` counts its data, where there is any, and
+    `sources` say where that is; `epsilon` and `recipe` are a job's own."""
 
     domain: Any
     unit: Any
     read: Callable[..., Any] | None = None
-    table: Path | None = None
+    sources: Sequence[Any] = ()
     columns: Mapping[str, Any] | None = None
     value: str | None = None
     data: str | None = None
@@ -65,17 +65,19 @@ class Asked:
     def recipes(self, text: str, option: str = "--recipes") -> list[Any]:
         """Recipes by name and arguments. A public table stands in the same columns as the data unless the recipe says
         otherwise, and is not the confidential table itself."""
-        from kasuri.errors import DomainError, PrivacyError
+        from kasuri.errors import KasuriError
         from kasuri.parameters import parse, refuse_public, split
 
-        out = []
+        out, faults = [], list[str]()
         for part in split(text):
             try:
                 found = parse(part)
-                refuse_public(found, self.data, [] if self.table is None else [self.table], Path())
+                refuse_public(found, self.data, self.sources, Path())
                 out.append(found.mechanism(Path(), self.domain, self.columns, self.value))
-            except (DomainError, PrivacyError) as error:
-                raise typer.BadParameter(str(error), param_hint=option) from None
+            except KasuriError as error:
+                faults += error.faults
+        if faults:
+            raise typer.BadParameter("\n".join(faults), param_hint=option)
         return out
 
     def one_recipe(self, text: str) -> Any:
@@ -106,19 +108,26 @@ def asked(context: typer.Context, table: Path | None, *also: str) -> Asked:
     def read(**further: Any) -> Any:
         return ks.count(str(table), domain, columns=columns, unit=unit, weight=value, data=data, **further)
 
-    return Asked(domain, unit, read, table, columns, value, data)
+    return Asked(domain, unit, read, [table], columns, value, data)
 
 
 def asked_by_job(context: typer.Context, path: Path, *also: str) -> Asked:
     """What a job file asks for; of the options only those named in `also` go with it."""
     from kasuri import job
+    from kasuri.parameters import parse, split
 
     alone(context, *also)
     work, base = job.load(path), path.parent
     domain = job.domain(work, base)
     recipe = job.mechanism(work, base, domain)
+
+    def read(progress: Any = None) -> Any:
+        named = context.params.get("recipes")
+        closed = named is not None and any(parse(part).public for part in split(named))
+        return job.counts(work, base, progress, closed=closed)
+
     return Asked(
-        domain, job.unit(work), lambda progress=None: job.counts(work, base, progress),
+        domain, job.unit(work), read, job.sources(work, base), *job.public_columns(work),
         data=work.data.name, epsilon=work.budget.epsilon, recipe=recipe,
     )  # fmt: skip
 

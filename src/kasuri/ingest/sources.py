@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
+from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.ingest import scratch, utf8
 
 BATCH = 1 << 20
@@ -23,10 +23,12 @@ BATCH = 1 << 20
 
 @dataclass(frozen=True)
 class Query:
-    """The rows of an SQL query: `database` is a .duckdb or SQLite file, or a postgresql:// address."""
+    """The rows of an SQL query: `database` is a .duckdb or SQLite file, or a postgresql:// address. A `closed` query
+    of DuckDB reads its own database and no other file, not through a view either."""
 
     database: str
     sql: str
+    closed: bool = False
 
     def __repr__(self) -> str:
         return "Query(...)"  # an address can hold a password
@@ -281,8 +283,15 @@ def _duckdb(query: Query, label: str, memory: str, away: Sequence[Path]) -> Stre
             try:
                 base.execute("SET memory_limit = ?", [memory])
                 base.execute("SET temp_directory = ?", [str(folder / "spill")])
+                if query.closed:
+                    base.execute("SET enable_external_access = false")
                 yield base.sql(query.sql).to_arrow_reader(BATCH)
             except duckdb.Error as error:
+                if query.closed and isinstance(error, duckdb.PermissionException):
+                    raise PrivacyError(
+                        f"{label}: the query reads a file beside its database, which cannot be told from the public "
+                        "file that the recipe names; import it into the database"
+                    ) from None
                 raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
             finally:
                 base.close()

@@ -7,6 +7,7 @@ from typing import Literal
 from kasuri import strategy as matrices
 from kasuri.errors import DomainError
 from kasuri.mechanism import Mechanism
+from kasuri.public import PublicMatrix
 from kasuri.strategy import Matrix
 
 
@@ -57,12 +58,15 @@ def fourier(ways: int = 1) -> Mechanism:
     )  # fmt: skip
 
 
-def matrix(strategy: str | Matrix = "optimised", workload: str | Matrix | None = None) -> Mechanism:
+def matrix(
+    strategy: str | Matrix | PublicMatrix = "optimised", workload: str | Matrix | PublicMatrix | None = None
+) -> Mechanism:
     """Noisy answers of a strategy matrix, inverted by least squares; may be negative [Li2010].
 
     strategy: "optimised" for `workload`, or a matrix of whole numbers or Fractions with one column per cell. workload,
     only of an optimised strategy: "cells", "prefix", "ranges" (the default; of every dimension, combined: all
-    rectangles of a map), or such a matrix. Up to 1024 cells.
+    rectangles of a map), or such a matrix. A matrix is public, like the recipe; a PublicMatrix also says its name. Up
+    to 1024 cells.
 
     Privacy
     -------
@@ -77,19 +81,25 @@ def matrix(strategy: str | Matrix = "optimised", workload: str | Matrix | None =
     if not isinstance(strategy, str):
         if workload is not None:
             raise DomainError("matrix: a workload is what a strategy is optimised for; give one of them")
-        options = [("strategy", matrices.write(strategy, "the strategy"))]
+        options = _written(strategy, "strategy")
     else:
         wanted = "ranges" if workload is None else workload
         if isinstance(wanted, str) and wanted not in matrices.WORKLOADS:
             raise DomainError(
                 f"matrix: workload {wanted!r} is not known; use {', '.join(matrices.WORKLOADS)} or a matrix"
             )
-        written = wanted if isinstance(wanted, str) else matrices.write(wanted, "the workload")
-        options = [("strategy", strategy), ("workload", written)]
+        options = [("strategy", strategy)]
+        options += [("workload", wanted)] if isinstance(wanted, str) else _written(wanted, "workload")
     return Mechanism(
         "matrix", "matrix", "discrete Laplace", "inverse", "docs/proofs/matrix.md",
         options=tuple(options),
     )  # fmt: skip
+
+
+def _written(given: Matrix | PublicMatrix, use: str) -> list[tuple[str, str]]:
+    rows = given.rows if isinstance(given, PublicMatrix) else given
+    named = [("public", given.name)] if isinstance(given, PublicMatrix) else []
+    return [(use, matrices.write(rows, f"the {use}")), *named]
 
 
 def sparse(threshold: int | Literal["auto"] = "auto") -> Mechanism:

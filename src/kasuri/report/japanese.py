@@ -104,6 +104,9 @@ _PATTERNS = (
      "一つの端末が報告する区分は {} 個までで、以後は「範囲外」と報告し、引いた値を保持する"),
     (r"table (.+) \(prior\)", "事前情報とした表 {}"),
     (r"table (.+) \(tuning\)", "調整に用いた表 {}"),
+    (r"matrix of the recipe \((.+)\)", "レシピに書かれた行列（{}）"),
+    (r"matrix (.+) \(strategy\)", "測定に用いた行列 {}"),
+    (r"matrix (.+) \(workload\)", "質問の一覧とした行列 {}"),
 )  # fmt: skip
 """Phrases that hold a name or a number."""
 
