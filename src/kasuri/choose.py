@@ -76,8 +76,8 @@ def choose(run: Run, pilot: Whole | None, streams: Streams) -> Choice:
         return Choice(preset, refine_of(preset), why, "nothing: no pilot was measured")
     charged = "nothing: the public table was declared"
     if pilot is not None:
-        share = decimal(shares.PILOT_SHARE)
-        charged = f"{share} of epsilon, within the total; the pilot stays a measurement"
+        assert run.pilot is not None
+        charged = f"{decimal(run.pilot[1])} of epsilon, within the total; the pilot stays a measurement"
     if run.mechanism.shares == "simulation":
         preset, why = _simulated(run, pilot, streams)
         return Choice(preset, refine_of(preset), why, charged)

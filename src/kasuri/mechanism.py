@@ -416,8 +416,9 @@ def _measured(run: Run) -> Run:
         if named == "simulation" and mechanism.prior is not None:
             return replace(run, choices={name: cuts(preset(top)) for name, preset in offered.items()})
         if height is not None:
-            choices = {name: cuts(shares.with_pilot(preset(top), height)) for name, preset in offered.items()}
-            return replace(run, pilot=(stages[top - height], shares.PILOT_SHARE), choices=choices)
+            part = shares.PILOT_SHARE[named]
+            choices = {name: cuts(shares.with_pilot(preset(top), height, part)) for name, preset in offered.items()}
+            return replace(run, pilot=(stages[top - height], part), choices=choices)
         return replace(run, choices={"middle": cuts(shares.BAYES["middle"](top))})  # too small, or too wide at once
     if named == "facts":
         density, size = (Fraction(part) for part in mechanism.facts)

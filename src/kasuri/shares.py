@@ -15,8 +15,9 @@ from kasuri.order import Order
 
 Shares = dict[int, Fraction]
 
-PILOT_SHARE = Fraction(8, 100)
-"""About what the pilot's level deserves anyway: a smaller one became the worst size."""
+PILOT_SHARE = {"pilot": Fraction(8, 100), "simulation": Fraction(4, 100)}
+"""By who chooses. The rule's pilot has about what its level deserves anyway: with less it became the worst size. The
+simulation may choose a preset that measures other levels: then its pilot is little use afterwards."""
 PILOT_NODES = 1 << 11
 """The pilot is the finest level of at most this many nodes."""
 FULL = 8.0
@@ -67,11 +68,11 @@ def rule(density: float, size: float) -> str:
     return "scattered" if density >= 0.02 and size >= 10 else "sparse"
 
 
-def with_pilot(shares: Shares, height: int) -> Shares:
-    """The same shares, scaled to leave PILOT_SHARE for the pilot's height."""
+def with_pilot(shares: Shares, height: int, pilot: Fraction) -> Shares:
+    """The same shares, scaled to leave `pilot` for the pilot's height."""
     others = {at: share for at, share in shares.items() if at != height}
-    scale = (1 - PILOT_SHARE) / sum(others.values())
-    return {height: PILOT_SHARE} | {at: share * scale for at, share in others.items()}
+    scale = (1 - pilot) / sum(others.values())
+    return {height: pilot} | {at: share * scale for at, share in others.items()}
 
 
 def pilot_height(tree: Order, *, odd: bool = False) -> int | None:

@@ -104,7 +104,7 @@ FAULTS = [
           "    index = np.argsort(tree.cells(keys))\n    own = PublicTable(run.domain, tree.cells(keys)[index], "
           "values[index].astype(float), 'x')\n    run = replace(run, mechanism=replace(run.mechanism, prior=own))\n"
           "    out_keys, out_values = refined(run", f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
-    Fault("the pilot is not charged", "shares.py", "scale = (1 - PILOT_SHARE) / sum(others.values())",
+    Fault("the pilot is not charged", "shares.py", "scale = (1 - pilot) / sum(others.values())",
           "scale = 1 / sum(others.values())", f"{BAYES_LAWS}::test_the_published_scales_spend_epsilon_once"),
     Fault("the pilot has less noise than it says", "draw.py", "run.scale / share, keys, values, streams)",
           "run.scale / share / 2, keys, values, streams)",

@@ -367,8 +367,9 @@ def test_shares_sum_to_exactly_one(top, height):
         plain = preset(top)
         assert sum(plain.values()) == 1 and min(plain) == 0 and max(plain) <= top and min(plain.values()) > 0
         if height < top:
-            piloted = shares.with_pilot(plain, height)
-            assert sum(piloted.values()) == 1 and piloted[height] == shares.PILOT_SHARE
+            for part in shares.PILOT_SHARE.values():
+                piloted = shares.with_pilot(plain, height, part)
+                assert sum(piloted.values()) == 1 and piloted[height] == part
 
 
 @pytest.mark.parametrize(("change", "cells", "factor"), [("add-remove", 1, 1), ("replace", 1, 2), ("add-remove", 3, 3)])
