@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROWS = (10**6, 10**7)
@@ -40,6 +41,7 @@ def one(rows: int, executors: int, folder: Path) -> dict:
 
     settings = {
         "spark.io.encryption.enabled": "true", "spark.local.dir": str(folder), "spark.executor.memory": "2g",
+        "spark.driver.memory": "1g",
         "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{folder}", "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
     }  # fmt: skip
@@ -96,11 +98,8 @@ def _used(jvm) -> float:
 
     total = 0.0
     for process in (psutil.Process(), jvm, *jvm.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-            total += times.user + times.system
-        except psutil.NoSuchProcess:
-            pass
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])  # its own, and of workers that ended
     return total
 
 

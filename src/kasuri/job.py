@@ -19,7 +19,7 @@ from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ledger import Ledger
-from kasuri.mechanism import Mechanism
+from kasuri.mechanism import Mechanism, resolve
 from kasuri.published import Described
 from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
@@ -322,7 +322,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     """Count, release, save and export, here or on Spark. Everything that can be refused without the data is refused
     before it is read."""
     table, who, recipe = domain(job, base), unit(job), mechanism(job)
-    recipe.guarantee(table, who, job.budget.epsilon)
+    _judge_recipe(job, recipe, table, who)
     target = base / job.output.folder
     if target.exists():
         raise DomainError(f"{target} exists; a release is never written over another")
@@ -337,6 +337,15 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     for where in _exports(job, base):
         released.export(where, levels=job.output.levels, unmetered=book is None)
     return released
+
+
+def _judge_recipe(job: Job, recipe: Mechanism, table: Domain, who: Unit) -> None:
+    """Refuse a recipe that has no guarantee here, or does not run where the job runs, before any session is started."""
+    found = resolve(recipe, table, who, job.budget.epsilon)
+    if job.spark is not None:
+        from kasuri.spark.subtrees import plan
+
+        plan(found)
 
 
 def _run_on_spark(job: Job, part: SparkPart, base: Path, book: Ledger | None) -> Described:
@@ -387,7 +396,7 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
             faults += [f"{path}: {fault}" for fault in error.faults]
     if len(parts) == 3:
         try:
-            parts["mechanism"].guarantee(parts["domain"], parts["unit"], job.budget.epsilon)
+            _judge_recipe(job, parts["mechanism"], parts["domain"], parts["unit"])
         except KasuriError as error:
             faults += [f"{path}: {fault}" for fault in error.faults]
     if (path.parent / job.output.folder).exists():
