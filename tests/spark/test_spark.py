@@ -389,11 +389,8 @@ def test_a_column_name_may_hold_anything_and_rows_without_an_id_are_left_out(clu
 
     frame, call, _ = setting(cluster, "cells", 2)
     table = pq.read_table(cluster.work / "cells.parquet")
-    odd = (
-        frame.withColumn("person", fn.when(fn.col("person") % 3 != 0, fn.col("person")))
-        .withColumnRenamed("c0", "c`.0")
-        .withColumn("C1", fn.lit(0))
-    )
+    odd = frame.withColumn("person", fn.when(fn.col("person") % 3 != 0, fn.col("person")))
+    odd = odd.withColumnRenamed("c0", "c`.0").select("*", fn.lit(0).alias("C1"))
     place = {"grid": ["c`.0", "c1"]}
     found = bounding.bounded(odd, call["domain"], place, call["unit"], "weight", KEY).toArrow()
     some = table.filter(pa.array(table["person"].to_numpy() % 3 != 0))
