@@ -83,9 +83,9 @@ def cluster(tmp_path_factory):
         "spark.cleaner.referenceTracking": "false",
         "spark.executorEnv.JAVA_HOME": str(files / "java"),
         "spark.speculation": "true",
-        "spark.speculation.interval": "20ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.1",
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.multiplier": "3",
+        "spark.speculation.quantile": "0.5",
         "spark.executor.memory": "1g",
         # small jobs: compiling costs more than it saves
         "spark.sql.codegen.wholeStage": "false",

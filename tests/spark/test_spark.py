@@ -591,20 +591,27 @@ def test_a_task_that_fails_tells_no_value():
         raise ks.DomainError("frame: an id is missing")
 
 
-def test_a_file_written_twice_is_the_same(tmp_path):
-    """A speculative copy of a task replaces a file by the same bytes, in whatever batches its rows come."""
+def test_a_file_written_twice_is_the_same_and_half_a_file_is_none(tmp_path):
+    """In whatever batches its rows come; and a run of the task that Spark ends, whose rows just stop, leaves the file
+    of the run that counts alone."""
     domain = ks.Domain.of(ks.Mesh("grid", shape=(64, 64)))
     rng = np.random.default_rng(0)
     rows = pa.table({"part": pa.array(np.zeros(100, np.int32)), "file": np.repeat([0, 1], [60, 40]),
                      "level": pa.array(np.zeros(100, np.int32)), "place": np.sort(rng.permutation(4096)[:100]),
                      "value": rng.integers(1, 9, 100)})  # fmt: skip
+    writer = files._writer(files.Tables(domain, "0" * 32, None), str(tmp_path), 16)
     seen = []
     for size in (100, 7, 1):
-        writer = files._writer(files.Tables(domain, "0" * 32, None), str(tmp_path), 16)
-        made = list(writer(iter(rows.to_batches(size))))
-        assert [batch.to_pylist()[0]["rows"] for batch in made] == [60, 40]
-        seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
-    assert seen[0] == seen[1] == seen[2] and len(seen[0]) == 2
+        made = [batch.to_pylist()[0] for batch in writer(iter(rows.to_batches(size)))]
+        list(writer(iter(rows.slice(0, 30).to_batches(size))))
+        assert [receipt["rows"] for receipt in made] == [60, 40]
+        names = [files._named(tmp_path, **receipt).name for receipt in made]
+        list(writer(iter(rows.slice(0, 30).to_batches(size))))
+        assert names == ["release-00000.parquet", "release-00001.parquet"]
+        seen.append([(tmp_path / name).read_bytes() for name in names])
+    assert seen[0] == seen[1] == seen[2] and pq.read_table(tmp_path / "release-00000.parquet").num_rows == 60
+    with pytest.raises(ks.NumericsError, match="not there"):
+        files._named(tmp_path, **made[0])
 
 
 JOB = """
