@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROWS = (10**6, 10**7)
@@ -40,6 +41,7 @@ def one(rows: int, executors: int, folder: Path) -> dict:
 
     settings = {
         "spark.io.encryption.enabled": "true", "spark.local.dir": str(folder), "spark.executor.memory": "2g",
+        "spark.driver.memory": "1g",
         "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{folder}", "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
     }  # fmt: skip
@@ -61,11 +63,13 @@ def one(rows: int, executors: int, folder: Path) -> dict:
             return out.non_zero
 
     run(1000, 2)  # processes started, kernels loaded
-    before, start = _used(jvm), time.perf_counter()
-    peak = _Peak(jvm)
+    watch, start = _Watch(jvm), time.perf_counter()
     cells = run(rows, max(4, rows // 2_000_000))
-    seconds, used = time.perf_counter() - start, _used(jvm) - before
-    memory = peak.stop()
+    seconds = time.perf_counter() - start
+    used = watch.stop()
+    java = session._jvm.java.lang
+    java.System.gc()
+    used["heap"] = java.Runtime.getRuntime().totalMemory() - java.Runtime.getRuntime().freeMemory()
     logs = Path(pyspark.__file__).parent / "work" / session.sparkContext.applicationId
     session.stop()
     shutil.rmtree(logs, ignore_errors=True)
@@ -80,51 +84,49 @@ def one(rows: int, executors: int, folder: Path) -> dict:
         "rows": rows,
         "executors": executors,
         "seconds": seconds,
-        "cpu": used,
         "shuffled": shuffled,
         "cells": cells,
-    } | memory
+    } | used
 
 
 def _expressions(rows: int) -> list[str]:
     return [line.strip().rstrip(",") for line in RECORDS.format(rows=rows).strip().splitlines()]
 
 
-def _used(jvm) -> float:
-    """Processor seconds of the driver, its JVM, and every executor and Python worker below it."""
-    import psutil
-
-    total = 0.0
-    for process in (psutil.Process(), jvm, *jvm.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-            total += times.user + times.system
-        except psutil.NoSuchProcess:
-            pass
-    return total
-
-
-class _Peak:
-    """Largest resident memory of the driver's two processes, watched ten times a second."""
+class _Watch:
+    """Processor seconds of the driver, its JVM and every executor and Python worker below it, and the largest resident
+    memory of the driver's two processes; looked at twice a second, since workers end unseen."""
 
     def __init__(self, jvm) -> None:
         import psutil
 
-        self._watched = {"python": psutil.Process(), "jvm": jvm}
-        self._most = dict.fromkeys(self._watched, 0)
+        self._driver = {"python": psutil.Process(), "jvm": jvm}
+        self._most = dict.fromkeys(self._driver, 0)
+        self._times: dict[tuple[int, float], float] = {}
+        self._look()
+        self._before = sum(self._times.values())
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
+        self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
-    def _watch(self) -> None:
-        while not self._over.wait(0.1):
-            for name, process in self._watched.items():
-                self._most[name] = max(self._most[name], process.memory_info().rss)
+    def _look(self) -> None:
+        import psutil
+
+        for process in (*self._driver.values(), *self._driver["jvm"].children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                self._times[process.pid, process.create_time()] = sum(process.cpu_times()[:2])
+        for name, process in self._driver.items():
+            self._most[name] = max(self._most[name], process.memory_info().rss)
+
+    def _run(self) -> None:
+        while not self._over.wait(0.5):
+            self._look()
 
     def stop(self) -> dict:
         self._over.set()
         self._thread.join()
-        return self._most
+        self._look()
+        return {"cpu": sum(self._times.values()) - self._before} | self._most
 
 
 def main(rows=ROWS, executors=EXECUTORS, folder: str | None = None) -> None:
@@ -132,7 +134,7 @@ def main(rows=ROWS, executors=EXECUTORS, folder: str | None = None) -> None:
         print("  no Java on this machine: not measured")
         return
     print(f"{'rows':>12} {'executors':>9} {'s':>8} {'us/row':>8} {'cpu us/row':>10} {'shuffled MB':>11} {'B/row':>6} "
-          f"{'driver MB: python':>17} {'jvm':>6} {'cells':>10}")  # fmt: skip
+          f"{'driver MB: python':>17} {'jvm':>6} {'live heap':>9} {'cells':>10}")  # fmt: skip
     for many in rows:
         for number in executors:
             with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -143,7 +145,8 @@ def main(rows=ROWS, executors=EXECUTORS, folder: str | None = None) -> None:
                 out = json.loads(done.stdout.splitlines()[-1])
             print(f"{many:12,} {number:9} {out['seconds']:8.1f} {1e6 * out['seconds'] / many:8.2f} "
                   f"{1e6 * out['cpu'] / many:10.2f} {out['shuffled'] / 1e6:11.1f} {out['shuffled'] / many:6.1f} "
-                  f"{out['python'] / 1e6:17.0f} {out['jvm'] / 1e6:6.0f} {out['cells']:10,}", flush=True)  # fmt: skip
+                  f"{out['python'] / 1e6:17.0f} {out['jvm'] / 1e6:6.0f} {out['heap'] / 1e6:9.0f} "
+                  f"{out['cells']:10,}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

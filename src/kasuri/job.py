@@ -9,7 +9,6 @@ import tomllib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +21,7 @@ from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ledger import Ledger
-from kasuri.mechanism import Mechanism
+from kasuri.mechanism import Mechanism, resolve
 from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part, Place, form_faults, places, refuse_public
 from kasuri.published import Described
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
@@ -318,7 +317,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     before it is read."""
     table, who = domain(job, base), unit(job)
     recipe = mechanism(job, base, table)
-    recipe.guarantee(table, who, job.budget.epsilon)
+    _judge_recipe(job, recipe, table, who)
     target = base / job.output.folder
     if target.exists():
         raise DomainError(f"{target} exists; a release is never written over another")
@@ -334,6 +333,15 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     for where in _exports(job, base):
         released.export(where, levels=job.output.levels, unmetered=book is None)
     return released
+
+
+def _judge_recipe(job: Job, recipe: Mechanism, table: Domain, who: Unit) -> None:
+    """Refuse a recipe that has no guarantee here, or does not run where the job runs, before any session is started."""
+    found = resolve(recipe, table, who, job.budget.epsilon)
+    if job.spark is not None:
+        from kasuri.spark.subtrees import plan
+
+        plan(found)
 
 
 def _run_on_spark(job: Job, part: SparkPart, base: Path, recipe: Mechanism, book: Ledger | None) -> Described:
@@ -392,8 +400,7 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
         attempt("recipe", "recipe", lambda: mechanism(job, base, parts["domain"]))
         report("output", export_faults(parts["domain"], _exports(job, base), job.output.levels))
     if len(parts) == 3:
-        claim = partial(parts["recipe"].guarantee, parts["domain"], parts["unit"])
-        attempt("guarantee", "recipe", lambda: claim(job.budget.epsilon))
+        attempt("claim", "recipe", lambda: _judge_recipe(job, parts["recipe"], parts["domain"], parts["unit"]))
     if (base / job.output.folder).exists():
         report("output", ["folder exists; a release is never written over another"])
     if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here

@@ -76,7 +76,8 @@ def main(folder: Path) -> None:
         SparkSession.builder.master("local[2]").config("spark.local.dir", str(folder / "local"))
         .config("spark.shuffle.compress", "false").config("spark.ui.enabled", "false")
         .config("spark.cleaner.referenceTracking", "false")  # what was shuffled stays to be found
-        .config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        .config("spark.ui.showConsoleProgress", "false").config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC").getOrCreate()
     )  # fmt: skip
     session.sparkContext.setLogLevel("ERROR")
     frame, call, secrets = case(session, folder)

@@ -7,7 +7,6 @@ distinct pairs, the choice among a crowded unit's cells and the counts are Spark
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.ingest import micro
 from kasuri.ingest.axes import Place
 from kasuri.ingest.sources import Stream
-from kasuri.schema import MAX_CELLS, Domain, Time, Unit
+from kasuri.schema import Domain, Time, Unit
 from kasuri.spark.session import quiet
 
 Int = NDArray[np.int64]
@@ -89,9 +88,9 @@ def bounded(
     from pyspark.sql import functions as fn
 
     most = unit.max_cells
-    # by number: mapInArrow cannot take every name
-    named = enumerate(micro.needed(columns, unit, weight))
-    rows = frame.select([fn.col("`" + name.replace("`", "``") + "`").alias(f"c{i}") for i, name in named])
+    # by number: mapInArrow cannot take every name, and Spark may take two names for one that differ by case
+    rows = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
+    rows = rows.select([f"c{frame.columns.index(name)}" for name in micro.needed(columns, unit, weight)])
     kind = _id_type(dict(frame.dtypes)[unit.id])
     rows = rows.mapInArrow(
         _places(domain, columns, unit, weight),
@@ -114,12 +113,10 @@ def bounded(
 
 
 def counted(pairs: Any, address: Address) -> Any:
-    """(block, key, value): the sums of `pairs`, one row per cell that is not 0."""
+    """(block, key, value): the sums of `pairs`, whose total is at most MAX_CELLS; one row per cell that is not 0."""
     from pyspark.sql import functions as fn
 
-    total = fn.sum(fn.col("value").cast("decimal(38,0)"))
-    value = fn.least(total, fn.lit(Decimal(MAX_CELLS + 1))).cast("bigint")
-    counts = pairs.groupBy("cell").agg(value.alias("value"))
+    counts = pairs.groupBy("cell").agg(fn.sum("value").alias("value"))
     return counts.mapInArrow(_addresses(address), "block bigint, key bigint, value bigint")
 
 

@@ -23,7 +23,7 @@ from kasuri.mechanism import Mechanism, resolve
 from kasuri.privacy import Guarantee
 from kasuri.published import Measurements, Release
 from kasuri.rng import Source
-from kasuri.schema import Domain, Unit
+from kasuri.schema import MAX_CELLS, Domain, Unit
 from kasuri.spark import bounding, files, keep, session, subtrees
 from kasuri.spark.files import File
 
@@ -173,7 +173,7 @@ def release(
     run = resolve(recipe, domain, unit, epsilon)
     cut = subtrees.plan(run)
     key = bounding.judge(frame, domain, columns, unit, weight, key)
-    if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+    if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise DomainError("partitions must be a whole number of at least 1")
     place = _folder(work)
     with ExitStack() as opened:
@@ -184,11 +184,11 @@ def release(
             session.probe(spark, partial(keep.sees, str(private), copy.token))
             bounded = bounding.bounded(frame, domain, columns, unit, weight, key)
             pairs = copy.kept(bounded, "bounded", bounding.BOUNDED)
+            if pairs.total > MAX_CELLS:  # below it no sum of them can pass 64 bits
+                raise NumericsError("the total is larger than 2^62; use a smaller max_weight")
             counts = copy.kept(bounding.counted(pairs.frame, cut.address), "counts", subtrees.COUNTS)
             if counts.total != pairs.total:
-                raise NumericsError(
-                    "the counts do not add up to the bounded records, or pass 2^62; nothing is released"
-                )
+                raise NumericsError("the counts do not add up to the bounded records; nothing is released")
             blocks, sums = copy.sums(counts)
             paid = charge(run, ledger, source, data=data, assumes=(STEADY, LOGS), part=None)
             with paid.streams() as streams:

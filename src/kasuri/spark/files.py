@@ -26,6 +26,8 @@ FILE_ROWS = 1 << 22
 """Rows of every file but the last."""
 GROUP_ROWS = 1 << 20
 """Rows of every row group but a file's last; divides FILE_ROWS."""
+RECEIPT = "part int, number bigint, aside string, rows bigint, total bigint"
+"""What a task tells of a file it wrote: which one of which table it is, its name for now, rows and their sum."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +78,27 @@ def write(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> tuple[File,
     laid = laid.repartition("part", "file").sortWithinPartitions("part", "file", "level", "place")
     writer = _writer(tables, str(folder), GROUP_ROWS)
     with told():
-        found = laid.mapInArrow(writer, "part int, name string, rows bigint, total bigint").toArrow().to_pylist()
-    files = [File(**row) for row in found]
+        found = laid.mapInArrow(writer, RECEIPT).toArrow().to_pylist()
+    files = [_named(folder, **row) for row in found]
     wanted = sum(part.rows for part in drawn.parts), sum(part.total for part in drawn.parts)
-    there = [parquet.read_metadata(folder / file.name).num_rows for file in files if (folder / file.name).exists()]
-    if (sum(file.rows for file in files), sum(file.total for file in files)) != wanted or sum(there) != wanted[0]:
+    there = sum(parquet.read_metadata(folder / file.name).num_rows for file in files)
+    if (sum(file.rows for file in files), sum(file.total for file in files)) != wanted or there != wanted[0]:
         raise NumericsError("the files do not hold the rows that were drawn; nothing is released")
     if not any(file.part == RELEASED for file in files):
         files.append(_empty(tables, folder))
     return tuple(sorted(files, key=lambda file: (file.part, file.name)))
 
 
-def _name(part: int, number: int) -> str:
-    return f"{'release' if part == RELEASED else 'measurements'}-{number:05d}.parquet"
+def _named(folder: Path, part: int, number: int, aside: str, rows: int, total: int) -> File:
+    """The file of a receipt, under its name in the release. The driver gives it: a task that Spark ends, because a
+    copy of it was faster, sees the end of its rows too early, and would put a shorter file in the place of the whole
+    one."""
+    name = f"{'release' if part == RELEASED else 'measurements'}-{number:05d}.parquet"
+    try:
+        os.replace(folder / aside, folder / name)
+    except OSError:
+        raise NumericsError("a file that was written is not there; nothing is released") from None
+    return File(part, name, rows, total)
 
 
 def _empty(tables: Tables, folder: Path) -> File:
@@ -96,17 +106,15 @@ def _empty(tables: Tables, folder: Path) -> File:
     import pyarrow as pa
 
     none = pa.table({name: pa.array([], pa.int64()) for name in ("level", "place", "value")})
-    return _File(tables, folder, RELEASED, 0, GROUP_ROWS).close(none)
+    return _named(folder, **_File(tables, folder, RELEASED, 0, GROUP_ROWS).close(none))
 
 
 class _File:
-    """One file in the making, under a name of its own until it is whole: a second run of the task writes the same
-    bytes to the same place, and half a file is never taken for one."""
+    """One file in the making, under a name that no other run of the task has, and its RECEIPT when it is closed."""
 
     def __init__(self, tables: Tables, folder: Path, part: int, number: int, group_rows: int) -> None:
-        self._tables, self._part, self._group_rows = tables, part, group_rows
-        self._path = folder / _name(part, number)
-        self._aside = folder / f".{secrets.token_hex(8)}"
+        self._tables, self._part, self._number, self._group_rows = tables, part, number, group_rows
+        self._aside = folder / f".{secrets.token_hex(16)}"
         self._writer: Any = None
         self._rows = self._total = 0
 
@@ -120,27 +128,27 @@ class _File:
         self._rows += rows.num_rows
         self._total += keep.total(rows.column("value"))
 
-    def close(self, rest: Any) -> File:
+    def close(self, rest: Any) -> dict[str, Any]:
         if rest.num_rows or self._writer is None:
             self.group(rest)
         self._writer.close()
-        os.replace(self._aside, self._path)
-        return File(self._part, self._path.name, self._rows, self._total)
+        told = self._part, self._number, self._aside.name, self._rows, self._total
+        return dict(zip(("part", "number", "aside", "rows", "total"), told, strict=True))
 
 
 def _writer(tables: Tables, folder: str, group_rows: int) -> Any:
-    """Rows sorted by (part, file, level, place) -> files, a row group at a time in memory."""
+    """Rows sorted by (part, file, level, place) -> files, a row group at a time in memory, and the RECEIPT of each."""
     import pyarrow as pa
+
+    kinds = pa.schema([("part", pa.int32()), ("number", pa.int64()), ("aside", pa.string()), ("rows", pa.int64()),
+                       ("total", pa.int64())])  # fmt: skip
 
     def write_files(batches: Iterator[Any]) -> Iterator[Any]:
         with quiet("writing files"):
-            for file in _written(batches):
-                columns = {"part": [file.part], "name": [file.name], "rows": [file.rows], "total": [file.total]}
-                kinds = pa.schema([("part", pa.int32()), ("name", pa.string()), ("rows", pa.int64()),
-                                   ("total", pa.int64())])  # fmt: skip
-                yield pa.RecordBatch.from_pydict(columns, schema=kinds)
+            for receipt in _written(batches):
+                yield pa.RecordBatch.from_pylist([receipt], schema=kinds)
 
-    def _written(batches: Iterator[Any]) -> Iterator[File]:
+    def _written(batches: Iterator[Any]) -> Iterator[dict[str, Any]]:
         made, waiting, at = None, pa.table({}), None
         for batch in batches:
             table = pa.Table.from_batches([batch])

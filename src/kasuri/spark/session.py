@@ -37,6 +37,8 @@ def of(frame: Any) -> Any:
             f"spark.release takes a DataFrame of a classic Spark session, not {kind}; "
             "under Spark Connect the release key would leave this process as part of a plan"
         )
+    if frame.isStreaming:
+        raise DomainError("a stream of records has no end to release at; release a table they were written to")
     session: Any = frame.sparkSession
     faults = encryption_faults(session.sparkContext.master, running(session))
     if any(logging.getLogger(f"py4j.{name}").isEnabledFor(logging.DEBUG) for name in ("clientserver", "java_gateway")):
@@ -48,7 +50,7 @@ def of(frame: Any) -> Any:
     if unsteady:
         faults.append(
             f"the frame is not deterministic ({', '.join(unsteady)}): a task that runs again could see other records; "
-            "write it to a table first"
+            "write it to a table, or checkpoint() it, first"
         )
     raise_faults(PrivacyError, faults)
     if int(pyspark.__version__.split(".")[0]) < 4:
@@ -58,10 +60,11 @@ def of(frame: Any) -> Any:
 
 UNSTEADY = {
     "Sample", "GlobalLimit", "LocalLimit", "Offset", "Tail", "Deduplicate", "DeduplicateWithinWatermark", "First",
-    "Last", "AnyValue", "MaxBy", "MinBy", "NthValue", "PythonUDF", "PythonUDAF", "PythonUDTF", "ScalaUDF",
+    "Last", "AnyValue", "MaxBy", "MinBy", "NthValue", "Mode", "CollectList", "CollectSet", "ListAgg",
+    "ApproximatePercentile", "PythonUDF", "PythonUDAF", "PythonUDTF", "ScalaUDF", "ScriptTransformation", "LogicalRDD",
 }  # fmt: skip
-"""Parts of a plan that choose rows by their order or at random, or run a user's own code; so do the nodes whose name
-has InArrow, InPandas or InPython in it."""
+"""Parts of a plan that choose or join rows by their order or at random, or run a user's own code; so do the nodes whose
+name has InArrow, InPandas or InPython in it."""
 _WITH_PLAN = {"ScalarSubquery", "LateralSubquery", "Exists", "ListQuery", "FunctionTableSubqueryArgumentExpression"}
 
 
@@ -72,8 +75,10 @@ def unsteady_parts(plan: Any) -> set[str]:
     while waiting:
         node, is_plan = waiting.pop()
         name = node.getClass().getSimpleName()
-        whole = name == "Deduplicate" and node.keys().size() == node.output().size()  # equal rows: any of them
-        if (name in UNSTEADY or re.search("In(Arrow|Pandas|Python)", name)) and not whole:
+        steady = (name == "Deduplicate" and node.keys().size() == node.output().size()) or (  # equal rows: any of them
+            name == "LogicalRDD" and node.rdd().isCheckpointed()
+        )
+        if (name in UNSTEADY or re.search("In(Arrow|Pandas|Python)", name)) and not steady:
             found.add(name)
         waiting += [(child, is_plan) for child in _all(node.children())]
         if is_plan:

@@ -24,7 +24,6 @@ from kasuri.mechanism import Run
 from kasuri.noise import discrete_laplace
 from kasuri.order import Order
 from kasuri.rng import Streams
-from kasuri.schema import MAX_CELLS
 from kasuri.spark import keep
 from kasuri.spark.keep import Kept
 from kasuri.spark.session import quiet, told
@@ -88,17 +87,12 @@ class Copy:
         """Blocks and the sum of each: all that the driver sees of the counts."""
         from pyspark.sql import functions as fn
 
-        total = fn.sum(fn.col("value").cast("decimal(38,0)")).cast("string").alias("total")
+        summed = fn.sum("value").alias("sum"), fn.count(fn.lit(1)).alias("rows")
         with told():
-            found = counts.frame.groupBy("block").agg(total, fn.count(fn.lit(1)).alias("rows")).toArrow()
-        blocks = found.column("block").to_numpy()
-        sums = [int(text) for text in found.column("total").to_pylist()]
-        if sum(sums) != counts.total or sum(found.column("rows").to_pylist()) != counts.rows:
+            found = counts.frame.groupBy("block").agg(*summed).toArrow().sort_by("block")
+        if keep.total(found.column("sum")) != counts.total or keep.total(found.column("rows")) != counts.rows:
             raise NumericsError("the copy of the counts does not hold what was counted; nothing is released")
-        if sum(sums) > MAX_CELLS:
-            raise NumericsError("the total is larger than 2^62; use a smaller max_weight")
-        ranked = np.argsort(blocks)
-        return blocks[ranked], np.array(sums, dtype=np.int64)[ranked]
+        return found.column("block").to_numpy(), found.column("sum").to_numpy()
 
     def spread(self, rows: Kept, roots: Mapping[str, NDArray[Any]], task: Task, columns: str) -> Any:
         """The frame of task(rows of a block, its root) over all `roots`, whether they have rows or not; run on the
