@@ -233,7 +233,7 @@ def test_check_names_the_lines_a_release_drops(tmp_path):
     (tmp_path / "v.csv").write_bytes(b"\n".join(lines))
     text = "\n".join(job.check(path))
     assert "v.csv: the line does not have the header's number of cells: rows 2, 5" in text
-    assert "v.csv: column person: the id is missing or not UTF-8: rows 3, 4" in text
+    assert "v.csv: column person: the id is missing, not UTF-8 or longer than 1024 bytes: rows 3, 4" in text
     assert "v.csv: column mesh_code: not a 500m mesh code inside the window: rows 6" in text
     run("release", path)
 

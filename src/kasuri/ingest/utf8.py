@@ -20,7 +20,7 @@ _BLOCK = 1 << 24
 
 @contextmanager
 def readable(path: Path, away: Sequence[Path] = ()) -> Iterator[tuple[Path, str | None]]:
-    """The file itself, or a copy without wrong bytes and the mark that stands for them; the copy ends with the block."""
+    """The file itself, or a copy without wrong bytes and the mark that stands for them; it ends with the block."""
     if _is_utf8(path):
         yield path, None
         return
