@@ -466,7 +466,11 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
                 kinds.add(kind)
             except DomainError as error:
                 found += [fault for fault in error.faults if fault not in found]
-        report(ids.is_null().to_numpy(zero_copy_only=False), who.id, "the id is missing or not UTF-8")
+        report(
+            ids.is_null().to_numpy(zero_copy_only=False),
+            who.id,
+            f"the id is missing, not UTF-8 or longer than {axes.LONGEST} bytes",
+        )
         if job.data.weight is not None:
             values, wrong = numbers(batch.column(job.data.weight))
             wrong |= (values < 1) | (values != np.floor(values))

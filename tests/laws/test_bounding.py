@@ -1,6 +1,7 @@
 """The bound on contributions: true whatever the file holds, the same in every engine, silent about what it dropped."""
 
 import hashlib
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,10 @@ def count(rows, max_cells, engine="auto", max_weight=None, key=KEY):
 
 numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3)
 texts = st.text(max_size=5) | st.sampled_from(["1", "01", " 1", "1 ", "é", "é", "A", "a", "A", "", "\0", "a|1"])
+
+
+LONG = ["x" * 1024, "x" * 1025, "é" * 512, "é" * 513, "é" * 512 + "x"]
+texts |= st.sampled_from(LONG)
 
 
 def records(ids):
@@ -174,7 +179,7 @@ def test_huge_domains_and_an_empty_file(engine):
     assert empty.cells.size == 0
 
 
-@pytest.fixture(scope="module")
+@contextmanager
 def small():
     """Few records at a time: every table has many batches, parts and pieces of parts."""
     with pytest.MonkeyPatch.context() as patch:
@@ -191,12 +196,13 @@ def small():
     max_cells=st.sampled_from([1, 3]),
     max_weight=st.sampled_from([None, 4]),
 )
-def test_many_batches_and_parts_give_the_same(small, data, engine, max_cells, max_weight):
+def test_many_batches_and_parts_give_the_same(data, engine, max_cells, max_weight):
     """Few ids, each with many cells, over many batches: a unit that is split, or bounded before all its records are
     seen, would count in too many cells."""
     ids = st.sampled_from(["a", "é", "a|1"] if engine == "text" else [-(2**63), 0, 5])
     rows = data.draw(st.lists(st.tuples(ids, st.integers(0, 62), st.integers(-1, 9)), min_size=20, max_size=40))
-    made = count(rows, max_cells, "duckdb" if engine == "text" else engine, max_weight)
+    with small():
+        made = count(rows, max_cells, "duckdb" if engine == "text" else engine, max_weight)
     assert made == bounded(rows, max_cells, KEY, max_weight)
 
 
@@ -246,6 +252,134 @@ def test_all_records_of_one_person_within_a_small_limit(engine, monkeypatch):
     )  # fmt: skip
     ranked = sorted(range(1 << 19), key=lambda c: hashlib.sha256(f"{KEY.hex()}|4|{c}".encode()).digest())
     assert made.cells.tolist() == sorted(ranked[:9]) and made.values.tolist() == [1] * 9
+
+
+def one_crowd(n, ordinary=0):
+    """One text id in n distinct cells, after `ordinary` units of a row each; and the cells of least rank."""
+    cells = np.random.default_rng(8).permutation(n)
+    ids = pa.concat_arrays([pa.array(range(ordinary)).cast(pa.string()), pa.array(["one"] * n)])
+    cells = np.concatenate((np.arange(ordinary) % n, cells))
+    ranked = sorted(range(n), key=lambda c: hashlib.sha256(f"{KEY.hex()}|one|{c}".encode()).digest())
+    return pa.table({"person": ids, "row": cells >> 11, "col": cells & 2047}), ranked
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("n", "memory"), [(4_000_000, "100MB"), (2_000_000, "60MB")])
+def test_one_unit_never_decides_whether_a_count_runs(n, memory):
+    """Batches and parts of their real size, most rows of one unit: within the limit that ordinary rows need."""
+    frame, ranked = one_crowd(n, 1000)
+    made = ks.count(
+        frame, Domain.of(Mesh("grid", shape=(2048, 2048))), columns=PLACE, unit=Unit("person", "add-remove", 9),
+        key=KEY, memory=memory,
+    )  # fmt: skip
+    assert made.values.sum() == 1009 and set(ranked[:9]) <= set(made.cells.tolist())
+
+
+def test_a_crowd_is_bounded_in_pieces_that_fit_and_by_two_threads(monkeypatch):
+    """Parts of their real size: the limit alone cuts one unit's rows into pieces. Threads do not depend on the machine,
+    whose cores would else decide what fits."""
+    import duckdb
+
+    said, pieces = [], []
+    connect = duckdb.connect
+
+    class Base:
+        def __init__(self):
+            self._base = connect()
+
+        def __getattr__(self, name):
+            return getattr(self._base, name)
+
+        def execute(self, sql, *words):
+            said.append(sql)
+            return self._base.execute(sql, *words)
+
+        def register(self, name, reader):
+            table = reader.read_all()
+            pieces.append(table.nbytes)
+            return self._base.register(name, table.to_reader())
+
+    frame, ranked = one_crowd(400_000)
+    monkeypatch.setattr(duckdb, "connect", Base)
+    made = ks.count(
+        frame, Domain.of(Mesh("grid", shape=(256, 2048))), columns=PLACE, unit=Unit("person", "add-remove", 9),
+        key=KEY, memory="60MB",
+    )  # fmt: skip
+    assert made.cells.tolist() == sorted(ranked[:9])
+    assert len(pieces) > 3 and max(pieces) <= 60_000_000 // 16
+    assert "SET threads = 2" in said
+
+
+@pytest.mark.parametrize("kind", ["parquet", "plain", "frame", "category", "csv", "sqlite", "duckdb", "relation"])
+def test_an_id_that_is_too_long_is_no_id(kind, tmp_path):
+    """1024 bytes are an id, 1025 are none, in every source; `check` would name the row."""
+    import sqlite3
+
+    import duckdb
+    import pyarrow.parquet as pq
+
+    rows = [(unit, i % 63, 1) for i, unit in enumerate([*LONG, "a"] * 30)]
+    frame = pa.table(
+        {"person": [r[0] for r in rows], "row": [r[1] // 9 for r in rows], "col": [r[1] % 9 for r in rows]}
+    )
+    source = tmp_path / "v.parquet"
+    if kind in ("parquet", "plain"):
+        pq.write_table(frame, source, use_dictionary=kind == "parquet")
+    elif kind == "frame":
+        source = frame
+    elif kind == "category":
+        source = frame.set_column(0, "person", frame.column(0).dictionary_encode())
+    elif kind == "csv":
+        frame.to_pandas().to_csv(source := tmp_path / "v.csv", index=False)
+    elif kind == "sqlite":
+        with sqlite3.connect(tmp_path / "v.sqlite") as base:
+            frame.to_pandas().to_sql("v", base, index=False)
+        base.close()
+        source = sources.Query(str(tmp_path / "v.sqlite"), "SELECT * FROM v")
+    elif kind == "duckdb":
+        with duckdb.connect(str(tmp_path / "v.duckdb")) as base:
+            base.execute("CREATE TABLE v AS SELECT * FROM frame")
+        source = sources.Query(str(tmp_path / "v.duckdb"), "SELECT * FROM v")
+    else:
+        source = duckdb.sql("SELECT * FROM frame")
+    made = ks.count(source, DOMAIN, columns=PLACE, unit=Unit("person", "add-remove", 4), key=KEY)
+    assert dict(zip(made.cells.tolist(), made.values.tolist(), strict=True)) == bounded(rows, 4, KEY)
+    assert made.values.sum() == 12
+
+
+def test_a_small_file_never_unfolds(tmp_path, monkeypatch):
+    """A few KB of Parquet that would be 400 MB of ids, and one id of 20 MB beside an ordinary row: counted in a small
+    limit, with little memory."""
+    import pyarrow.parquet as pq
+
+    i = np.arange(20_000)
+    pq.write_table(
+        pa.table({"person": pa.array(["x" * 20_000]).take(pa.array(i * 0)), "row": i % 7, "col": i % 9}),
+        tmp_path / "many.parquet",
+    )
+    pq.write_table(
+        pa.table({"person": ["x" * 20_000_000, "b"], "row": [0, 1], "col": [0, 1]}), tmp_path / "one.parquet"
+    )
+    pq.write_table(
+        pa.table({"person": pa.array(["x" * 1024]).take(pa.array(i * 0)), "row": i % 7, "col": i % 9}),
+        tmp_path / "edge.parquet",
+    )
+    assert (tmp_path / "many.parquet").stat().st_size < 200_000
+    monkeypatch.setattr(sources, "_TEXT", 1 << 21)
+    seen, short = [], sources.short
+    monkeypatch.setattr(sources, "short", lambda batch: (seen.append(piece.nbytes) or piece for piece in short(batch)))
+    unit = Unit("person", "add-remove", 2)
+    for name, total in (("many", 0), ("one", 1), ("edge", 2)):
+        made = ks.count(str(tmp_path / f"{name}.parquet"), DOMAIN, columns=PLACE, unit=unit, memory="60MB")
+        assert made.values.sum() == total
+    assert max(seen) < 1 << 22
+
+
+def test_a_label_that_no_row_can_have_is_refused():
+    domain = Domain.of(ks.Nominal("kind", labels=("a", "b" * 1025)))
+    frame = pa.table({"person": ["1"], "kind": ["a"]})
+    with pytest.raises(ks.DomainError, match="more than 1024 bytes"):
+        ks.count(frame, domain, columns={"kind": "kind"}, unit=Unit("person", "add-remove", 1))
 
 
 @pytest.mark.parametrize("batch", [1, 100])

@@ -362,7 +362,7 @@ def test_bounding_is_the_rule_of_the_other_engines(cluster):
     domain = ks.Domain.of(ks.Mesh("grid", shape=(7, 9)))
     rng = np.random.default_rng(4)
     n = 900
-    texts = ["7", "07", " 7", "7 ", "é", "e\u0301", "É", "a|b", "a", "", "\u0000", "７", "-7"]
+    texts = ["7", "07", " 7", "7 ", "é", "e\u0301", "É", "a|b", "a", "", "\u0000", "７", "-7", "x" * 1024, "é" * 513]
     for ids in (rng.choice(texts, n).tolist(), rng.choice([0, 7, -7, 2**63 - 1, -(2**63)], n).tolist()):
         cells, weights = rng.integers(0, 70, n), rng.integers(-1, 9, n)
         table = pa.table({"person": ids, "row": cells // 9, "col": cells % 9, "weight": weights})

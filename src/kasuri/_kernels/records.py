@@ -106,6 +106,17 @@ def _part(unit, salt, shift):
 
 
 @njit()
+def parts_of(data, ends, salt, parts, out):
+    """out[i] = the part of the id data[ends[i] : ends[i + 1]], a hash of its bytes."""
+    for i in range(len(out)):
+        x = salt
+        for at in range(ends[i], ends[i + 1]):
+            x = (x ^ np.uint64(data[at])) * np.uint64(0xBF58476D1CE4E5B9)
+            x ^= x >> np.uint64(32)
+        out[i] = x % parts
+
+
+@njit()
 def partition(ids, cells, weights, good, salt, bits, out):
     """Records that are `good`, grouped by part (2^bits of them) as rows (id, cell, weight) of `out`; the ends."""
     shift = np.uint64(64 - bits)
@@ -255,6 +266,7 @@ def warm_up():
     one = np.ones(2, np.int64)
     out = np.empty((2, 2), np.int64)
     partition(one, one, one, np.ones(2, bool), np.uint64(0), 1, out)
+    parts_of(np.zeros(1, np.uint8), one - 1, np.uint64(0), np.uint64(1), np.empty(1, np.uint16))
     order = sort_rows(out, np.int64(1), 1, 1)
     pairs, values = np.empty((2, 2), np.int64), np.empty(2, np.int64)
     n = compact_cells(out, order, pairs, values)

@@ -18,6 +18,10 @@ Place = str | Sequence[str] | Mapping[str, str]
 
 Int = NDArray[np.int64]
 
+LONGEST = 1024
+"""Bytes of the longest cell of text: a longer one is unknown, like one that is missing. One record must never need more
+memory than there is."""
+
 
 def names(place: Place) -> list[str]:
     """The columns of a place, in the order `indices` takes them."""
@@ -33,6 +37,9 @@ def place_faults(present: Sequence[str], domain: Domain, columns: Mapping[str, P
         if axis.name not in columns:
             faults.append(f"{file}: columns must say where axis {axis.name!r} stands")
             continue
+        labels = getattr(axis, "labels", None) or ()
+        if any(len(label.encode()) > LONGEST for label in labels):  # the rows that have it would be left out
+            faults.append(f"{file}: axis {axis.name!r} has a label of more than {LONGEST} bytes; shorten it")
         place = columns[axis.name]
         if isinstance(place, Mapping):
             if not isinstance(axis, Mesh) or axis.level is None:

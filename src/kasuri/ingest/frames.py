@@ -39,11 +39,12 @@ def count(
 
     With the column `unit.id` the rows are records (people, visits, events): the tool bounds them, each unit counts in
     at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`). Rows
-    outside domain or mask, rows without an id and CSV lines that cannot be read are dropped. `key` is the sampling key
-    that decides which cells of a crowded unit stay: 32 bytes, random unless given, never taken from data. `engine`
-    "radix" counts whole-number ids, "duckdb" any; "auto" chooses; both give the same counts. `memory` limits DuckDB
-    (the count, and the query where it runs one, each); `progress` is told the share that is done. Working files lie in
-    a private folder outside the current one and the folders `away`, where the release will be written.
+    outside domain or mask, rows without an id or with one of more than 1024 bytes, and CSV lines that cannot be read
+    are dropped. `key` is the sampling key that decides which cells of a crowded unit stay: 32 bytes, random unless
+    given, never taken from data. `engine` "radix" counts whole-number ids, "duckdb" any; "auto" chooses; both give the
+    same counts. `memory` limits DuckDB (the count, and the query where it runs one, each); `progress` is told the share
+    that is done. Working files lie in a private folder outside the current one and the folders `away`, where the
+    release will be written.
 
     Without that column the table is pre-aggregated: one row per cell, its count in column `weight`; every fault of
     every row is reported at once, by row and column, never by value.

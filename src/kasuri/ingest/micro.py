@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, KasuriError, NumericsError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, NumericsError, PrivacyError, raise_faults
 from kasuri.ingest import axes, scratch
 from kasuri.ingest.sources import Stream
 from kasuri.schema import MAX_CELLS, Domain, Unit
@@ -28,13 +28,30 @@ Engine = Literal["auto", "duckdb", "radix"]
 Progress = Callable[[float], None]
 
 PARTS = 64
-"""Parts that DuckDB splits records into: few enough to be written at once."""
+"""Parts that records are split into for DuckDB."""
 PART_ROWS = 1 << 21
-"""Records that are bounded at a time: DuckDB takes small parts together; of a part that is larger, the radix count
-bounds piece by piece, and DuckDB spills."""
+"""Records that are bounded at a time: DuckDB takes small parts together; a part that is larger is bounded piece by
+piece."""
+THREADS = 2
+"""Of DuckDB: each holds buffers of its own, so that with one per core the machine would decide what is refused."""
+_CHUNK = 4096
+"""Records that are written, and read again, together: with ids as long as they may be, some 4 MB."""
 _READ = 0.4
 """The share of the work that reading is, for `progress`."""
-_RANK = "sha256(concat(?, '|', id, '|', cell))"
+_BOUNDED = """
+WITH pairs AS MATERIALIZED (SELECT id, cell, max(weight) AS weight FROM {source} GROUP BY id, cell),
+crowded AS (SELECT id FROM pairs GROUP BY id HAVING count(*) > ?),
+bounded AS (
+    SELECT id, cell, weight FROM pairs ANTI JOIN crowded USING (id)
+    UNION ALL
+    SELECT id, cell, weight FROM (
+        SELECT id, cell, weight,
+            row_number() OVER (PARTITION BY id ORDER BY unhex(sha256(concat(?, '|', id, '|', cell))), cell) AS turn
+        FROM pairs SEMI JOIN crowded USING (id)
+    ) WHERE turn <= ?
+)
+"""
+"""Of each unit in `source` the `max_cells` cells of least rank, each once with its largest weight."""
 
 
 def count_records(
@@ -125,8 +142,8 @@ def placed(
     weight: str | None,
     tell: Progress,
 ) -> Iterator[Record]:
-    """Batches as records. Rows outside domain or mask, without an id, or on a line with too few or too many cells are
-    dropped without a word: a refusal would be an oracle."""
+    """Batches as records. Rows outside domain or mask, without an id or with one that is too long (`sources.short`),
+    or on a line with too few or too many cells are dropped without a word: a refusal would be an oracle."""
     import pyarrow as pa
 
     wanted = needed(columns, unit, weight)
@@ -224,67 +241,29 @@ def _duckdb(
     tell: Progress,
     folder: Path,
 ) -> tuple[Int, Int]:
-    """DuckDB, within `memory`: split into Parquet files of the private folder, then part by part: distinct pairs,
-    bound, counts."""
+    """DuckDB, within `memory`: records are split by a hash of their id in a file of the private folder, then bounded
+    and counted part by part; a part that is long for `memory`, piece by piece."""
     import duckdb
     import pyarrow as pa
-
-    refused: list[KasuriError] = []  # DuckDB would report our own refusals as its own
-    text = pa.large_string() if kind == "text" else pa.int64()
-    schema = pa.schema([("id", text), ("cell", pa.int64()), ("weight", pa.int64())])
-
-    def batches() -> Iterator[Any]:
-        try:
-            for _, ids, cells, good, values in records:
-                columns = [ids.cast(text), pa.array(cells), pa.array(values)]
-                made = pa.RecordBatch.from_arrays(columns, schema=schema)
-                yield made if good.all() else made.filter(pa.array(good))
-        except KasuriError as error:
-            refused.append(error)
-            raise
 
     base = duckdb.connect()
     try:
         base.execute("SET memory_limit = ?", [memory])
+        base.execute(f"SET threads = {THREADS}")
         base.execute("SET temp_directory = ?", [str(folder / "spill")])
         base.execute("SET preserve_insertion_order = false")
         base.execute("SET default_collation = ''")
-        base.register("incoming", pa.RecordBatchReader.from_batches(schema, batches()))
-        target = str(folder / "parts").replace("'", "''")
-        base.execute(
-            f"COPY (SELECT *, hash(id) % {PARTS} AS part FROM incoming) "
-            f"TO '{target}' (FORMAT parquet, PARTITION_BY (part))"
-        )
-        base.unregister("incoming")
+        room = base.execute("SELECT parse_formatted_bytes(current_setting('memory_limit'))").fetchall()[0][0] // 16
+        parts = _split(kind, records, key, folder / "parts")
         total = _Total(domain)
-        counted = f"least(sum(weight), {MAX_CELLS + 1})" if weighted else "count(*)"
-        groups = _groups(folder / "parts")
-        for done, files in enumerate(groups, 1):
-            found = base.execute(
-                f"""
-                WITH pairs AS MATERIALIZED (
-                    SELECT id, cell, max(weight) AS weight FROM read_parquet(?, hive_partitioning = false)
-                    GROUP BY id, cell
-                ),
-                crowded AS (SELECT id FROM pairs GROUP BY id HAVING count(*) > ?),
-                bounded AS (
-                    SELECT cell, weight FROM pairs ANTI JOIN crowded USING (id)
-                    UNION ALL
-                    SELECT cell, weight FROM (
-                        SELECT cell, weight, row_number() OVER (PARTITION BY id ORDER BY {_RANK}, cell) AS turn
-                        FROM pairs SEMI JOIN crowded USING (id)
-                    ) WHERE turn <= ?
-                )
-                SELECT cell, {counted}::BIGINT AS value FROM bounded GROUP BY cell
-                """,
-                [files, unit.max_cells, key.hex(), unit.max_cells],
-            ).fetchnumpy()
-            total.add(np.asarray(found["cell"], np.int64), np.asarray(found["value"], np.int64))
-            tell(_READ + (1 - _READ) * done / len(groups))
+        with pa.OSFile(str(folder / "parts")) as raw, pa.ipc.open_file(raw) as file:
+            groups = _groups(parts, room)
+            for done, chunks in enumerate(groups, 1):
+                found = _bound_group(base, file, chunks, room, unit, weighted, key)
+                total.add(np.asarray(found["cell"], np.int64), np.asarray(found["value"], np.int64))
+                tell(_READ + (1 - _READ) * done / len(groups))
         return total.result()
-    except duckdb.Error as error:
-        if refused:
-            raise refused[0] from None
+    except (duckdb.Error, OSError) as error:
         raise DomainError(
             f"the records could not be counted within {memory} of memory ({type(error).__name__}); "
             "give more (memory=) or more room for temporary files (TMPDIR)"
@@ -293,21 +272,98 @@ def _duckdb(
         base.close()
 
 
-def _groups(folder: Path) -> list[list[str]]:
-    """The files of whole parts, as many together as hold PART_ROWS records; one part at least."""
-    from pyarrow import parquet
+Chunk = tuple[int, int, int]
+"""(number in the file, records, bytes)."""
 
-    groups: list[list[str]] = []
-    room = 0
-    for part in sorted(folder.glob("part=*")):
-        files = [str(file) for file in part.iterdir()]
-        rows = sum(parquet.read_metadata(file).num_rows for file in files)
-        if not groups or rows > room:
+
+def _split(kind: str, records: Iterator[Record], key: bytes, path: Path) -> list[list[Chunk]]:
+    """Write the records that count to an Arrow file, chunks of one part each; the chunks of every part. Memory holds
+    one batch, whatever its ids are."""
+    import pyarrow as pa
+
+    from kasuri._kernels.records import parts_of
+
+    text = pa.large_string() if kind == "text" else pa.int64()
+    schema = pa.schema([("id", text), ("cell", pa.int64()), ("weight", pa.int64())])
+    parts: list[list[Chunk]] = [[] for _ in range(PARTS)]
+    written, most = 0, min(_CHUNK, PART_ROWS)
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    with pa.OSFile(str(path), "wb") as raw, pa.ipc.new_file(raw, schema, options=options) as file:
+        for _, ids, cells, good, values in records:
+            made = pa.RecordBatch.from_arrays([ids.cast(text), pa.array(cells), pa.array(values)], schema=schema)
+            made = made if good.all() else made.filter(pa.array(good))
+            part = np.empty(made.num_rows, np.uint16)
+            parts_of(*_bytes(made.column(0), kind), _salt(key), np.uint64(PARTS), part)
+            made = made.take(pa.array(np.argsort(part, kind="stable")))
+            ends = np.cumsum(np.bincount(part, minlength=PARTS)).tolist()
+            for own, low, high in zip(parts, [0, *ends], ends, strict=False):
+                for start in range(low, high, most):
+                    chunk = made.slice(start, min(most, high - start))
+                    file.write_batch(chunk)
+                    own.append((written, chunk.num_rows, chunk.nbytes))
+                    written += 1
+    return parts
+
+
+def _bytes(ids: Any, kind: str) -> tuple[NDArray[np.uint8], Int]:
+    """The bytes of ids one after the other, and where each starts and the last ends."""
+    if kind == "number":
+        return ids.to_numpy().view(np.uint8), np.arange(0, 8 * len(ids) + 1, 8)
+    _, ends, data = ids.buffers()
+    if not len(ids) or data is None:
+        return np.zeros(0, np.uint8), np.zeros(len(ids) + 1, np.int64)
+    return np.frombuffer(data, np.uint8), np.frombuffer(ends, np.int64)[ids.offset : ids.offset + len(ids) + 1]
+
+
+def _groups(parts: list[list[Chunk]], room: int) -> list[list[Chunk]]:
+    """The chunks of whole parts, as many together as PART_ROWS records and `room` bytes hold; one part at least."""
+    groups: list[list[Chunk]] = []
+    rows = size = 0
+    for chunks in parts:
+        own_rows, own_size = sum(n for _, n, _ in chunks), sum(n for _, _, n in chunks)
+        if not groups or rows + own_rows > PART_ROWS or size + own_size > room:
             groups.append([])
-            room = PART_ROWS
-        groups[-1] += files
-        room -= rows
+            rows = size = 0
+        groups[-1] += chunks
+        rows, size = rows + own_rows, size + own_size
     return groups
+
+
+def _bound_group(
+    base: Any, file: Any, chunks: list[Chunk], room: int, unit: Unit, weighted: bool, key: bytes
+) -> Mapping[str, Any]:
+    """Counts of the bounded records in `chunks`, which hold all records of their units. The least cells of a unit are
+    the least among the least of its pieces: a piece is bounded together with what is kept of those before it, and is
+    no longer than PART_ROWS records and `room` bytes, or twice what is kept."""
+    import pyarrow as pa
+
+    words = [unit.max_cells, key.hex(), unit.max_cells]
+    counted = f"least(sum(weight), {MAX_CELLS + 1})" if weighted else "count(*)"
+    source, times, at = "incoming", 1, 0
+    while True:
+        rows = size = 0
+        numbers: list[int] = []
+        while at < len(chunks) and (
+            not numbers or (rows + chunks[at][1] <= times * PART_ROWS and size + chunks[at][2] <= times * room)
+        ):
+            numbers.append(chunks[at][0])
+            rows, size, at = rows + chunks[at][1], size + chunks[at][2], at + 1
+        batches = (file.get_batch(number) for number in numbers)
+        base.register("incoming", pa.RecordBatchReader.from_batches(file.schema, batches))
+        bounded = _BOUNDED.format(source=source)
+        if at == len(chunks):
+            made = f"{bounded} SELECT cell, {counted}::BIGINT AS value FROM bounded GROUP BY cell"
+            found: Mapping[str, Any] = base.execute(made, words).fetchnumpy()
+            base.unregister("incoming")
+            base.execute("DROP TABLE IF EXISTS kept")
+            return found
+        base.execute(f"CREATE TABLE more AS {bounded} SELECT id, cell, weight FROM bounded", words)
+        base.unregister("incoming")
+        base.execute("DROP TABLE IF EXISTS kept")
+        base.execute("ALTER TABLE more RENAME TO kept")
+        source = "(SELECT * FROM kept UNION ALL SELECT * FROM incoming)"
+        if base.execute("SELECT count(*) FROM kept").fetchall()[0][0] > rows:
+            times *= 2
 
 
 def _radix(

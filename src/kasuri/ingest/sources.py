@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.ingest import scratch, utf8
+from kasuri.ingest.axes import LONGEST
 
 BATCH = 1 << 20
 """Rows per batch."""
+_TEXT = 1 << 26
+"""Bytes of text in a batch."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,45 @@ def open_stream(source: Any, file: str | None = None, *, memory: str = "1GB", aw
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         try:
-            yield from stream.start(wanted, ragged)
+            for batch, share in stream.start(wanted, ragged):
+                for piece in short(batch):
+                    yield piece, share
         except KasuriError:
             raise
         except Exception as error:
             raise _damaged(stream.label, error) from None
 
     return replace(stream, start=start)
+
+
+def short(batch: Any) -> Iterator[Any]:
+    """An Arrow batch without cells of text longer than LONGEST, in pieces of at most _TEXT bytes of it. Text that came
+    with a dictionary is looked at there and unfolded last: a small file can hold a long text in very many rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns, size = [], 0
+    for column in batch.columns:
+        coded = pa.types.is_dictionary(column.type)
+        kind = column.type.value_type if coded else column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            items = column.dictionary if coded else column
+            lengths = pc.binary_length(items)
+            long = pc.greater(lengths, LONGEST)
+            if pc.any(long).as_py():
+                items = pc.if_else(long, pa.scalar(None, kind), items)
+                lengths = pc.if_else(long, 0, lengths)
+            column = pa.DictionaryArray.from_arrays(column.indices, items) if coded else items
+            size += pc.sum(lengths.take(column.indices) if coded else lengths).as_py() or 0
+        columns.append(column)
+    half = batch.num_rows // 2
+    made = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    if size > _TEXT and half:
+        yield from short(made.slice(0, half))
+        yield from short(made.slice(half))
+        return
+    unfolded = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in columns]
+    yield pa.RecordBatch.from_arrays(unfolded, names=batch.schema.names)
 
 
 RAGGED = "the line does not have the header's number of cells"
@@ -147,10 +183,11 @@ def _file_batches(
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
 
-            # without these Arrow keeps every column chunk it has read until the file is closed
-            with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+            # without the first two Arrow keeps every column chunk it has read until the file is closed; text stays
+            # coded (`short` unfolds it)
+            with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20, read_dictionary=list(wanted)) as file:
                 rows, done = max(1, file.metadata.num_rows), 0
-                for batch in file.iter_batches(BATCH, columns=list(wanted), use_threads=False):
+                for batch in file.iter_batches(_parquet_rows(file.metadata), columns=list(wanted), use_threads=False):
                     done += batch.num_rows
                     yield batch, done / rows
         else:
@@ -161,6 +198,13 @@ def _file_batches(
                     yield utf8.unmarked(batch, mark), done / size
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
+
+
+def _parquet_rows(metadata: Any) -> int:
+    """Rows per batch of a Parquet file: fewer where its rows are large."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    large = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
+    return max(1, min(BATCH, int(_TEXT / max(1, large))))
 
 
 _CSV_BLOCK = 1 << 24
@@ -253,9 +297,9 @@ def _sqlite(query: Query, label: str) -> Stream:
         base.text_factory = bytes  # text that is not UTF-8 must not stop the reading
         try:
             cursor = base.execute(query.sql)
-            while rows := cursor.fetchmany(1 << 16):
-                # SQLite types each value by itself: as text, one value never changes how the others are read
-                arrays = [pa.array([_sqlite_text(row[i]) for row in rows], pa.binary()).view(pa.string()) for i in keep]
+            # SQLite types each value by itself: as text, one value never changes how the others are read
+            while rows := [[_sqlite_text(row[i]) for i in keep] for row in islice(cursor, 1 << 16)]:
+                arrays = [pa.array(column, pa.binary()).view(pa.string()) for column in zip(*rows, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, list(wanted)), None
         except sqlite3.Error as error:
             raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
@@ -266,9 +310,9 @@ def _sqlite(query: Query, label: str) -> Stream:
 
 
 def _sqlite_text(value: Any) -> bytes | None:
-    """A value's text; whole numbers in decimal also where SQLite holds them as floats."""
+    """A value's text (longer than LONGEST: none); whole numbers in decimal also where SQLite holds them as floats."""
     if value is None or isinstance(value, bytes):
-        return value
+        return None if value is None or len(value) > LONGEST else value
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53
     return str(int(value) if whole else value).encode()
 
@@ -285,7 +329,7 @@ def _duckdb(query: Query, label: str, memory: str, away: Sequence[Path]) -> Stre
                 base.execute("SET temp_directory = ?", [str(folder / "spill")])
                 if query.closed:
                     base.execute("SET enable_external_access = false")
-                yield base.sql(query.sql).to_arrow_reader(BATCH)
+                yield base.sql(query.sql)
             except duckdb.Error as error:
                 if query.closed and isinstance(error, duckdb.PermissionException):
                     raise PrivacyError(
@@ -296,16 +340,26 @@ def _duckdb(query: Query, label: str, memory: str, away: Sequence[Path]) -> Stre
             finally:
                 base.close()
 
-    with rows() as reader:
-        names = tuple(reader.schema.names)
-        reader.close()
+    with rows() as found:
+        names = tuple(found.columns)
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
-        with rows() as reader:
-            for batch in reader:
-                yield batch.select(list(wanted)), None
+        with rows() as found:
+            for batch in _duckdb_batches(found, wanted):
+                yield batch, None
 
     return Stream(names, start, label)
+
+
+def _duckdb_batches(relation: Any, wanted: Sequence[str]) -> Any:
+    """Arrow batches of a DuckDB relation, whose own text can be as small as a Parquet file's: `short` in SQL."""
+
+    def one(name: str) -> str:
+        quoted = '"' + name.replace('"', '""') + '"'
+        text = str(relation.types[relation.columns.index(name)]) == "VARCHAR"
+        return f"CASE WHEN strlen({quoted}) <= {LONGEST} THEN {quoted} END AS {quoted}" if text else quoted
+
+    return relation.project(", ".join(map(one, wanted))).to_arrow_reader(min(BATCH, _TEXT // LONGEST))
 
 
 def _postgres(query: Query, label: str) -> Stream:
@@ -355,7 +409,7 @@ def _frame(frame: Any, label: str) -> Stream:
         chosen = table.select(list(wanted))
         if isinstance(chosen, nw.LazyFrame):
             if chosen.implementation.is_duckdb():
-                for batch in chosen.to_native().to_arrow_reader(BATCH):
+                for batch in _duckdb_batches(chosen.to_native(), wanted):
                     yield batch, None
                 return
             chosen = chosen.collect()

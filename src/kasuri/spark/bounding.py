@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.ingest import micro
-from kasuri.ingest.axes import Place
+from kasuri.ingest import micro, sources
+from kasuri.ingest.axes import LONGEST, Place
 from kasuri.ingest.sources import Stream
 from kasuri.schema import Domain, Time, Unit
 from kasuri.spark.session import quiet
@@ -92,6 +92,8 @@ def bounded(
     rows = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
     rows = rows.select([f"c{frame.columns.index(name)}" for name in micro.needed(columns, unit, weight)])
     kind = _id_type(dict(frame.dtypes)[unit.id])
+    if kind == "string":  # the rule of `sources.short`, before a row leaves the JVM
+        rows = rows.where(fn.octet_length("c0") <= LONGEST)
     rows = rows.mapInArrow(
         _places(domain, columns, unit, weight),
         f"id {kind}, cell bigint" + ("" if weight is None else ", weight bigint"),
@@ -128,7 +130,11 @@ def _places(domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: st
     def place(batches: Iterator[Any]) -> Iterator[Any]:
         with quiet("placing records"):
             rows = (pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
-            stream = Stream(names, lambda wanted, ragged: ((batch.select(wanted), None) for batch in rows), LABEL)
+            stream = Stream(
+                names,
+                lambda wanted, ragged: ((piece, None) for b in rows for piece in sources.short(b.select(wanted))),
+                LABEL,
+            )
             for kind, ids, cells, good, values in micro.placed(stream, domain, columns, unit, weight, _silent):
                 made = [ids.cast(pa.int64() if kind == "number" else pa.string()), pa.array(cells)]
                 if weight is not None:
