@@ -4,7 +4,12 @@ python benchmarks/bench_spark.py [--rows 1000000 10000000 100000000] [--executor
 
 Each line is a fresh local-cluster of N executor processes with one core and 3 GB each. The records are made by Spark
 (people who are seen twenty times each around a home cell of a 2^28-cell mesh), bounded to four cells per person and
-released with haar_topdown. Driver memory is the peak of the Python process and of its JVM. Needs Java 17 or later.
+released with haar_topdown. Processor time counts every process; driver memory is the peak of the Python process and
+of its JVM (heap limit 1 GB), and what the JVM's heap holds after a collection. Needs Java 17 or later. Not two of these
+at once: Spark may give both the same number, and the first to end removes the folder of the other.
+
+Processor microseconds per row on two cores that others used too, at 10^6, 10^7 and 10^8 rows: 23.8, 5.0, 3.3 with one
+executor, 27.9, 5.1, 3.4 with two; 14.6 to 14.1 bytes per row shuffled; a live heap of 75 to 82 MB.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def write(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> tuple[File,
 
 def _named(folder: Path, part: int, number: int, aside: str, rows: int, total: int) -> File:
     """The file of a receipt, under its name in the release. The driver gives it: a task that Spark ends, because a
-    copy of it was faster, sees the end of its rows too early, and would put a shorter file in the place of the whole
-    one."""
+    copy of it was faster, may see the end of its rows too early, and would put a shorter file in the place of the
+    whole one."""
     name = f"{'release' if part == RELEASED else 'measurements'}-{number:05d}.parquet"
     try:
         os.replace(folder / aside, folder / name)
