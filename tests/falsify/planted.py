@@ -56,5 +56,5 @@ def assert_caught(fault: Fault, folder: Path) -> None:
         pytest.skip("the test that catches it needs a program that is not installed")
     # not 1 alone: the value's own checks may refuse the fault while the test's file is read
     assert run.returncode != 0, f"not caught:\n{run.stdout[-2000:]}{run.stderr[-2000:]}"
-    signs = ("AssertionError", "PrivacyError", "ProtocolError", "DID NOT RAISE")
+    signs = ("AssertionError", "PrivacyError", "ProtocolError", "FormatError", "DID NOT RAISE")
     assert any(sign in run.stdout for sign in signs), run.stdout[-3000:]

@@ -38,6 +38,7 @@ def open_ledger(
     Example: kasuri ledger open census.ledger --data census-2020 --unit person --change add-remove --max-cells 1
     --epsilon 1
     """
+    from kasuri.errors import FormatError
     from kasuri.ledger import Ledger
     from kasuri.schema import Domain, Unit
 
@@ -50,7 +51,7 @@ def open_ledger(
         assert domain is not None and releases is not None
         try:
             shape = Domain.from_json(json.loads(domain.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, RecursionError, FormatError):
             raise typer.BadParameter(f"{domain}: not a domain in JSON") from None
         series = options.Asked(shape, who).one_recipe(recipe).series(shape, who, each, releases)
     accounting = "pld" if series is not None else None
