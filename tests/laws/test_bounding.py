@@ -14,7 +14,7 @@ from reference.bounding import bounded
 
 import kasuri as ks
 from kasuri._kernels import records as kernel
-from kasuri.ingest import micro, sources
+from kasuri.ingest import micro, sources, utf8
 from kasuri.schema import Domain, Mesh, Unit
 
 KEY = bytes(range(32))
@@ -411,6 +411,7 @@ def test_one_line_of_a_csv_file_never_stops_the_others(tmp_path, monkeypatch, ca
     wanted = None
     for block in (1 << 24, 64):
         monkeypatch.setattr(sources, "_CSV_BLOCK", block)
+        monkeypatch.setattr(utf8, "_BLOCK", block - 63)  # every byte by itself, or all at once
         for extra in ([], *([line] for line in bad), bad):
             lines = good.copy()
             for i, line in enumerate(extra):

@@ -7,6 +7,7 @@ such a file is read from a private copy in which every wrong byte has become a m
 from __future__ import annotations
 
 import codecs
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 from kasuri.ingest import scratch
 
 _BLOCK = 1 << 24
+_WRONG = re.compile("[\udc80-\udcff]+")  # what a wrong byte is decoded to; no text in UTF-8 holds it
 
 
 @contextmanager
@@ -27,11 +29,11 @@ def readable(path: Path, away: Sequence[Path] = ()) -> Iterator[tuple[Path, str 
     mark = f"\N{REPLACEMENT CHARACTER}{secrets.token_hex(16)}"  # nobody can have written it before
     with scratch.folder(away) as folder:
         copy = folder / "copy.csv"
-        decoder = codecs.getincrementaldecoder("utf-8")(_marking(mark))
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         with open(path, "rb") as source, open(copy, "w", encoding="utf-8", newline="") as target:
             for block in iter(lambda: source.read(_BLOCK), b""):
-                target.write(decoder.decode(block))
-            target.write(decoder.decode(b"", final=True))
+                target.write(_WRONG.sub(mark, decoder.decode(block)))
+            target.write(_WRONG.sub(mark, decoder.decode(b"", final=True)))
         yield copy, mark
 
 
@@ -60,14 +62,3 @@ def _is_utf8(path: Path) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _marking(mark: str) -> str:
-    """The name of an error handler that puts `mark` in the place of wrong bytes."""
-
-    def handler(error: UnicodeError) -> tuple[str, int]:
-        assert isinstance(error, UnicodeDecodeError)
-        return mark, error.end
-
-    codecs.register_error("kasuri-mark", handler)
-    return "kasuri-mark"
