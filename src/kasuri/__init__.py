@@ -16,7 +16,7 @@ _HOME = {
     "Guarantee": "privacy",
     "KasuriError": "errors",
     "Ledger": "ledger",
-    "Mechanism": "mechanism",
+    "Mechanism": "recipes",
     "Mesh": "schema",
     "Nominal": "schema",
     "NumericsError": "errors",

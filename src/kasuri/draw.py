@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kasuri import __version__, engine, transform
-from kasuri.choose import choose, refined, variances
+from kasuri import __version__
+from kasuri.blocks import threads_or_all
 from kasuri.errors import KasuriError, PrivacyError
 from kasuri.ledger import Ledger, Receipt
-from kasuri.mechanism import Mechanism, Run, resolve
-from kasuri.noise import discrete_laplace, passes, runs_below
-from kasuri.privacy import Guarantee, decimal
-from kasuri.project import GAMMAS, THRESHOLDS, Rule, Tally, shape, tune
-from kasuri.published import NO_LEDGER, Measurements, Release
+from kasuri.privacy import Guarantee
+from kasuri.published import NO_LEDGER, Release
 from kasuri.recipes import RECIPES
-from kasuri.refine import LARGEST, consistency, nonnegative_fit, topdown, topdown_float
+from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Part
 from kasuri.table import Counts
-from kasuri.visit import measure_whole
 
 
 def release(
@@ -49,17 +40,18 @@ def release(
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
     source = checked(mechanism, ledger, source)
-    run = resolve(mechanism, counts.domain, counts.unit, epsilon)
-    if run.declared_total is not None and counts.part is not None:
+    run = mechanism.on(counts.domain, counts.unit, epsilon)
+    if "total" in run.guarantee.public and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
     if counts.data in mechanism.declared:
         raise PrivacyError(f"what is declared public as {counts.data!r} has the name of the confidential data")
-    threads = engine.threads_or_all(threads)
+    threads = threads_or_all(threads)
     paid = charge(run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part)
     with paid.streams() as streams:
-        cells, values, measurements, chosen = draw(run, counts, streams, threads)
-    words = MappingProxyType({**recipe_words(run), **chosen})
-    return Release(run.domain, cells, values, measurements, paid.guarantee, words, paid.provenance, paid.receipt)
+        drawn = run.draw(counts.cells, counts.values, streams, threads)
+    words = MappingProxyType({**run.words(), **drawn.words})
+    parts = run.domain, drawn.cells, drawn.values, drawn.measurements
+    return Release(*parts, paid.guarantee, words, paid.provenance, paid.receipt)
 
 
 def checked(mechanism: object, ledger: object, source: Source | None) -> Source:
@@ -118,324 +110,3 @@ def charge(
         receipt = ledger.reserve(guarantee, data=data, recipe=mechanism.name, plan=plan, part=part)
         provenance["ledger"] = receipt.reference()
     return Paid(guarantee, MappingProxyType(provenance), receipt, source, mechanism.name)
-
-
-def recipe_words(run: Run) -> Mapping[str, Any]:
-    """The mechanism in words and parameters, as a release carries it."""
-    mechanism = run.mechanism
-    words = {
-        "name": mechanism.name,
-        "transform": mechanism.transform,
-        "noise": mechanism.noise,
-        "scale": decimal(run.scale),
-        "refine": mechanism.refine,
-        "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
-        "interleave": list(mechanism.interleave),
-        "descent": run.descent,
-    } | _further_words(run)
-    return MappingProxyType(words)
-
-
-def _further_words(run: Run) -> dict[str, Any]:
-    """What only some recipes have: shares, options, what else they were asked for, a bought total, tuning. Nothing of
-    it depends on the counts; a pilot's own words come later and replace these."""
-    mechanism = run.mechanism
-    words: dict[str, Any] = {}
-    asked = {
-        "shares": mechanism.shares
-        if isinstance(mechanism.shares, str)
-        else {str(at): share for at, share in mechanism.shares},
-        "facts": dict(zip(("density", "size"), mechanism.facts, strict=False)),
-        "areas": list(mechanism.areas),
-        "metric": mechanism.metric,
-        "prior": mechanism.prior and mechanism.prior.name,
-        "tune_on": mechanism.tuning and mechanism.tuning.name,
-    }
-    if any(asked.values()):
-        words["arguments"] = {name: value for name, value in asked.items() if value}
-    if run.cuts:
-        words["shares"] = {str(depth): decimal(share) for depth, share in run.cuts}
-    if mechanism.options:
-        words["options"] = mechanism.told_options()
-    if run.threshold is not None:
-        words["threshold"] = run.threshold
-    if run.total_scale is not None:
-        common = {"recipe": mechanism.name, "noise": mechanism.noise}
-        parts = {"identity": (run.scale, 1 - Fraction(mechanism.option("share"))),
-                 "total": (run.total_scale, Fraction(mechanism.option("share")))}  # fmt: skip
-        words["mechanisms"] = [
-            {"query": query, "sensitivity": decimal(scale * share * run.guarantee.epsilon), "scale": decimal(scale)}
-            | common
-            for query, (scale, share) in parts.items()
-        ]
-    if dict(mechanism.options).get("parameter") == "auto" and mechanism.tuning is None:
-        source, charged = "parametric bootstrap from the projected noisy table", "no confidential number is read"
-    elif (table := mechanism.prior or mechanism.tuning) is not None:
-        source, charged = f"public table {table.name}, declared", "it does not come from this data"
-    elif mechanism.facts:
-        source = f"density {mechanism.facts[0]} and size {mechanism.facts[1]} of non-empty cells, declared public"
-        charged = "it does not come from this data"
-    else:
-        return words
-    return words | {"tuning": {"source": source, "charged": f"nothing: {charged}"}}
-
-
-Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, Any]]
-"""Cells, values, measurements, and words about what noisy numbers chose."""
-
-
-def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
-    """transform, noise, refine; the cells rising and the values not 0."""
-    mechanism = run.mechanism
-    measurements: Measurements | None = None
-    words: dict[str, Any] = {}
-    if mechanism.refine in _BASELINES:
-        cells, values = _BASELINES[mechanism.refine](run, counts, streams, threads)
-    elif run.strategy is not None:
-        cells, values = _draw_matrix(run, counts, streams, threads)
-    elif run.descent in ("plain", "jump"):
-        cells, values, measurements, words = _draw_sparse(run, counts, streams, threads)
-    else:
-        if mechanism.transform == "identity":
-            cells, values = _draw_cells(run, counts, streams, threads)
-        elif mechanism.transform == "haar_nd":
-            cells, values = _draw_axes(run, counts, streams, threads)
-        else:
-            cells, values = _draw_tree(run, counts, streams, threads)
-    keep = values != 0
-    if not keep.all():
-        cells, values = cells[keep], values[keep]
-    return cells, values, measurements, words
-
-
-def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
-    from kasuri._kernels.sort import join_sorted
-
-    tree = run.trees[0]
-    tail_cells, tail_leaves = tree.shared_tail
-    keys, values = tree.keys(counts.cells), counts.values
-    if tail_cells < run.domain.size:
-        skip = tail_leaves.bit_length() - 1 if tree.binary else 0
-        keys, values = join_sorted([(keys, values)], (tree.leaves - 1).bit_length(), skip)
-    words: dict[str, Any] = {}
-    if run.mechanism.transform == "nominal":
-        parts = [engine.FanDescent(tree, run.scale).run(keys, values, streams)]
-        measurements = None
-    elif run.mechanism.transform == "counts":
-        out_keys, out_values, measurements, words = _count_tree(run, keys, values, streams, threads)
-        parts = [(out_keys, out_values)]
-    else:
-        plain = run.descent == "plain"
-        descent = engine.Descent(tree, run.scale, jumps=not plain)
-        parts, measurements = descent.run(keys, values, streams, threads, record=plain)
-    del keys, values
-    for i, (out_keys, out_values) in enumerate(parts):
-        parts[i] = tree.cells(out_keys), out_values
-    bits, runs = (run.domain.size - 1).bit_length(), tree.rising_cells
-    skip = bits if runs == run.domain.size else (runs & -runs).bit_length() - 1  # cells >> skip never mixes two runs
-    return *join_sorted(parts, bits, skip), measurements, words
-
-
-def _count_tree(
-    run: Run, keys: NDArray[np.int64], values: NDArray[np.int64], streams: Streams, threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements, dict[str, Any]]:
-    """Measure (the pilot first, where there is one), choose, visit; then everything sees noisy counts only."""
-    tree, cuts = run.trees[0], run.cuts
-    refine = "least squares" if run.mechanism.refine == "least squares" else "bayes"
-    known, words = None, {}
-    if run.pilot is not None:
-        depth, share = run.pilot
-        known = measure_whole(tree, depth, run.scale / share, keys, values, streams)
-    if run.choices:
-        # a key of its own: what chooses can open no stream of the release
-        chosen = choose(run, known, Streams(streams.block_key("simulation", 0, 0), "simulation"))
-        cuts, refine, words = run.choices[chosen.preset], chosen.refine, chosen.words()
-    visited = run.visit(cuts, refine).run(keys, values, streams, threads, known)
-    del keys, values
-    out_keys, out_values = refined(run, visited, refine)
-    levels = visited.levels
-    depths = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
-    prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
-    scales = dict(zip(visited.cuts, visited.scales, strict=True))
-    words |= {"shares": {str(depth): decimal(share) for depth, share in cuts}}
-    return out_keys, out_values, Measurements(depths, prefix, y, scales), words
-
-
-def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:
-    """One noise value of scale `run.scale` per coefficient of weight 1."""
-    if run.mechanism.noise == "float Laplace":
-        return engine.dense_float_noise(float(run.scale), streams, size)
-    return engine.dense_noise(discrete_laplace(run.scale), streams, size, threads)
-
-
-def _draw_cells(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    noisy = _noise(run, streams, run.domain.size, threads)  # the identity transform: cells are coefficients
-    noisy[counts.cells] += counts.values
-    cells = np.flatnonzero(run.domain.possible_dense().ravel())
-    return cells, noisy[cells]
-
-
-def _draw_axes(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    parts = transform.haar_nd(run.trees)
-    shape = run.domain.shape
-    padded = np.zeros(tuple(tree.leaves for tree in run.trees), dtype=np.int64)
-    padded[run.domain.unravel(counts.cells)] = counts.values
-    coefficients = parts.forward(padded.ravel())
-    coefficients += _noise(run, streams, coefficients.size, threads)
-    dense = parts.inverse(coefficients).reshape(padded.shape)[tuple(slice(0, size) for size in shape)].ravel()
-    cells = np.flatnonzero(run.domain.possible_dense().ravel())
-    return cells, dense[cells]
-
-
-def _draw_tree(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    """The dense composition refine(transform(counts) + noise), word for word: Privelet, T1, and the paper's floats."""
-    mechanism, tree = run.mechanism, run.trees[0]
-    parts = transform.haar(tree) if mechanism.transform == "haar" else transform.sum_difference(tree)
-    possible = tree.possible_leaves()
-    leaves = np.zeros(tree.leaves, dtype=np.int64)
-    leaves[tree.keys(counts.cells)] = counts.values
-    coefficients = parts.forward(leaves)
-    coefficients += parts.weights * _noise(run, streams, coefficients.size, threads)
-    if mechanism.refine == "inverse":
-        values: NDArray[Any] = parts.inverse(coefficients)
-    elif mechanism.transform == "haar":
-        values = topdown_float(coefficients, transform.levels(possible))
-    else:
-        values = topdown(coefficients, transform.levels(possible), engine.dense_coins(streams, coefficients.size))
-    keys = np.flatnonzero(possible)
-    cells = tree.cells(keys)
-    ranked = np.argsort(cells)
-    return cells[ranked], values[keys[ranked]]
-
-
-def _draw_projected(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    """Noisy cells and a noisy or declared total, shaped by one of the rules of `project`."""
-    mechanism = run.mechanism
-    cells, noisy = _draw_cells(run, counts, streams, threads)
-    if run.declared_total is None:
-        assert run.total_scale is not None
-        noise = int(discrete_laplace(run.total_scale).draw(streams.open("total"), 1)[0])
-        total = max(int(counts.values.sum()) + noise, 0)
-    else:
-        total = run.declared_total
-    total = min(total, LARGEST)
-    tally = Tally.of(noisy)
-    rule: Any = mechanism.option("rule")
-    wanted = mechanism.option("parameter")
-    tuned = wanted == "auto"
-    parameter = _tuned(run, rule, cells, noisy, tally, total, streams, threads) if tuned else Fraction(wanted)
-    at, values = shape(tally, total, rule, parameter).apply(noisy)
-    return cells[at], values
-
-
-def _tuned(
-    run: Run,
-    rule: Rule,
-    cells: NDArray[np.int64],
-    noisy: NDArray[np.int64],
-    tally: Tally,
-    total: int,
-    streams: Streams,
-    threads: int,
-) -> Fraction:
-    """The parameter that does best on simulated noise over the projected noisy table, or over a declared public one."""
-    sampler = discrete_laplace(run.scale)
-    replicates = max(1, min(16, (1 << 17) // noisy.size))
-    draws = [
-        partial(engine.dense_noise, sampler, streams, noisy.size, threads, "bootstrap", i) for i in range(replicates)
-    ]
-    if run.mechanism.tuning is None:
-        base = shape(tally, total, "neg l2", Fraction(1)).apply(noisy)
-        if rule != "neg l2":  # a lasso is judged by the whole map it should leave: start from the sharper projection
-            base = shape(tally, total, "neg l2", tune(base, draws, total, "neg l2", GAMMAS)).apply(noisy)
-    else:
-        known = np.rint(run.mechanism.tuning.on(cells)).astype(np.int64)
-        base = np.flatnonzero(known), known[known > 0]
-        total = int(known.sum())
-    if rule == "neg l2":
-        return tune(base, draws, total, rule, GAMMAS)
-    return tune(base, draws, total, rule, [Fraction(round(4 * run.scale * t), 4) for t in THRESHOLDS])
-
-
-def _draw_threshold(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    """Noisy cells of at least `run.threshold`. Empty cells pass one by one with the same small chance, so only those
-    that do are drawn: the runs between them, and by how much each passes (docs/proofs/sparse.md)."""
-    least = run.threshold
-    assert least is not None
-    sampler = discrete_laplace(run.scale)
-    own = counts.values + sampler.draw(streams.open("noise"), counts.cells.size)
-    keep = own >= least
-    found = _passing(run, least, streams)
-    excess = sampler.draw(streams.open("excess"), found.size)
-    values = least + np.where(excess >= 0, excess, -excess - 1)  # P(N >= least + j | N >= least) = a^j
-    at = np.minimum(np.searchsorted(counts.cells, found), max(counts.cells.size - 1, 0))
-    empty = counts.cells[at] != found if counts.cells.size else np.ones(found.size, dtype=bool)
-    empty &= run.domain.possible(found)
-    cells = np.concatenate([counts.cells[keep], found[empty]])
-    ranked = np.argsort(cells, kind="stable")
-    return cells[ranked], np.concatenate([own[keep], values[empty]])[ranked]
-
-
-def _passing(run: Run, least: int, streams: Streams) -> NDArray[np.int64]:
-    """Every cell by itself with probability P(N >= least), in order: exact runs of cells that do not pass."""
-    size = run.domain.size
-    sampler = runs_below(run.scale, least, size)
-    stream = streams.open("gap")
-    chance = passes(run.scale, least)  # how many to draw at a time; decides nothing
-    found: list[NDArray[np.int64]] = []
-    at = -1
-    while at < size - 1:
-        left = size - 1 - at
-        piece = max(1, min(1 << 14, int(left * chance) + 1, (1 << 62) // (left + 1)))
-        steps = at + np.cumsum(np.minimum(np.abs(sampler.draw(stream, piece)), left) + 1)
-        found.append(steps[steps < size])
-        at = min(int(steps[-1]), size)
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
-
-
-def _draw_matrix(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    """A measured matrix of whole numbers: least squares, or the nearest non-negative table."""
-    strategy = run.strategy
-    assert strategy is not None
-    dense = np.zeros(run.domain.size, dtype=np.int64)
-    dense[counts.cells] = counts.values
-    known: NDArray[Any] = dense[strategy.cells]
-    rows: NDArray[Any] = strategy.rows
-    if int(np.abs(rows).max()) * int(counts.values.sum()) >= 1 << 61:  # beyond 64 bits: whole numbers of any size
-        rows, known = rows.astype(object), known.astype(object)
-    noisy = (rows @ known + _noise(run, streams, len(rows), threads)).astype(np.float64)
-    if run.mechanism.refine == "linear program":
-        return strategy.cells, nonnegative_fit(strategy.rows, noisy)
-    return strategy.cells, np.linalg.lstsq(strategy.rows.astype(np.float64), noisy)[0]
-
-
-def _draw_hierarchy(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
-    """Noisy counts of every possible node of every measured level, made consistent by least squares."""
-    tree, visit = run.trees[0], run.visit()
-    leaves = np.zeros(tree.leaves, dtype=np.int64)
-    leaves[tree.keys(counts.cells)] = counts.values
-    possible = tree.possible_leaves()
-    levels: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
-    nodes, before = np.zeros(0, dtype=np.int64), tree.leaves
-    for depth, scale in zip(visit.cuts, visit.scales, strict=True):
-        stride = tree.stride(depth)
-        above, nodes = nodes, np.flatnonzero(possible.reshape(-1, stride).any(axis=1))
-        if levels:
-            wide = before // stride
-            levels[-1] = levels[-1][0], np.searchsorted(nodes, np.append(above, above[-1] + 1) * wide)
-        noise = engine.dense_noise(discrete_laplace(scale), streams, nodes.size, threads, "noise", depth)
-        levels.append((leaves.reshape(-1, stride).sum(axis=1)[nodes] + noise, np.zeros(nodes.size + 1, dtype=np.int64)))
-        before = stride
-    values = consistency(levels, variances(visit.scales))
-    cells = tree.cells(nodes)
-    ranked = np.argsort(cells)
-    return cells[ranked], values[ranked]
-
-
-_BASELINES: dict[str, Callable[[Run, Counts, Streams, int], tuple[NDArray[np.int64], Any]]] = {
-    "simplex": _draw_projected,
-    "nonneg lasso": _draw_projected,
-    "lasso": _draw_projected,
-    "threshold": _draw_threshold,
-    "consistency": _draw_hierarchy,
-}

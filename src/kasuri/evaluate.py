@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kasuri.draw import release as draw
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.mechanism import Mechanism, resolve
 from kasuri.privacy import decimal, exact
 from kasuri.published import Release
+from kasuri.recipes.mechanism import Mechanism
 from kasuri.regions import cells_of
 from kasuri.rng import seeded
 from kasuri.schema import Domain, Mesh
@@ -117,7 +117,7 @@ def compare(
     sizes, shapes = [exact(epsilon) for epsilon in epsilons], areas_of(counts.domain, areas, regions)
     for recipe in recipes:
         for loss in sizes:
-            resolve(recipe, counts.domain, counts.unit, loss)  # refuses before any work is done
+            recipe.on(counts.domain, counts.unit, loss)  # refuses before any work is done
     truth = _dense(counts)
     names = names_of(recipes)
     rows, done = [], 0
@@ -265,9 +265,7 @@ def names_of(recipes: Sequence[Mechanism]) -> list[str]:
     names = [recipe.name for recipe in recipes]
     out = []
     for recipe, name in zip(recipes, names, strict=True):
-        parts = [str(recipe.order)] if recipe.order != "none" else []
-        parts += [str(recipe.shares)] if recipe.shares else []
-        parts += [recipe.transform] if recipe.transform in ("haar", "nominal") else []
+        parts = recipe.told_apart()
         out.append(name if names.count(name) == 1 else f"{name}({', '.join(parts)})")
     return [name if out.count(name) == 1 else f"{name} #{i + 1}" for i, name in enumerate(out)]
 

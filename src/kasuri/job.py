@@ -21,9 +21,9 @@ from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ledger import Ledger
-from kasuri.mechanism import Mechanism, resolve
 from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part, Place, form_faults, places, refuse_public
 from kasuri.published import Described
+from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store import ready
 from kasuri.store.export import export_faults
@@ -337,7 +337,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
 
 def _judge_recipe(job: Job, recipe: Mechanism, table: Domain, who: Unit) -> None:
     """Refuse a recipe that has no guarantee here, or does not run where the job runs, before any session is started."""
-    found = resolve(recipe, table, who, job.budget.epsilon)
+    found = recipe.on(table, who, job.budget.epsilon)
     if job.spark is not None:
         from kasuri.spark.subtrees import plan
 

@@ -489,7 +489,7 @@ def discrete_gaussian(sigma2: Fraction) -> Sampler:
 
 
 def laplace_variance(scale: Fraction, noise: str = "discrete Laplace") -> float:
-    """Variance of one value: 2a/(1-a)^2 with a = exp(-1/scale) on the integers, 2 scale^2 for "float Laplace"."""
+    """Variance of one discrete Laplace value: 2a/(1-a)^2 with a = exp(-1/scale)."""
     if noise == "float Laplace":
         return 2 * float(scale) ** 2
     if scale * 700 < 1:  # below what floating point can tell from 0

@@ -9,6 +9,7 @@ is. A node is measured iff at least two of its children are possible, which is d
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
-from kasuri.errors import DomainError
+from kasuri.errors import DomainError, PrivacyError
 from kasuri.schema import Change, Domain, Mesh, Nominal
 
 Int = NDArray[np.int64]
@@ -419,6 +420,22 @@ def jis(domain: Domain) -> Order:
     kept = [digit for digit in base.digits if digit.dim not in replaced]
     digits = tuple(digit for digit in (*order_of, *kept) if digit.radix > 1)
     return _order("jis", domain, tuple(dims), digits)
+
+
+MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
+    "morton": morton,
+    "1d": lambda domain, _: row_major(domain),
+    "hierarchy": lambda domain, _: hierarchy(domain),
+    "jis": lambda domain, _: jis(domain),
+}
+"""The trees by the words that recipes and saved releases use."""
+
+
+def make(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
+    """The tree a word names; `interleave` is of "morton" alone."""
+    if word not in MAKERS:
+        raise PrivacyError(f"order {word!r} is not known; known: {', '.join(MAKERS)}")
+    return MAKERS[word](domain, interleave)
 
 
 def _order(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:

@@ -36,9 +36,9 @@ from pydantic import (
 
 from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
 from kasuri.ingest import Query, read_array, read_public
-from kasuri.mechanism import Mechanism
 from kasuri.public import PublicMatrix, PublicTable
 from kasuri.recipes import RECIPES
+from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Ordered
 
 

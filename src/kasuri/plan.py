@@ -14,92 +14,19 @@ from numpy.typing import ArrayLike
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.evaluate import compare, names_of
 from kasuri.intervals import factor
-from kasuri.mechanism import Mechanism, Run, resolve
-from kasuri.noise import laplace_variance
 from kasuri.privacy import decimal, exact
+from kasuri.recipes.mechanism import BlockError, Mechanism, NoForm, square_errors
 from kasuri.schema import Domain, Mesh, Unit
 from kasuri.table import Counts
-from kasuri.transform import node_variance
-from kasuri.visited import LEAST_SCALE
-
-
-@dataclass(frozen=True)
-class BlockError:
-    """Root mean square error of the sum over one block of `cells` cells: of the release if `exact`, else of its noise
-    before refinement. Refinement lowers it on average over a map, most for small and empty cells, and raises it for
-    single large cells, which it pulls down: no bound for any one cell."""
-
-    cells: int
-    rmse: float
-    exact: bool
 
 
 def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> list[BlockError]:
-    """Error of block sums, one entry per height of the tree from one cell to the whole table.
-
-    Trees of k levels: Var = v (4^(l-k) + sum_{i=l+1..k} 4^(l-i)) for a block of 2^l cells, v the variance of one
-    coefficient's noise; it is (2/3) lambda^2 (1 + 2/q^2) with q = 2^(k-l) [Terada2015, eq. 51]. Cells by themselves:
-    Var = 2^l v. Standard decomposition: the product of the axes' factors. Count trees: see `_count_tree`; where nothing
-    is made non-negative (hierarchy) and no node is missing, this is the error itself.
-    """
-    run = resolve(mechanism, domain, unit, epsilon)
-    if mechanism.transform == "matrix":
-        raise DomainError("no closed form for matrix: its error differs from cell to cell, as the strategy does")
-    if mechanism.refine not in ("none", "inverse", "topdown", "least squares", "consistency"):
-        raise DomainError(f"no closed form for {mechanism.name}: its error depends on the table")
-    whole = all(tree.whole for tree in run.trees)
-    if mechanism.refine == "consistency" and not whole:
-        raise DomainError(
-            "no closed form for hierarchy where padding or a mask leaves nodes out: its error differs from node to node"
-        )
-    v = laplace_variance(run.scale, mechanism.noise)
-    if mechanism.transform == "identity":
-        steps = (domain.size - 1).bit_length()
-        return [BlockError(1 << at, sqrt(v * (1 << at)), True) for at in range(steps + 1) if 1 << at <= domain.size]
-    if mechanism.transform == "nominal":
-        raise DomainError("no closed form for the nominal transform: its noise differs from node to node")
-    if mechanism.transform == "counts":
-        linear = mechanism.refine == "consistency"
-        return [BlockError(cells, sqrt(variance), linear) for cells, variance in _count_tree(run)]
-    if len(run.trees) > 1:
-        depths = [tree.depth for tree in run.trees]
-        if len(set(depths)) > 1:
-            raise DomainError("closed forms of the standard decomposition need axes of one depth")
-        factors = [
-            (1 << (at * len(depths)), node_variance(depths[0] - at) ** len(depths)) for at in range(depths[0] + 1)
-        ]
-    else:
-        k = run.trees[0].depth
-        factors = [(1 << at, node_variance(k - at)) for at in range(k + 1)]
-    exact = mechanism.refine == "inverse" and whole
-    return [BlockError(cells, sqrt(v * factor), exact) for cells, factor in factors]
-
-
-def _count_tree(run: Run) -> list[tuple[int, float]]:
-    """(cells, variance) of the least-squares estimate of a node, without sign constraint, where every node of the
-    measured levels is drawn; from one cell to the whole tree.
-
-    Up: 1/v_j = 1/s_j + 1/(n_{j+1} v_{j+1}) for noise variance s_j and n children. Down: f_0 = v_0 and
-    f_j = v_j (1 - 1/n_j) + f_{j-1}/n_j^2; m of n siblings together have m v_j (1 - m/n_j) + (m/n_j)^2 f_{j-1}.
-    """
-    visit, tree = run.visit(run.cuts or run.choices["middle"]), run.trees[0]
-    cuts, noise = visit.cuts, [laplace_variance(max(scale, LEAST_SCALE)) for scale in visit.scales]
-    starts = (0, *cuts[:-1])
-    width = [tree.stride(start) // tree.stride(cut) for start, cut in zip(starts, cuts, strict=True)]
-    v = noise[:]
-    for j in range(len(cuts) - 2, -1, -1):
-        v[j] = 1 / (1 / noise[j] + 1 / (width[j + 1] * v[j + 1]))
-    f = [v[0]]
-    for j in range(1, len(cuts)):
-        f.append(v[j] * (1 - 1 / width[j]) + f[-1] / width[j] ** 2)
-    out = []
-    for depth in range(tree.depth, -1, -1):
-        j = next(j for j, cut in enumerate(cuts) if cut >= depth)
-        m = tree.stride(depth) // tree.stride(cuts[j])
-        above = m / width[j] if j else 0.0
-        variance = m * v[j] * (1 - above) + above**2 * f[j - 1] if j else m * v[0]
-        out.append((tree.stride(depth), f[j] if m == 1 else variance))
-    return out
+    """Error of block sums, one entry per height of the recipe's tree from one cell to the whole table; DomainError
+    where the recipe has no closed form."""
+    found = mechanism.on(domain, unit, epsilon).errors()
+    if isinstance(found, NoForm):
+        raise DomainError(found.why)
+    return found
 
 
 @dataclass(frozen=True)
@@ -189,45 +116,26 @@ def plan(
     rows: list[Mapping[str, Any]] = []
     for recipe, name in zip(recipes, names_of(recipes), strict=True):
         for loss in losses:
-            closed = _closed(recipe, domain, unit, loss)
+            run = recipe.on(domain, unit, loss)
+            closed = square_errors(run, sizes)
             for cells in sizes:
                 start = {"recipe": name, "epsilon": decimal(loss), "cells": cells}
-                rows.append(
-                    start | _row(closed, simulated.get((name, decimal(loss), cells)), cells, level, public_name)
-                )
+                measured, single = simulated.get((name, decimal(loss), cells)), cells == 1 and run.cells_apart
+                rows.append(start | _row(closed.get(cells), measured, single, level, public_name))
     paid = [] if budget is None else [_paid(loss, exact(budget, "a budget")) for loss in losses]
     return Plan(tuple(rows), tuple(paid), level)
 
 
-def _closed(recipe: Mechanism, domain: Domain, unit: Unit, loss: Any) -> dict[int, BlockError] | Run:
-    """Errors by number of cells; for cells by themselves the run, which has one for every number."""
-    run = resolve(recipe, domain, unit, loss)
-    if recipe.transform == "identity" and recipe.refine == "none":
-        return run
-    try:
-        errors = {error.cells: error for error in block_errors(recipe, domain, unit, loss)}
-    except DomainError:
-        return {}
-    meshes = any(isinstance(axis, Mesh) for axis in domain.axes)
-    squares = meshes and len(domain.axes) == 1 and recipe.order != "1d"  # else areas are no nodes of the tree
-    return errors if squares or len(domain.shape) == 1 else {1: errors[1]}
-
-
 def _row(
-    closed: dict[int, BlockError] | Run, measured: Mapping[str, Any] | None, cells: int, level: float, name: str | None
+    error: BlockError | None, measured: Mapping[str, Any] | None, single: bool, level: float, name: str | None
 ) -> dict[str, Any]:
-    if isinstance(closed, Run):
-        rmse = sqrt(cells * laplace_variance(closed.scale, closed.mechanism.noise))
-        error: BlockError | None = BlockError(cells, rmse, True)
-    else:
-        error = closed.get(cells)
     half = None if error is None else factor(level) * error.rmse
     if measured is not None and (error is None or not error.exact):
         basis = SIMULATED.format(name)
         return {"rmse": measured["rmse"], "mae": measured["mae"], "half_width": half, "basis": basis}
     if error is None:
         return {"rmse": None, "mae": None, "half_width": None, "basis": NOTHING}
-    share = sqrt(0.5) if isinstance(closed, Run) and cells == 1 else sqrt(2 / math.pi)
+    share = sqrt(0.5) if single else sqrt(2 / math.pi)  # mean absolute error of a Laplace law, of a normal one
     basis = EXACT if error.exact else NOISE
     return {"rmse": error.rmse, "mae": share * error.rmse, "half_width": half, "basis": basis}
 

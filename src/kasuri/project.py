@@ -7,21 +7,21 @@ the exact rational threshold of any gamma, and the rounding of every cell.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.errors import PrivacyError
+
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 Array = NDArray[Any]
-
-Rule = Literal["neg l2", "nonneg lasso scale", "nonneg lasso shift", "lasso scale", "lasso shift"]
-"""neg l2: project noisy / gamma (gamma = 1: the plain projection). lasso: soft thresholds, then the total."""
 
 _BINS = 1 << 22
 """Widest range of values that is tallied bin by bin; wider ones are sorted."""
@@ -133,51 +133,125 @@ class Shaped:
         return gap**2 + chance * (2 * gap + 1)
 
 
-def shape(tally: Tally, total: int, rule: Rule, parameter: Fraction) -> Shaped:
-    """The integers of one rule: exact rational values, floor, largest remainder, ties to the larger value
-    and then to the lower key.
+class Rule(ABC):
+    """How noisy values become whole numbers of a given total: exact rational values, floor, largest remainder, ties to
+    the larger value and then to the lower key. Largest remainders give the point of the integer simplex nearest to the
+    projection [Matsumoto2025, sec. 2.4]. Cost: O(distinct values)."""
 
-    `parameter` is gamma (neg l2) or the threshold lambda / 2 (lasso). Largest remainders give the point of the integer
-    simplex nearest to the projection [Matsumoto2025, sec. 2.4]. A lasso that leaves nothing (signed and scaled: nothing
-    positive, or so little that cells would leave 64 bits) to carry a total > 0 falls back on the plain
-    projection. Cost: O(distinct values).
-    """
-    if total <= 0 or not tally.counts.any():
-        return _nothing(tally)
-    if rule == "neg l2":
+    name: ClassVar[str]
+    """The word of stored releases, and that of its family."""
+    family: ClassVar[str]
+    signed: ClassVar[bool] = False
+    """May a value come out negative?"""
+
+    def shape(self, tally: Tally, total: int, parameter: Fraction) -> Shaped:
+        """The integers of this rule."""
+        if total <= 0 or not tally.counts.any():
+            return _nothing(tally)
+        return self._shape(tally, total, parameter)
+
+    def candidates(self, scale: Fraction) -> Sequence[Fraction]:
+        """What "auto" chooses the parameter from, at this scale of noise."""
+        return [Fraction(round(4 * scale * t), 4) for t in THRESHOLDS]
+
+    def check(self, parameter: Fraction) -> None:
+        """Refuse a parameter this rule cannot take."""
+        if parameter <= 0:
+            raise PrivacyError("the parameter must be greater than 0")
+
+    @abstractmethod
+    def _shape(self, tally: Tally, total: int, parameter: Fraction) -> Shaped: ...
+
+
+class NegL2(Rule):
+    """Project noisy / gamma, 0 < gamma <= 1; gamma = 1 is the plain projection."""
+
+    name = "neg l2"
+    family = "simplex"
+
+    def check(self, parameter: Fraction) -> None:
+        super().check(parameter)
+        if parameter > 1:
+            raise PrivacyError("gamma must lie above 0 and at most at 1")
+
+    def candidates(self, scale: Fraction) -> Sequence[Fraction]:
+        return GAMMAS
+
+    def _shape(self, tally: Tally, total: int, parameter: Fraction) -> Shaped:
         return _water(tally, total, parameter)
-    live = tally.above(_floor(parameter) + 1)  # y > t
-    count, sums = int(live.counts.sum()), _sum(live.counts, live.values)
-    p, q = parameter.numerator, parameter.denominator
-    if rule.startswith("nonneg"):
-        if count == 0:
-            return _water(tally, total, Fraction(1))
-        if rule.endswith("shift"):
-            return _water(live, total, Fraction(1))
-        mass = q * sums - p * count  # q times the sum of y - t
+
+
+class NonnegLasso(Rule):
+    """Values above the threshold t = lambda / 2 less t, scaled to the total; nothing left: the plain projection."""
+
+    name = "nonneg lasso scale"
+    family = "nonneg lasso"
+
+    def _shape(self, tally: Tally, total: int, parameter: Fraction) -> Shaped:
+        live = tally.above(_floor(parameter) + 1)  # y > t
+        count = int(live.counts.sum())
+        return _water(tally, total, Fraction(1)) if count == 0 else self._adjust(live, total, parameter, count)
+
+    def _adjust(self, live: Tally, total: int, parameter: Fraction, count: int) -> Shaped:
+        p, q = parameter.numerator, parameter.denominator
+        mass = q * _sum(live.counts, live.values) - p * count  # q times the sum of y - t
         return _round(live, _scaled(live.values, q * total, -p * total), mass, total)
-    return _signed(tally, total, rule, parameter)
 
 
-def _signed(tally: Tally, total: int, rule: Rule, t: Fraction) -> Shaped:
+class NonnegLassoShift(NonnegLasso):
+    """The same, every value above the threshold moved by one amount (and cut at 0)."""
+
+    name = "nonneg lasso shift"
+
+    def _adjust(self, live: Tally, total: int, parameter: Fraction, count: int) -> Shaped:
+        return _water(live, total, Fraction(1))
+
+
+class Lasso(Rule):
     """Soft threshold in both directions [Matsumoto2025, eq. 4]: s = y - t above t, y + t below -t, else 0; scaled to
-    the total, or every s that is not 0 moved by the same amount."""
-    p, q = t.numerator, t.denominator
-    live = np.abs(tally.values) > _floor(t)
-    counts = np.where(live, tally.counts, 0)
-    number = int(counts.sum())
-    soft = _scaled(tally.values, q, 0) - p * np.sign(tally.values).astype(object)  # q s
-    soft = np.where(live, soft, 0)
-    mass = _sum(counts, soft)
-    if number == 0 or (rule.endswith("scale") and mass <= 0):
-        return _water(tally, total, Fraction(1))
-    if rule.endswith("scale"):
-        tops, den = soft * total, mass
-    else:
-        tops, den = np.where(live, soft * number + (q * total - mass), 0), q * number
-    if max(abs(int(tops.min())), abs(int(tops.max()))) >= den << 62:  # a mass near 0 blows the table up
-        return _water(tally, total, Fraction(1))
-    return _round(Tally(tally.values, counts, tally.dense), tops, den, total)
+    the total. What leaves nothing (nothing positive, or so little that cells would leave 64 bits) to carry a total > 0
+    falls back on the plain projection."""
+
+    name = "lasso scale"
+    family = "lasso"
+    signed = True
+
+    def _shape(self, tally: Tally, total: int, parameter: Fraction) -> Shaped:
+        p, q = parameter.numerator, parameter.denominator
+        live = np.abs(tally.values) > _floor(parameter)
+        counts = np.where(live, tally.counts, 0)
+        soft = _scaled(tally.values, q, 0) - p * np.sign(tally.values).astype(object)  # q s
+        soft = np.where(live, soft, 0)
+        number, mass = int(counts.sum()), _sum(counts, soft)
+        adjusted = self._adjust(soft, live, q, mass, number, total) if number else None
+        if adjusted is None:
+            return _water(tally, total, Fraction(1))
+        tops, den = adjusted
+        if max(abs(int(tops.min())), abs(int(tops.max()))) >= den << 62:  # a mass near 0 blows the table up
+            return _water(tally, total, Fraction(1))
+        return _round(Tally(tally.values, counts, tally.dense), tops, den, total)
+
+    def _adjust(
+        self, soft: Array, live: NDArray[np.bool_], q: int, mass: int, number: int, total: int
+    ) -> tuple[Array, int] | None:
+        return None if mass <= 0 else (soft * total, mass)
+
+
+class LassoShift(Lasso):
+    """The same, every s that is not 0 moved by one amount."""
+
+    name = "lasso shift"
+
+    def _adjust(
+        self, soft: Array, live: NDArray[np.bool_], q: int, mass: int, number: int, total: int
+    ) -> tuple[Array, int] | None:
+        return np.where(live, soft * number + (q * total - mass), 0), q * number
+
+
+RULES: dict[str, Rule] = {
+    rule.name: rule for rule in (NegL2(), NonnegLasso(), NonnegLassoShift(), Lasso(), LassoShift())
+}
+"""Every rule by the word of stored releases."""
 
 
 def _water(tally: Tally, total: int, gamma: Fraction) -> Shaped:
@@ -259,6 +333,6 @@ def tune(
             np.subtract.at(rest, tally.places(here.values[here.counts > 0]), here.counts[here.counts > 0])
         empty = Tally(tally.values, rest, tally.dense)
         for i, candidate in enumerate(candidates):
-            shaped = shape(tally, total, rule, candidate)
+            shaped = rule.shape(tally, total, candidate)
             loss[i] += shaped.squared(empty) + shaped.distance(own, values)
     return candidates[int(np.argmin(loss))]

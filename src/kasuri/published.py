@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.ledger import Receipt
+from kasuri.measurements import Measurements
 from kasuri.privacy import Guarantee
 from kasuri.regions import Boxes, cells_of
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
@@ -30,21 +31,6 @@ def files_of(table: Literal["release", "measurements"], names: Iterable[str]) ->
     """Those of `names` that hold a table of a saved release, in order: release.parquet, or release-00000.parquet and
     so on where a cluster wrote it."""
     return sorted(name for name in names if re.fullmatch(rf"{table}(-[0-9]{{5,}})?\.parquet", name))
-
-
-@dataclass(frozen=True)
-class Measurements:
-    """The noisy numbers a release was made of, a function of noisy values alone.
-
-    Node `prefix` at `level` levels below the root was measured as `value`, with discrete Laplace noise of scale
-    `scale[level]`. haar_topdown: level -1 is the root sum, every other number a difference left minus right.
-    refined_tree, bayes_tree, auto: every number is a count, a pilot's among them.
-    """
-
-    level: NDArray[np.int64]
-    prefix: NDArray[np.int64]
-    value: NDArray[np.int64]
-    scale: Mapping[int, Fraction]
 
 
 class Described(Protocol):

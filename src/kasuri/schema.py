@@ -371,6 +371,11 @@ class Domain:
             for dim in axis.dims
         )
 
+    @property
+    def one_mesh(self) -> bool:
+        """Is the table one mesh and nothing else?"""
+        return len(self.axes) == 1 and isinstance(self.axes[0], Mesh)
+
     def axis(self, name: str) -> Axis:
         for axis in self.axes:
             if axis.name == name:

@@ -15,7 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kasuri.engine import prefix_sums, spread
+from kasuri.blocks import spread
+from kasuri.engine import prefix_sums
 from kasuri.errors import DomainError
 from kasuri.noise import discrete_laplace
 from kasuri.order import Order

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kasuri.mechanism import resolve
 from typer.testing import CliRunner
 
 import kasuri as ks
 from kasuri import job, parameters
 from kasuri.cli import app
-from kasuri.mechanism import resolve
 from kasuri.recipes import RECIPES
 
 SIDE = 16

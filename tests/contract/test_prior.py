@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from kasuri.shares import pilot_height
 
 import kasuri as ks
 from kasuri import order, shares
 from kasuri.schema import Domain, Mesh, Nominal
-from kasuri.shares import pilot_height
 
 DOMAIN = Domain.of(Mesh("g", shape=(16, 16)))
 PERSON = ks.Unit("p", "add-remove", 1)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kasuri.mechanism import IDEALISED, KEYSTREAM
 
 import kasuri as ks
-from kasuri.mechanism import IDEALISED, KEYSTREAM
 from kasuri.published import NO_LEDGER
 from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit

@@ -5,9 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from kasuri.mechanism import SAME_TOTAL, Mechanism
 
 import kasuri as ks
-from kasuri.mechanism import SAME_TOTAL, Mechanism
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 
 GRID = Domain.of(Mesh("g", shape=(6, 6)))

@@ -12,12 +12,12 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from kasuri.mechanism import Mechanism, resolve
 
 import kasuri as ks
 from kasuri import order, recipes
 from kasuri.accounting import epsilon_of_zcdp, parallel, zcdp_of_pure
 from kasuri.draw import Drawn, draw
-from kasuri.mechanism import Mechanism, resolve
 from kasuri.privacy import Guarantee
 from kasuri.published import Measurements
 from kasuri.rng import Streams

@@ -9,13 +9,13 @@ import inspect
 
 import numpy as np
 import pytest
+from kasuri.mechanism import IDEALISED
 from planted import Fault, assert_caught
 
 import kasuri as ks
 from kasuri import job
 from kasuri.cli.release import release as command
 from kasuri.local import categorical, numeric
-from kasuri.mechanism import IDEALISED
 from kasuri.recipes import RECIPES
 
 PERSON = ks.Unit("person", "add-remove", 1)

@@ -124,11 +124,13 @@ def found(recipe, domain, change):
         else [len(opened), _digest(np.frombuffer("\n".join(sorted(opened)).encode(), np.uint8))],
         "cells": _digest(out.cells),
         "values": _digest(out.values),
-        "measurements": None
-        if measured is None
-        else [_digest(measured.level), _digest(measured.prefix), _digest(measured.value)]
-        + [{str(level): str(scale) for level, scale in measured.scale.items()}],
+        "measurements": None if measured is None else _measured(measured),
     }
+
+
+def _measured(measured):
+    arrays = [_digest(array) for array in (measured.level, measured.prefix, measured.value)]
+    return [*arrays, {str(level): str(scale) for level, scale in measured.scale.items()}]
 
 
 def _digest(array):

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kasuri.choose import refined
+from kasuri.mechanism import resolve
 from reference import bayes as slow
 from reference import visit as slow_visit
 
@@ -15,8 +17,6 @@ import kasuri as ks
 from kasuri import bayes, draw, order, shares
 from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace
 from kasuri._kernels.visit import project
-from kasuri.choose import refined
-from kasuri.mechanism import resolve
 from kasuri.refine import least_squares
 from kasuri.rng import Streams, seeded
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree

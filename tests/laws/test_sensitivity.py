@@ -6,11 +6,11 @@ of contributions of 0..c counts. The claim must be met exactly, not only bounded
 
 import numpy as np
 import pytest
+from kasuri.mechanism import resolve
 from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
 from kasuri import order, transform
-from kasuri.mechanism import resolve
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 
 DOMAINS = {

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kasuri.mechanism import resolve
 from pyarrow import parquet
 
 import kasuri as ks
 from kasuri.engine import prefix_sums
 from kasuri.ingest import scratch
-from kasuri.mechanism import resolve
 from kasuri.rng import Streams
 from kasuri.spark import keep, subtrees
 

@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from kasuri.mechanism import Mechanism, resolve
 from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
 from kasuri import strategy
-from kasuri.mechanism import Mechanism, resolve
 from kasuri.refine import consistency, nonnegative_fit
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 

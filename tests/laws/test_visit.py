@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kasuri.choose import refined
+from kasuri.mechanism import resolve
 from reference import visit as slow
 
 from kasuri import order
 from kasuri._kernels.visit import combine_up, share_out
-from kasuri.choose import refined
 from kasuri.errors import PrivacyError
-from kasuri.mechanism import resolve
 from kasuri.noise import laplace_variance
 from kasuri.recipes import auto, refined_tree
 from kasuri.refine import least_squares

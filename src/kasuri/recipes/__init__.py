@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kasuri.mechanism import Mechanism
-from kasuri.recipes.baselines import fourier, hierarchy, matrix, sparse
 from kasuri.recipes.cells import geometric, laplace
-from kasuri.recipes.haar import haar_topdown, privelet
-from kasuri.recipes.simplex import lasso, neg_l2_simplex, nonneg_lasso, simplex
-from kasuri.recipes.trees import auto, bayes_tree, refined_tree
+from kasuri.recipes.counttree import auto, bayes_tree, refined_tree
+from kasuri.recipes.descent import haar_topdown
+from kasuri.recipes.hierarchy import hierarchy
+from kasuri.recipes.matrix import fourier, matrix
+from kasuri.recipes.mechanism import Mechanism
+from kasuri.recipes.shaped import lasso, neg_l2_simplex, nonneg_lasso, simplex
+from kasuri.recipes.threshold import sparse
+from kasuri.recipes.wavelet import privelet
 
 RECIPES: dict[str, Callable[..., Mechanism]] = {
     "auto": auto,

@@ -1,8 +1,29 @@
-"""Recipes that measure each cell by itself."""
+"""Cells: each cell by itself plus noise."""
 
 from __future__ import annotations
 
-from kasuri.mechanism import Mechanism
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, ClassVar
+
+from kasuri import transform
+from kasuri.accounting import Losses
+from kasuri.laws import DiscreteLaplace, FloatLaplace, Noise
+from kasuri.recipes.mechanism import (
+    BlockError,
+    Drawn,
+    Int,
+    Mechanism,
+    Run,
+    dense,
+    equal_losses,
+    kept,
+    possible_cells,
+    scale_of,
+)  # fmt: skip
+from kasuri.rng import Streams
+from kasuri.schema import Domain, Unit
 
 
 def laplace() -> Mechanism:
@@ -16,7 +37,7 @@ def laplace() -> Mechanism:
 
     Cost: O(n). References: [Dwork2006], [Terada2015, eq. 7].
     """
-    return Mechanism("laplace", "identity", "float Laplace", "none", "docs/proofs/laplace.md")
+    return Cells("laplace", "docs/proofs/laplace.md", FloatLaplace)
 
 
 def geometric() -> Mechanism:
@@ -29,4 +50,55 @@ def geometric() -> Mechanism:
 
     Cost: O(n). References: [Ghosh2012].
     """
-    return Mechanism("geometric", "identity", "discrete Laplace", "none", "docs/proofs/geometric.md")
+    return Cells("geometric", "docs/proofs/geometric.md", DiscreteLaplace)
+
+
+@dataclass(frozen=True)
+class Cells(Mechanism):
+    """Every cell plus noise of one law."""
+
+    law: type[Noise]
+
+    def stored(self) -> dict[str, Any]:
+        return {"transform": "identity", "noise": self.law.name, "refine": "none"}
+
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> CellsRun:
+        claim = self.claim(domain, unit, epsilon, self.law)
+        dense(self.name, domain.size)
+        cost = transform.identity_cost(domain.size, unit.change)
+        return CellsRun(self, domain, claim, cost, self.law(scale_of(unit, cost, claim.epsilon)))
+
+
+@dataclass(frozen=True)
+class CellBlocks:
+    """Independent noise per cell, blocks.DENSE_BLOCK cells at a time."""
+
+    noise: DiscreteLaplace
+
+
+@dataclass(frozen=True, eq=False)
+class CellsRun(Run):
+    signed: ClassVar[bool] = True
+    cells_apart: ClassVar[bool] = True
+
+    @property
+    def losses(self) -> Losses:
+        return equal_losses(self)
+
+    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        return Drawn(*kept(*noisy_cells(self, cells, values, streams, threads)))
+
+    def errors(self, sizes: Sequence[int] = ()) -> list[BlockError]:
+        powers = (1 << at for at in range(self.domain.size.bit_length()))
+        return [BlockError(size, sqrt(self.noise.variance * size), True) for size in sizes or powers]
+
+    def blocks(self) -> CellBlocks | None:
+        return CellBlocks(self.noise) if isinstance(self.noise, DiscreteLaplace) else None
+
+
+def noisy_cells(run: Run, cells: Int, values: Int, streams: Streams, threads: int) -> tuple[Int, Any]:
+    """Every possible cell with its noisy count: the identity transform, so cells are coefficients."""
+    noisy = run.noise.draw(streams, run.domain.size, threads)
+    noisy[cells] += values
+    possible = possible_cells(run.domain)
+    return possible, noisy[possible]

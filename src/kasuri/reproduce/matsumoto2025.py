@@ -177,7 +177,7 @@ def _timing(side: int) -> dict[str, Any]:
         return truth + float_laplace(10.0, streams.open("noise"), truth.size)
 
     def tallied() -> None:
-        project.shape(project.Tally.of(exact), total, "neg l2", Fraction(19, 20)).apply(exact)
+        project.RULES["neg l2"].shape(project.Tally.of(exact), total, Fraction(19, 20)).apply(exact)
 
     seconds = {
         "LM": _seconds(lambda: whole(scaled_to(np.maximum(noisy(), 0.0), total), total), repeat),

@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from kasuri.draw import charge, checked, recipe_words
+from kasuri.draw import charge, checked
 from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.ingest import scratch
 from kasuri.ingest.axes import Place
 from kasuri.ledger import Ledger, Receipt
-from kasuri.mechanism import Mechanism, resolve
+from kasuri.measurements import Measurements
 from kasuri.privacy import Guarantee
-from kasuri.published import Measurements, Release
+from kasuri.published import Release
+from kasuri.recipes.mechanism import Mechanism
 from kasuri.rng import Source
 from kasuri.schema import MAX_CELLS, Domain, Unit
 from kasuri.spark import bounding, files, keep, session, subtrees
@@ -170,7 +172,7 @@ def release(
         raise PrivacyError('data must be a declared name such as "census-2020"')
     if ledger is not None and data is None:
         raise PrivacyError("a ledger pays for one data set: name it with data=")
-    run = resolve(recipe, domain, unit, epsilon)
+    run = recipe.on(domain, unit, epsilon)
     cut = subtrees.plan(run)
     key = bounding.judge(frame, domain, columns, unit, weight, key)
     if partitions is not None and (type(partitions) is not int or partitions < 1):
@@ -195,7 +197,7 @@ def release(
                 drawn = cut.draw(copy, counts, blocks, sums, streams)
                 tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)
                 written = files.write(copy, drawn, tables, out)
-        words = paid.guarantee, recipe_words(run), paid.provenance, paid.receipt
+        words = paid.guarantee, MappingProxyType(run.words()), paid.provenance, paid.receipt
         return SparkRelease(domain, *words, written, drawn.scales, out, spark, opened.pop_all())
 
 

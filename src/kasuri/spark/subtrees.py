@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import engine, refine
-from kasuri.choose import variances
-from kasuri.draw import draw
-from kasuri.errors import DomainError, NumericsError
-from kasuri.mechanism import Run
-from kasuri.noise import discrete_laplace
+from kasuri.blocks import DENSE_BLOCK
+from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.order import Order
+from kasuri.recipes.cells import CellBlocks
+from kasuri.recipes.counttree import CountBlocks
+from kasuri.recipes.descent import HalvingBlocks
+from kasuri.recipes.joins import variances
+from kasuri.recipes.mechanism import Run
 from kasuri.rng import Streams
 from kasuri.spark import keep
 from kasuri.spark.keep import Kept
 from kasuri.spark.session import quiet, told
-from kasuri.table import Counts
 from kasuri.visit import Visit
 from kasuri.visited import Level
 
@@ -114,20 +114,23 @@ class Copy:
 
 def plan(run: Run) -> Whole | Cells | Halves | CountTree:
     """How `run` is cut into blocks; a recipe that is not drawn block by block is refused."""
-    recipe = run.mechanism
-    if recipe.name == "geometric":
-        return Cells(run)
-    if recipe.name == "haar_topdown" and recipe.transform == "sum_difference" and run.descent in ("plain", "jump"):
-        halves = Halves(run)
-        return halves if halves.descent.block_depth else Whole(run)
-    if recipe.name == "refined_tree":
-        tree = CountTree(run)
-        return tree if tree.visit.split + 1 < len(tree.visit.cuts) else Whole(run)
-    form = f"(transform={recipe.transform!r}, {run.descent}) " if recipe.name == "haar_topdown" else ""
-    raise DomainError(
-        f"{recipe.name} {form}does not run on Spark: it is not drawn and refined block by block. "
-        "Use geometric, refined_tree, or haar_topdown with transform='sum_difference' that is not dense"
-    )
+    match run.blocks():
+        case CellBlocks() as cut:
+            return Cells(run, cut)
+        case HalvingBlocks() as cut:
+            return Halves(run, cut) if cut.engine.block_depth else Whole(run, cut.scales, cut.engine.order)
+        case CountBlocks() as cut:
+            whole = cut.visit.split + 1 == len(cut.visit.cuts)
+            return Whole(run, cut.scales, cut.visit.order) if whole else CountTree(run, cut)
+        case None:
+            form = ", ".join(run.mechanism.told_apart())
+            raise DomainError(
+                f"{run.mechanism.name}{f' ({form})' if form else ''} does not run on Spark: it is not drawn and "
+                "refined block by block. Use geometric, refined_tree, or haar_topdown with transform='sum_difference' "
+                "that is not dense"
+            )
+        case unknown:
+            raise PrivacyError(f"blocks of the kind {type(unknown).__name__} are not known on Spark")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,47 +138,49 @@ class Whole:
     """A tree too small to be cut: one task draws it as one machine would."""
 
     run: Run
+    scales: Mapping[int, Fraction] | None
+    tree: Order
 
     def address(self, cells: Int) -> tuple[Int, Int]:
         return np.zeros(cells.size, dtype=np.int64), cells
 
     def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
-        run = self.run
+        run, tree = self.run, self.tree
 
         def task(own: Any, root: Any) -> Any:
-            table = Counts(run.domain, *_sorted(own, run.domain.size), run.guarantee.unit)
-            cells, values, measured, _ = draw(run, table, streams, 1)
+            drawn = run.draw(*_sorted(own, run.domain.size), streams, 1)
+            measured = drawn.measurements
             levels = () if measured is None else (measured.level, measured.prefix, measured.value)
-            return _rows(run, (cells, values), levels)
+            return _rows(run, (drawn.cells, drawn.values), levels, tree)
 
         drawn = copy.spread(counts, {"block": np.zeros(1, dtype=np.int64)}, task, ROWS)
-        return Drawn((copy.kept(drawn, "drawn", ROWS),), _scales(run))
+        return Drawn((copy.kept(drawn, "drawn", ROWS),), self.scales)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Independent noise per cell: blocks of engine.DENSE_BLOCK cells, at most 1,024 of them; the driver draws
-    nothing."""
+    """Independent noise per cell: blocks of DENSE_BLOCK cells, at most 1,024 of them; the driver draws nothing."""
 
     run: Run
+    cut: CellBlocks
 
     def address(self, cells: Int) -> tuple[Int, Int]:
-        return cells // engine.DENSE_BLOCK, cells
+        return cells // DENSE_BLOCK, cells
 
     def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
-        run, size = self.run, self.run.domain.size
+        run, cut, size = self.run, self.cut, self.run.domain.size
 
         def task(own: Any, root: Any) -> Any:
             block = root.column("block")[0].as_py()
-            cells = np.arange(block * engine.DENSE_BLOCK, min((block + 1) * engine.DENSE_BLOCK, size))
+            cells = np.arange(block * DENSE_BLOCK, min((block + 1) * DENSE_BLOCK, size))
             noisy = np.empty(cells.size, dtype=np.int64)
-            engine.dense_block(discrete_laplace(run.scale), streams, block, noisy)
+            cut.noise.draw_block(streams, block, noisy)
             at, values = _sorted(own, size)
             noisy[at - cells[0]] += values
             keep = run.domain.possible(cells) & (noisy != 0)
             return _rows(run, (cells[keep], noisy[keep]))
 
-        every = np.arange(-(-size // engine.DENSE_BLOCK), dtype=np.int64)
+        every = np.arange(-(-size // DENSE_BLOCK), dtype=np.int64)
         drawn = copy.spread(counts, {"block": every}, task, ROWS)
         return Drawn((copy.kept(drawn, "drawn", ROWS),), None)
 
@@ -185,18 +190,16 @@ class Halves:
     """haar_topdown: the driver descends from the noisy total to the cut, executors from there to the leaves."""
 
     run: Run
-
-    @cached_property
-    def descent(self) -> engine.Descent:
-        return engine.Descent(self.run.trees[0], self.run.scale, jumps=self.run.descent == "jump")
+    cut: HalvingBlocks
 
     def address(self, cells: Int) -> tuple[Int, Int]:
-        keys = self.run.trees[0].keys(cells)
-        return keys >> (self.run.trees[0].depth - self.descent.block_depth), keys
+        descent = self.cut.engine
+        keys = descent.order.keys(cells)
+        return keys >> (descent.order.depth - descent.block_depth), keys
 
     def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
-        run, descent, tree = self.run, self.descent, self.run.trees[0]
-        record = run.descent == "plain"
+        run, descent, record = self.run, self.cut.engine, self.cut.record
+        tree = descent.order
         first_leaves = blocks << (tree.depth - descent.block_depth)
         top = descent.top(first_leaves, engine.prefix_sums(sums), streams, record)
 
@@ -205,13 +208,13 @@ class Halves:
             keys, values = _sorted(own, tree.leaves)
             made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)
             leaves, values = made.joined()
-            return _rows(run, (tree.cells(leaves), values), _joined(made.records) if record else ())
+            return _rows(run, (tree.cells(leaves), values), _joined(made.records) if record else (), tree)
 
         roots = dict(zip(("block", "refined"), top.joined(), strict=True))
         parts = [copy.kept(copy.spread(counts, roots, task, ROWS), "drawn", ROWS)]
         if record:
-            parts.append(copy.given(_rows(run, None, _joined(top.records))))
-        return Drawn(tuple(parts), _scales(run))
+            parts.append(copy.given(_rows(run, None, _joined(top.records), tree)))
+        return Drawn(tuple(parts), self.cut.scales)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,13 +223,14 @@ class CountTree:
     noisy numbers alone: the blocks' estimates come up to the driver, shares of the total go down to the blocks."""
 
     run: Run
+    cut: CountBlocks
 
-    @cached_property
+    @property
     def visit(self) -> Visit:
-        return self.run.visit()
+        return self.cut.visit
 
     def address(self, cells: Int) -> tuple[Int, Int]:
-        keys = self.run.trees[0].keys(cells)
+        keys = self.visit.order.keys(cells)
         return keys // self.visit.order.stride(self.visit.cuts[self.visit.split]), keys
 
     def draw(self, copy: Copy, counts: Kept, blocks: Int, sums: Int, streams: Streams) -> Drawn:
@@ -249,7 +253,7 @@ class CountTree:
         levels = [
             (np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(visit.cuts, top, strict=False)
         ]
-        return Drawn((noisy, drawn, copy.given(_rows(run, None, _joined(levels)))), _scales(run))
+        return Drawn((noisy, drawn, copy.given(_rows(run, None, _joined(levels), visit.order))), self.cut.scales)
 
     def _shares(self, top: list[Level], kept: NDArray[np.bool_], found: Any) -> Int:
         """The driver's half of `refine.least_squares`: from the estimates of the blocks' roots to their shares."""
@@ -273,7 +277,7 @@ def _measure(run: Run, visit: Visit, streams: Streams) -> Task:
         levels = visit.below(block, root.column("x")[0].as_py(), keys, engine.prefix_sums(values), streams)
         cuts = visit.cuts[visit.split + 1 :]
         made = [(np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(cuts, levels, strict=True)]
-        rows = _rows(run, None, _joined(made))
+        rows = _rows(run, None, _joined(made), visit.order)
         return rows.add_column(0, "block", pa.array(np.full(rows.num_rows, block, dtype=np.int64)))
 
     return task
@@ -348,14 +352,6 @@ def _none(columns: str) -> Any:
     return pa.table({name: pa.array([], kinds[kind]) for name, kind in (pair.split() for pair in columns.split(", "))})
 
 
-def _scales(run: Run) -> Mapping[int, Fraction] | None:
-    """Noise scales of the measurements by level, as a release on one machine has them."""
-    if run.cuts:
-        visit = run.visit()
-        return dict(zip(visit.cuts, visit.scales, strict=True))
-    return dict.fromkeys(range(-1, run.trees[0].depth), run.scale) if run.trees and run.descent == "plain" else None
-
-
 def _sorted(own: Any, size: int) -> tuple[Int, Int]:
     """Keys (below `size`) and values of a block, in key order."""
     from kasuri._kernels.sort import sort_pairs
@@ -369,7 +365,7 @@ def _joined(parts: Sequence[tuple[Int, ...]]) -> tuple[Int, Int, Int]:
     return level, prefix, value
 
 
-def _rows(run: Run, released: tuple[Int, Int] | None, measured: tuple[Int, ...] = ()) -> Any:
+def _rows(run: Run, released: tuple[Int, Int] | None, measured: tuple[Int, ...] = (), tree: Order | None = None) -> Any:
     """Drawn rows as an Arrow table: (cells, values) and (level, prefix, value)."""
     import pyarrow as pa
 
@@ -378,9 +374,9 @@ def _rows(run: Run, released: tuple[Int, Int] | None, measured: tuple[Int, ...] 
         cells, values = released
         bucket = cells // -(-run.domain.size // BUCKETS)
         parts.append((np.full(cells.size, RELEASED), bucket, np.zeros(cells.size, dtype=np.int64), cells, values))
-    if measured:
+    if measured and tree is not None:
         level, prefix, value = measured
-        span = np.array([-(-nodes // BUCKETS) for nodes in _nodes(run.trees[0])])
+        span = np.array([-(-nodes // BUCKETS) for nodes in _nodes(tree)])
         bucket = (level + 1) * BUCKETS + prefix // span[np.maximum(level, 0)]
         parts.append((np.full(level.size, MEASURED), bucket, level, prefix, value))
     kinds = {"part": pa.int32(), "bucket": pa.int32(), "level": pa.int32(), "place": pa.int64(), "value": pa.int64()}

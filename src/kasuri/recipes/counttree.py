@@ -1,0 +1,543 @@
+"""CountTree: noisy counts of chosen levels of a tree, joined by least squares or empirical Bayes.
+
+The shares of epsilon are fixed before the draw (`CountTree`), or chosen after it from a pilot or a public table
+(`ChosenTree`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import sqrt
+from numbers import Integral
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from kasuri import order as orders
+from kasuri.accounting import Losses, generic
+from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.laws import DiscreteLaplace
+from kasuri.measurements import Measurements
+from kasuri.order import Order
+from kasuri.privacy import decimal, exact
+from kasuri.public import PublicTable
+from kasuri.recipes.choose import ERRORS, Chooser, Offer, Pilot, Simulated
+from kasuri.recipes.descent import by_cell, by_key
+from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, variances, visit_of
+from kasuri.recipes.mechanism import (
+    MAX_SCALE,
+    TOO_SMALL,
+    BlockError,
+    Drawn,
+    Int,
+    Mechanism,
+    NoForm,
+    Run,
+    TreeRun,
+    of_sizes,
+    scale_of,
+    single,
+)  # fmt: skip
+from kasuri.recipes.shares import BAYES, REFINED, pilot_height, rule, with_pilot
+from kasuri.rng import Streams
+from kasuri.schema import Domain, Unit
+from kasuri.visit import Visit
+from kasuri.visited import LEAST_SCALE, Visited
+
+MAX_FAN = 1 << 16
+"""Most nodes of a measured level below one node of the level above: all of them are drawn where it is kept."""
+
+Tree = Literal["morton", "1d", "hierarchy"]
+
+
+def refined_tree(
+    shares: str | Mapping[int, object] = "even16",
+    order: Tree = "morton",
+    *,
+    interleave: tuple[str, ...] = (),
+) -> Mechanism:
+    """Noisy counts of chosen levels of a tree, joined by least squares, refined to non-negative integers that add up.
+
+    shares: which heights of the tree are measured (0: cells, l: squares of 2^l x 2^l cells of a mesh), with what part
+    of epsilon. "u4": every height equally; "even16": every second height from the cells, equally; "tilt16": the same
+    heights, 0.40 on the cells and the rest equally; or {height: "exact decimal"}, height 0 among them, summing to 1.
+    order "hierarchy" splits nominal axes along their public tree. Only nodes that noise left positive are descended:
+    the cost follows them.
+
+    Privacy
+    -------
+    Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
+    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: level l alone is (share_l epsilon)-DP, and they add up.
+    Proof: docs/proofs/refined_tree.md. Public: domain, mask, order, shares. Assumes: a good keystream; run time depends
+    on the data (SECURITY.md).
+
+    Cost: O(m + drawn nodes) for m records. References: [Hay2010], [Terada2015].
+    """
+    faults: list[str] = []
+    given = _shares("refined_tree", shares, tuple(REFINED), faults)
+    _tree("refined_tree", order, interleave, faults)
+    raise_faults(PrivacyError, faults)
+    return CountTree("refined_tree", "docs/proofs/refined_tree.md", order, tuple(interleave), given, LeastSquares())
+
+
+def bayes_tree(
+    shares: str | Mapping[int, object] | None = None,
+    order: Tree = "morton",
+    *,
+    facts: Mapping[str, object] | None = None,
+    pilot: bool = False,
+    prior: PublicTable | None = None,
+    interleave: tuple[str, ...] = (),
+) -> Mechanism:
+    """Noisy counts of chosen levels of a tree, joined by empirical Bayes: small errors at every area size.
+
+    shares: as in `refined_tree`, or a preset: "sparse", "scattered", "middle" (the default), "dense". Instead of
+    shares, facts={"density": share of non-empty cells, "size": mean count of a non-empty cell} chooses a preset from
+    declared public facts, e.g. of an earlier release; pilot=True from one level that is measured first, with its own
+    part of epsilon. prior: an earlier public table on the same domain; it also chooses the preset where nothing else
+    does.
+    Cells with like neighbourhoods share a prior that is fitted to their noisy counts; a mesh has neighbours, on other
+    domains siblings of the tree take their part.
+
+    Privacy
+    -------
+    Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
+    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: the levels' shares add up to epsilon, the pilot's among
+    them, also where it chooses the others. Proof: docs/proofs/bayes_tree.md. Public: domain, mask, order, shares,
+    declared facts, the prior. Assumes: a good keystream; run time depends on the data (SECURITY.md).
+
+    Cost: O(m + drawn nodes) for m records; people inside blocks that were not descended are spread over at most as many
+    cells as nodes were drawn (or 2^20). References: [Hay2010], [Robbins1956], [Efron2014].
+    """
+    faults: list[str] = []
+    if sum((shares is not None, facts is not None, bool(pilot))) > 1:
+        faults.append("bayes_tree: give shares, facts or pilot=True, only one of them")
+    if not isinstance(pilot, bool):
+        faults.append("bayes_tree: pilot is True or False")
+    if prior is not None and not isinstance(prior, PublicTable):
+        faults.append("bayes_tree: prior must be declared public: PublicTable.from_dense(array, domain, name=...)")
+    given: Shares = Preset("middle") if prior is None else OfPrior()
+    if shares is not None:
+        given = _shares("bayes_tree", shares, tuple(BAYES), faults)
+    elif facts is not None:
+        if not isinstance(facts, Mapping) or set(facts) != {"density", "size"}:
+            faults.append('bayes_tree: facts are {"density": ..., "size": ...}')
+        else:
+            given = Facts(*(exact(facts[name], name) for name in ("density", "size")))
+            if given.density > 1:
+                faults.append("bayes_tree: density is a share of all cells, at most 1")
+    _tree("bayes_tree", order, interleave, faults)
+    raise_faults(PrivacyError, faults)
+    named, tree = ("bayes_tree", "docs/proofs/bayes_tree.md"), (order, tuple(interleave))
+    if pilot:
+        return ChosenTree(*named, *tree, Pilot(), prior)
+    return CountTree(*named, *tree, given, Bayes(prior))
+
+
+def auto(
+    areas: Sequence[int] = (1,),
+    metric: Literal["rmse", "mae"] = "rmse",
+    order: Tree = "morton",
+    *,
+    prior: PublicTable | None = None,
+    interleave: tuple[str, ...] = (),
+) -> Mechanism:
+    """`refined_tree` or `bayes_tree` with the preset that does best for the areas you will publish.
+
+    areas: their sizes in cells. metric: "rmse" or "mae", averaged over the areas (geometric mean). Every preset is
+    tried on made-up people, spread below one level of the tree that is measured first with its own part of epsilon,
+    or on a declared public table (`prior`), which then also stands behind the cells. The release says what was chosen
+    and why.
+
+    Privacy
+    -------
+    Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
+    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: whatever is chosen, the levels' shares and the pilot's
+    add up to epsilon. Proof: docs/proofs/auto.md. Public: domain, mask, order, areas, the prior. Assumes: a good
+    keystream; run time depends on the data (SECURITY.md).
+
+    Cost: about 18 times that of `bayes_tree`. References: [Hay2010], [Terada2015].
+    """
+    faults: list[str] = []
+    sizes = tuple(areas) if isinstance(areas, Sequence) and not isinstance(areas, str) else ()
+    if not sizes or any(not isinstance(area, Integral) or isinstance(area, bool) or area < 1 for area in sizes):
+        faults.append("auto: areas are sizes in cells, whole numbers from 1 up, e.g. areas=(1, 4, 16)")
+    if metric not in ERRORS:
+        faults.append(f'auto: metric {metric!r} is not known; use "rmse" or "mae"')
+    if prior is not None and not isinstance(prior, PublicTable):
+        faults.append("auto: prior must be declared public: PublicTable.from_dense(array, domain, name=...)")
+    _tree("auto", order, interleave, faults)
+    raise_faults(PrivacyError, faults)
+    chooser = Simulated(tuple(int(area) for area in sizes), metric)
+    return ChosenTree("auto", "docs/proofs/auto.md", order, tuple(interleave), chooser, prior)
+
+
+def _shares(recipe: str, shares: object, presets: tuple[str, ...], faults: list[str]) -> Preset | Given:
+    if not isinstance(shares, Mapping):
+        if not isinstance(shares, str) or shares not in presets:
+            faults.append(f"{recipe}: shares {shares!r} are not known; use {', '.join(presets)} or a mapping")
+        return Preset(str(shares))
+    if any(not isinstance(height, int) or isinstance(height, bool) or height < 0 for height in shares):
+        faults.append(f"{recipe}: heights are whole numbers from 0 (cells) up")
+        return Given(())
+    exacts: dict[int, Fraction] = {height: exact(share, "a share") for height, share in shares.items()}
+    if sum(exacts.values()) != 1 or 0 not in exacts:
+        faults.append(f"{recipe}: shares must include height 0 and sum to exactly 1")
+    return Given(tuple(sorted(exacts.items())))
+
+
+def _tree(recipe: str, order: str, interleave: tuple[str, ...], faults: list[str]) -> None:
+    if order not in ("morton", "1d", "hierarchy"):
+        faults.append(f'{recipe}: order {order!r} is not known; use "morton", "1d" or "hierarchy"')
+    if interleave and order != "morton":
+        faults.append(f"{recipe}: interleave needs order='morton'")
+
+
+@dataclass(frozen=True)
+class Shares(ABC):
+    """Shares of epsilon that are fixed before the draw."""
+
+    @abstractmethod
+    def of(self, join: Join, prior: PublicTable | None, scale: Fraction, top: int) -> Mapping[int, Fraction]:
+        """The share of every measured height of a tree of height `top`."""
+
+    @abstractmethod
+    def stored(self) -> dict[str, Any]:
+        """The plan's fields `shares` and `facts`."""
+
+    def told(self) -> dict[str, Any]:
+        """The arguments as a release tells them."""
+        return self.stored()
+
+    public: ClassVar[tuple[str, ...]] = ()
+
+
+def _preset(join: Join, name: str, top: int) -> Mapping[int, Fraction]:
+    if name not in join.presets:
+        raise PrivacyError(f"shares {name!r} are not known; use {', '.join(join.presets)} or a mapping")
+    return join.presets[name](top)
+
+
+@dataclass(frozen=True)
+class Preset(Shares):
+    name: str
+
+    def of(self, join: Join, prior: PublicTable | None, scale: Fraction, top: int) -> Mapping[int, Fraction]:
+        return _preset(join, self.name, top)
+
+    def stored(self) -> dict[str, Any]:
+        return {"shares": self.name}
+
+
+@dataclass(frozen=True)
+class Given(Shares):
+    """(height, share) pairs."""
+
+    shares: tuple[tuple[int, Fraction], ...]
+
+    def of(self, join: Join, prior: PublicTable | None, scale: Fraction, top: int) -> Mapping[int, Fraction]:
+        given = dict(self.shares)
+        return given if len(given) == len(self.shares) else {}
+
+    def stored(self) -> dict[str, Any]:
+        return {"shares": tuple((height, decimal(share)) for height, share in self.shares)}
+
+    def told(self) -> dict[str, Any]:
+        return {"shares": {str(height): decimal(share) for height, share in self.shares}}
+
+
+@dataclass(frozen=True)
+class Facts(Shares):
+    """The preset for a declared share of non-empty cells and their mean count."""
+
+    density: Fraction
+    size: Fraction
+    public: ClassVar[tuple[str, ...]] = ("declared density and size of the non-empty cells",)
+
+    def of(self, join: Join, prior: PublicTable | None, scale: Fraction, top: int) -> Mapping[int, Fraction]:
+        scales = min(self.size / max(scale, LEAST_SCALE), Fraction(1 << 62))
+        return _preset(join, rule(float(self.density), float(scales)), top)
+
+    def stored(self) -> dict[str, Any]:
+        return {"shares": "facts", "facts": (decimal(self.density), decimal(self.size))}
+
+    def told(self) -> dict[str, Any]:
+        return {"shares": "facts", "facts": {"density": decimal(self.density), "size": decimal(self.size)}}
+
+
+@dataclass(frozen=True)
+class OfPrior(Shares):
+    """The preset for the mean of the prior's cells: where people are, the prior knows; their number decides."""
+
+    def of(self, join: Join, prior: PublicTable | None, scale: Fraction, top: int) -> Mapping[int, Fraction]:
+        if prior is None:
+            raise PrivacyError("shares of a prior need the prior; use bayes_tree(prior=...)")
+        mean = float(prior.values.sum()) / max(prior.cells.size, 1)
+        return _preset(join, rule(1.0, mean / float(max(scale, LEAST_SCALE))), top)
+
+    def stored(self) -> dict[str, Any]:
+        return {"shares": "prior"}
+
+
+def cuts_of(tree: Order, by_height: Mapping[int, Fraction]) -> Cuts:
+    """Depths and shares from heights and shares. The claim rests on their sum: checked where the claim is made."""
+    stages = tree.stages
+    top = len(stages) - 1
+    if sum(by_height.values()) != 1 or min(by_height.values()) <= 0:
+        raise PrivacyError(
+            "shares name each height once, are positive and sum to exactly 1: their sum is what epsilon pays for"
+        )
+    if max(by_height) > top:
+        raise DomainError(f"this tree has heights 0..{top}; shares name {max(by_height)}")
+    return tuple(sorted((stages[top - height], share) for height, share in by_height.items()))
+
+
+def fits(visit: Visit) -> None:
+    """Refuse noise that 64 bits do not hold, before anything is charged."""
+    if max(visit.scales) > MAX_SCALE:
+        raise PrivacyError(TOO_SMALL)
+
+
+def drawable(tree: Order, cuts: Cuts) -> None:
+    """Refuse levels that leave too much to draw below one kept node, before anything is charged."""
+    for (above, _), (below, _) in pairwise(cuts):
+        if tree.width(above, below) > MAX_FAN:
+            raise DomainError(
+                f"{tree.width(above, below)} nodes of one measured level would be drawn below a single node of the "
+                f"level above, at most {MAX_FAN} can be: measure a level between them (shares), group the labels of "
+                'wide axes in a tree, or use order="morton"'
+            )
+
+
+def level_cost(unit: Unit) -> Fraction:
+    """The most one count changes the counts of a level by, all together."""
+    return Fraction(1 if unit.change == "add-remove" else 2)
+
+
+def level_losses(run: Run, cuts: Cuts) -> Losses:
+    """A count tree of fixed shares moves one count per measured level, each under noise of that level's own share."""
+    epsilon = run.guarantee.epsilon
+    return tuple((share * epsilon, 1) for _, share in cuts) if single(run.guarantee.unit) else generic(epsilon)
+
+
+def share_words(cuts: Cuts) -> dict[str, str]:
+    return {str(depth): decimal(share) for depth, share in cuts}
+
+
+@dataclass(frozen=True)
+class Trees(Mechanism):
+    """Counts of chosen levels of one tree."""
+
+    tree_word: str
+    interleave: tuple[str, ...]
+
+    def stored(self) -> dict[str, Any]:
+        return {
+            "transform": "counts", "noise": DiscreteLaplace.name, "order": self.tree_word,
+            "interleave": self.interleave, "descent": "plain",
+        }  # fmt: skip
+
+    def tree(self, domain: Domain) -> Order:
+        return orders.make(self.tree_word, domain, self.interleave)
+
+
+@dataclass(frozen=True)
+class CountTree(Trees):
+    """refined_tree, bayes_tree: shares fixed before the draw."""
+
+    shares: Shares
+    join: Join
+
+    @property
+    def prior(self) -> PublicTable | None:
+        return self.join.prior if isinstance(self.join, Bayes) else None
+
+    @property
+    def tables(self) -> tuple[tuple[PublicTable, str], ...]:
+        return () if self.prior is None else ((self.prior, "prior"),)
+
+    def stored(self) -> dict[str, Any]:
+        return super().stored() | self.shares.stored() | {"refine": self.join.word, "prior": self.prior}
+
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> CountTreeRun:
+        claim = self.claim(domain, unit, epsilon, DiscreteLaplace, self.shares.public)
+        tree, cost = self.tree(domain), level_cost(unit)
+        noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
+        cuts = cuts_of(tree, self.shares.of(self.join, self.prior, noise.scale, len(tree.stages) - 1))
+        drawable(tree, cuts)
+        run = CountTreeRun(self, domain, claim, cost, noise, tree, cuts)
+        fits(run.visit)
+        return run
+
+
+@dataclass(frozen=True)
+class CountBlocks:
+    """The driver measures the cuts of the top and executors those below, once; least squares joins them."""
+
+    visit: Visit
+
+    @property
+    def scales(self) -> dict[int, Fraction]:
+        """Noise scales of the measurements by level."""
+        return dict(zip(self.visit.cuts, self.visit.scales, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class CountTreeRun(TreeRun):
+    mechanism: CountTree
+    cuts: Cuts
+    signed: ClassVar[bool] = False
+
+    @property
+    def losses(self) -> Losses:
+        return level_losses(self, self.cuts)
+
+    @property
+    def visit(self) -> Visit:
+        return visit_of(self.tree, self.noise.scale, self.cuts, self.mechanism.join)
+
+    def further(self) -> dict[str, Any]:
+        arguments = self.mechanism.shares.told() | prior_words(self.mechanism.prior)
+        words = {"arguments": arguments, "shares": share_words(self.cuts)}
+        return words | declared_words(self.mechanism.prior, self.mechanism.shares)
+
+    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        keys, values = by_key(self.tree, self.domain, cells, values)
+        visited = self.visit.run(keys, values, streams, threads)
+        del keys, values
+        return drawn(self, self.tree, visited, self.mechanism.join, {})
+
+    def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
+        if not isinstance(self.mechanism.join, LeastSquares):
+            return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
+        found = [BlockError(size, sqrt(variance), False) for size, variance in node_variances(self.visit)]
+        return of_sizes(found, sizes)
+
+    def blocks(self) -> CountBlocks | None:
+        return CountBlocks(self.visit) if isinstance(self.mechanism.join, LeastSquares) else None
+
+
+def prior_words(prior: PublicTable | None) -> dict[str, Any]:
+    return {} if prior is None else {"prior": prior.name}
+
+
+def declared_words(prior: PublicTable | None, shares: Shares | None) -> dict[str, Any]:
+    """What chose the shares, where it was declared public."""
+    if prior is not None:
+        source = f"public table {prior.name}, declared"
+    elif isinstance(shares, Facts):
+        density, size = decimal(shares.density), decimal(shares.size)
+        source = f"density {density} and size {size} of non-empty cells, declared public"
+    else:
+        return {}
+    return {"tuning": {"source": source, "charged": "nothing: it does not come from this data"}}
+
+
+def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: dict[str, Any]) -> Drawn:
+    """Cells and measurements of a visited tree: from here on everything sees noisy counts only."""
+    found = join.refine(visited, tree, run.domain)
+    levels = visited.levels
+    depths = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
+    prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
+    scales = dict(zip(visited.cuts, visited.scales, strict=True))
+    return Drawn(*by_cell(tree, run.domain, [found]), Measurements(depths, prefix, y, scales), words)
+
+
+def node_variances(visit: Visit) -> list[tuple[int, float]]:
+    """(cells, variance) of the least-squares estimate of a node, without sign constraint, where every node of the
+    measured levels is drawn; from one cell to the whole tree.
+
+    Up: 1/v_j = 1/s_j + 1/(n_{j+1} v_{j+1}) for noise variance s_j and n children. Down: f_0 = v_0 and
+    f_j = v_j (1 - 1/n_j) + f_{j-1}/n_j^2; m of n siblings together have m v_j (1 - m/n_j) + (m/n_j)^2 f_{j-1}.
+    """
+    tree, cuts, noise = visit.order, visit.cuts, variances(visit.scales)
+    starts = (0, *cuts[:-1])
+    width = [tree.stride(start) // tree.stride(cut) for start, cut in zip(starts, cuts, strict=True)]
+    v = noise[:]
+    for j in range(len(cuts) - 2, -1, -1):
+        v[j] = 1 / (1 / noise[j] + 1 / (width[j + 1] * v[j + 1]))
+    f = [v[0]]
+    for j in range(1, len(cuts)):
+        f.append(v[j] * (1 - 1 / width[j]) + f[-1] / width[j] ** 2)
+    out = []
+    for depth in range(tree.depth, -1, -1):
+        j = next(j for j, cut in enumerate(cuts) if cut >= depth)
+        m = tree.stride(depth) // tree.stride(cuts[j])
+        above = m / width[j] if j else 0.0
+        variance = m * v[j] * (1 - above) + above**2 * f[j - 1] if j else m * v[0]
+        out.append((tree.stride(depth), f[j] if m == 1 else variance))
+    return out
+
+
+@dataclass(frozen=True)
+class ChosenTree(Trees):
+    """bayes_tree(pilot=True), auto: the shares are chosen after the charge, from noisy counts or a public table."""
+
+    chooser: Chooser
+    prior: PublicTable | None
+
+    @property
+    def tables(self) -> tuple[tuple[PublicTable, str], ...]:
+        return () if self.prior is None else ((self.prior, "prior"),)
+
+    def stored(self) -> dict[str, Any]:
+        return super().stored() | self.chooser.stored() | {"prior": self.prior}
+
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> ChosenTreeRun:
+        claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
+        tree, cost = self.tree(domain), level_cost(unit)
+        noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
+        offer = self._offer(domain, tree, noise.scale)
+        for preset, cuts in offer.choices.items():
+            drawable(tree, cuts)
+            fits(offer.visit(preset))
+        return ChosenTreeRun(self, domain, claim, cost, noise, tree, offer)
+
+    def _offer(self, domain: Domain, tree: Order, scale: Fraction) -> Offer:
+        """What may be chosen: each of the choices sums to 1, the pilot's share, where there is one, in all of them."""
+        beyond = self.chooser.beyond(domain.size)
+        if beyond:
+            raise DomainError(f"areas of {beyond} cells are asked for; the domain has {domain.size}")
+        top = len(tree.stages) - 1
+        offered, share, pilot = self.chooser.offered, self.chooser.share, None
+        if not self.chooser.needs_pilot(self.prior):
+            choices = {name: cuts_of(tree, preset(top)) for name, preset in offered.items()}
+        elif (height := pilot_height(tree, odd=self.chooser.odd)) is not None:
+            pilot = tree.stages[top - height], share
+            choices = {name: cuts_of(tree, with_pilot(preset(top), height, share)) for name, preset in offered.items()}
+        else:  # too small, or too wide at once
+            choices = {"middle": cuts_of(tree, BAYES["middle"](top))}
+        return Offer(tree, domain, scale, choices, pilot, self.prior)
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenTreeRun(TreeRun):
+    mechanism: ChosenTree
+    offer: Offer
+    signed: ClassVar[bool] = False
+
+    def further(self) -> dict[str, Any]:
+        arguments = self.mechanism.chooser.told() | prior_words(self.mechanism.prior)
+        return {"arguments": arguments} | declared_words(self.mechanism.prior, None)
+
+    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        """Measure (the pilot first, where there is one), choose, visit."""
+        keys, values = by_key(self.tree, self.domain, cells, values)
+        known = self.offer.measure(keys, values, streams)
+        # a key of its own: what chooses can open no stream of the release
+        own = Streams(streams.block_key("simulation", 0, 0), "simulation")
+        chosen = self.mechanism.chooser.choose(self.offer, known, own)
+        visited = self.offer.visit(chosen.preset).run(keys, values, streams, threads, known)
+        del keys, values
+        words = chosen.words() | {"shares": share_words(self.offer.choices[chosen.preset])}
+        return drawn(self, self.tree, visited, self.offer.join(chosen.preset), words)
+
+    def errors(self, sizes: Sequence[int] = ()) -> NoForm:
+        return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
+
+    def blocks(self) -> None:
+        return None

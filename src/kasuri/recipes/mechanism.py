@@ -1,0 +1,299 @@
+"""A recipe is a value that answers for itself.
+
+A `Mechanism` is public: no data, no epsilon. `on(domain, unit, epsilon)` makes every refusal and gives a `Run`, which
+knows its claim, its words, its error, its error bars and how to draw. Nothing outside a family's file asks what kind it
+is: a new family is one file with these two classes. A run sees no data either but in `draw`, which `draw.release` and
+`spark` alone call, with plain arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.accounting import Losses, Series, generic
+from kasuri.errors import DomainError, PrivacyError
+from kasuri.laws import Noise
+from kasuri.measurements import Measurements
+from kasuri.order import Order
+from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.public import PublicTable
+from kasuri.rng import Streams
+from kasuri.schema import Domain, Unit
+
+Int = NDArray[np.int64]
+Words = Mapping[str, Any]
+"""A recipe as a release stores it: the vocabulary that saved releases, manifests and certificates are read by."""
+
+DENSE_CELLS = 1 << 26
+"""Most cells (padding included) a dense recipe takes."""
+MAX_SCALE = 1 << 55
+"""Largest noise scale: a value beyond 2^61 then has probability below 2 e^-64."""
+TOO_SMALL = "epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)"
+
+_UNSET: dict[str, Any] = {
+    "order": "none", "interleave": (), "descent": "none", "shares": (), "options": (), "tuning": None, "facts": (),
+    "prior": None, "areas": (), "metric": "",
+}  # fmt: skip
+"""Fields of the plan's text that a family may leave out. The text never changes: declared series in ledgers hold its
+fingerprint."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a draw gives: rising cells and their values, the noisy numbers it may publish, and words about what noisy
+    numbers chose."""
+
+    cells: Int
+    values: NDArray[Any]
+    measurements: Measurements | None = None
+    words: Words = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BlockError:
+    """Root mean square error of the sum over one aligned block of `cells` cells: of the release if `exact`, else of
+    its noise before refinement. Refinement lowers it on average over a map, most for small and empty cells, and raises
+    it for single large cells, which it pulls down: no bound for any one cell. `bound`: the noise's own error is at most
+    this, where padding or a mask leaves splits unmeasured."""
+
+    cells: int
+    rmse: float
+    exact: bool
+    bound: bool = False
+
+
+@dataclass(frozen=True)
+class NoForm:
+    """No closed form for a recipe's error, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """A recipe: no data, no epsilon. Its guarantee is computed from domain, unit and epsilon alone."""
+
+    name: str
+    basis: str
+    """Its proof page."""
+
+    @abstractmethod
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> Run:
+        """The recipe on a domain: scale, trees, guarantee. Sees no data; every refusal is here, before a charge."""
+
+    @abstractmethod
+    def stored(self) -> dict[str, Any]:
+        """transform, noise, refine and those of _UNSET that differ: what the plan's fingerprint is made of."""
+
+    @property
+    def tables(self) -> tuple[tuple[PublicTable, str], ...]:
+        """The public tables it uses, each with its use."""
+        return ()
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The names that tables and a matrix are declared public under."""
+        return tuple(table.name for table, _ in self.tables)
+
+    def told_apart(self) -> list[str]:
+        """What tells two recipes of one name apart, in a word each."""
+        stored = _UNSET | self.stored()
+        order = [] if stored["order"] == "none" else [str(stored["order"])]
+        return order + ([str(stored["shares"])] if stored["shares"] else [])
+
+    def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
+        """The claim a release of this recipe makes, before any data is touched."""
+        return self.on(domain, unit, epsilon).guarantee
+
+    def scale(self, domain: Domain, unit: Unit, epsilon: object) -> Fraction:
+        """Noise scale of a coefficient of weight 1: c * cost / epsilon."""
+        return self.on(domain, unit, epsilon).noise.scale
+
+    def losses(self, domain: Domain, unit: Unit, epsilon: object) -> Losses:
+        """The privacy-loss pair of one release: independent parts and the epsilon of each (docs/proofs/composition.md)."""
+        return self.on(domain, unit, epsilon).losses
+
+    def plan(self, domain: Domain, unit: Unit, epsilon: object) -> str:
+        """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
+        parts = {"name": self.name, "basis": self.basis, **_UNSET, **self.stored()}
+        public = {
+            "recipe": parts | {name: parts[name] and parts[name].fingerprint() for name in ("prior", "tuning")},
+            "domain": domain.to_json(),
+            "unit": unit.to_json(),
+            "epsilon": decimal(exact(epsilon)),
+        }
+        text = json.dumps(public, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def series(self, domain: Domain, unit: Unit, epsilon: object, releases: int) -> Series:
+        """`releases` equal releases, to be declared when a ledger is opened with accounting="pld"."""
+        losses = self.losses(domain, unit, epsilon)
+        return Series(self.name, self.plan(domain, unit, epsilon), exact(epsilon), losses, releases)
+
+    def claim(
+        self, domain: Domain, unit: Unit, epsilon: object, law: type[Noise], public: tuple[str, ...] = ()
+    ) -> Guarantee:
+        """The guarantee of a release on `domain`, with what else is `public`; tables on another grid are refused."""
+        if not isinstance(unit, Unit):
+            raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+        named = []
+        for table, use in self.tables:
+            if table.domain != domain:
+                raise DomainError(f"the public table {table.name!r} is on another grid than the table released")
+            named.append(f"table {table.name} ({use})")
+        known = ("domain", *(("mask",) if domain.mask else ()), *public, *named)
+        return Guarantee("central", exact(epsilon), Fraction(0), unit, known, (law.caveat,), self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class Run(ABC):
+    """A recipe on a domain, made before the ledger is charged. Public: it sees no data.
+
+    `cost` is the most one count changes the measured numbers by, all together (in L1, a coefficient of weight w counts
+    1/w): the sensitivity is c * cost, c = counts a unit adds. `noise` is that of a coefficient of weight 1.
+    """
+
+    mechanism: Mechanism
+    domain: Domain
+    guarantee: Guarantee
+    cost: Fraction
+    noise: Noise
+    signed: ClassVar[bool]
+    """May a released value be negative?"""
+    cells_apart: ClassVar[bool] = False
+    """Does every cell have noise of its own and nothing else?"""
+
+    squares: ClassVar[bool] = True
+    """Are the squares of 4^l cells of a mesh nodes of its tree, where it has one?"""
+
+    @property
+    def sensitivity(self) -> Fraction:
+        return self.guarantee.unit.most * self.cost
+
+    @property
+    def order(self) -> str:
+        """The word for the tree, as releases store it."""
+        return str(self.mechanism.stored().get("order", "none"))
+
+    @property
+    def descent(self) -> str:
+        """The word for the walk down the tree, as releases store it."""
+        return str(self.mechanism.stored().get("descent", "none"))
+
+    @property
+    def losses(self) -> Losses:
+        """One part of all of epsilon; a family with a finer pair says so (docs/proofs/composition.md)."""
+        return generic(self.guarantee.epsilon)
+
+    @abstractmethod
+    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        """transform, noise, refine: true rising `cells` and their `values` in, rising cells and values not 0 out."""
+
+    @abstractmethod
+    def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
+        """The one closed form of its error: of blocks of so many cells that are nodes of its tree; of every height of
+        the tree where no sizes are given."""
+
+    @abstractmethod
+    def blocks(self) -> Any | None:
+        """How it is cut into blocks for a cluster; None where it is not drawn block by block."""
+
+    def words(self) -> dict[str, Any]:
+        """The recipe as a release carries it. Nothing of it depends on the counts."""
+        stored = self.mechanism.stored()
+        return {
+            "name": self.mechanism.name,
+            "transform": stored["transform"],
+            "noise": stored["noise"],
+            "scale": decimal(self.noise.scale),
+            "refine": stored["refine"],
+            "order": self.order,
+            "interleave": list(stored.get("interleave", ())),
+            "descent": self.descent,
+        } | self.further()
+
+    def further(self) -> dict[str, Any]:
+        """Words that only some recipes have, in the order they are stored: arguments, shares, options, threshold,
+        mechanisms, tuning."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRun(Run):
+    """A run along one tree over all cells."""
+
+    tree: Order
+
+    @property
+    def order(self) -> str:
+        return self.tree.name
+
+    @property
+    def squares(self) -> bool:  # type: ignore[override]  # not where the cells follow row by row, as one dimension
+        return len(self.tree.dims) == len(self.domain.shape)
+
+
+def square_errors(run: Run, sizes: Sequence[int]) -> dict[int, BlockError]:
+    """Errors of aligned blocks by their number of cells: squares on a mesh, runs on one axis; of a single cell and of
+    all cells alone where other blocks are not nodes of the recipe's tree. Empty where there is no closed form."""
+    found = run.errors(sizes)
+    if isinstance(found, NoForm):
+        return {}
+    nodes = run.cells_apart or len(run.domain.shape) == 1 or (run.domain.one_mesh and run.squares)
+    return {error.cells: error for error in found if nodes or error.cells in (1, run.domain.size)}
+
+
+def of_sizes(found: Sequence[BlockError], sizes: Sequence[int]) -> list[BlockError]:
+    """Those of `found` that have one of the sizes; all of them where none are named."""
+    return [error for error in found if not sizes or error.cells in sizes]
+
+
+def single(unit: Unit) -> bool:
+    """Does a unit add one count and no more? Then its privacy loss has parts."""
+    return unit.change == "add-remove" and unit.most == 1
+
+
+def equal_losses(run: Run) -> Losses:
+    """The pair where every measured number has the same exact noise: a single count moves `cost` of them by 1."""
+    if run.noise.loss is None or not single(run.guarantee.unit):
+        return generic(run.guarantee.epsilon)
+    return ((run.noise.loss, int(run.cost)),)
+
+
+def scale_of(unit: Unit, cost: Fraction, epsilon: Fraction) -> Fraction:
+    """c * cost / epsilon, where 64-bit integers hold noise of it."""
+    scale = unit.most * cost / epsilon
+    if scale <= 0:
+        raise PrivacyError("the noise scale must be positive; make a Mechanism by its recipe")
+    if scale > MAX_SCALE:
+        raise PrivacyError(TOO_SMALL)
+    return scale
+
+
+def dense(name: str, leaves: int) -> None:
+    """Refuse a table too large to be written out whole."""
+    if leaves > DENSE_CELLS:
+        raise DomainError(
+            f"{name} writes every one of {leaves} cells (padding included); it takes at most {DENSE_CELLS}. "
+            "haar_topdown() follows the non-zero cells instead"
+        )
+
+
+def possible_cells(domain: Domain) -> Int:
+    """Every cell that is not masked."""
+    return np.flatnonzero(domain.possible_dense().ravel())
+
+
+def kept(cells: Int, values: NDArray[Any]) -> tuple[Int, NDArray[Any]]:
+    """Without zeros: an absent cell is 0."""
+    keep = values != 0
+    return (cells, values) if keep.all() else (cells[keep], values[keep])

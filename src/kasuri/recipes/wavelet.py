@@ -1,0 +1,257 @@
+"""Differences: every coefficient of a tree of sums and differences (Haar wavelets), measured and inverted; dense.
+
+Also the dense forms of haar_topdown: T1, every coefficient and then the descent, and the paper's floating point.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod, sqrt
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from kasuri import order as orders
+from kasuri import transform
+from kasuri.accounting import Losses
+from kasuri.blocks import dense_coins
+from kasuri.errors import DomainError
+from kasuri.laws import DiscreteLaplace, FloatLaplace
+from kasuri.order import Order
+from kasuri.recipes.mechanism import (
+    BlockError,
+    Drawn,
+    Int,
+    Mechanism,
+    NoForm,
+    Run,
+    TreeRun,
+    dense,
+    equal_losses,
+    kept,
+    of_sizes,
+    possible_cells,
+    scale_of,
+)  # fmt: skip
+from kasuri.refine import topdown, topdown_float
+from kasuri.rng import Streams
+from kasuri.schema import Domain, Ordered, Unit
+
+_PRIVELET = "docs/proofs/privelet.md"
+
+
+def privelet(order: Literal["1d", "2d", "morton"] = "morton") -> Mechanism:
+    """Sum-difference (Haar) coefficients plus exact noise, inverted; no refinement, cells may be negative [Xiao2011].
+
+    order "1d": the cells row by row; "morton": along the Morton curve; "2d": standard decomposition, axis by axis.
+
+    Privacy
+    -------
+    Neighbours: tables that differ by one unit. Sensitivity: c times the cost of the tree (1 + k add-remove, 2k
+    replace for 2^k cells); "2d": c times the product over axes (add-remove).
+    Guarantee: epsilon-DP, exactly. Proof: docs/proofs/privelet.md. Public: domain, mask. Assumes: a good keystream.
+
+    Cost: O(n). References: [Xiao2011], [Terada2015, sec. 5.3].
+    """
+    if order not in ("1d", "2d", "morton"):
+        raise DomainError(f'privelet: order {order!r} is not known; use "1d", "2d" or "morton"')
+    return AxisByAxis("privelet", _PRIVELET) if order == "2d" else Inverted("privelet", _PRIVELET, order)
+
+
+@dataclass(frozen=True)
+class Dense(Mechanism):
+    """One tree over all cells, every coefficient of it measured."""
+
+    tree_word: str
+    interleave: tuple[str, ...] = ()
+
+    def stored(self) -> dict[str, Any]:
+        return {"noise": DiscreteLaplace.name, "order": self.tree_word, "interleave": self.interleave}
+
+    def tree(self, domain: Domain) -> Order:
+        tree = orders.make(self.tree_word, domain, self.interleave)
+        dense(self.name, tree.leaves)
+        return tree
+
+
+@dataclass(frozen=True)
+class Inverted(Dense):
+    """privelet along one tree."""
+
+    def stored(self) -> dict[str, Any]:
+        return super().stored() | {"transform": "sum_difference", "refine": "inverse"}
+
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> InvertedRun:
+        claim, tree = self.claim(domain, unit, epsilon, DiscreteLaplace), self.tree(domain)
+        cost = tree.cost(unit.change)
+        return InvertedRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)), tree)
+
+
+@dataclass(frozen=True)
+class Refined(Dense):
+    """haar_topdown(descent="dense"): T1."""
+
+    def stored(self) -> dict[str, Any]:
+        return super().stored() | {"transform": "sum_difference", "refine": "topdown", "descent": "dense"}
+
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> RefinedRun:
+        claim, tree = self.claim(domain, unit, epsilon, DiscreteLaplace), self.tree(domain)
+        cost = tree.cost(unit.change)
+        return RefinedRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)), tree)
+
+
+@dataclass(frozen=True)
+class InFloats(Dense):
+    """haar_topdown(transform="haar"): the paper's floating-point form."""
+
+    def stored(self) -> dict[str, Any]:
+        own = {"transform": "haar", "noise": FloatLaplace.name, "refine": "topdown", "descent": "dense"}
+        return super().stored() | own
+
+    def told_apart(self) -> list[str]:
+        return [*super().told_apart(), "haar"]
+
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> InFloatsRun:
+        claim, tree = self.claim(domain, unit, epsilon, FloatLaplace), self.tree(domain)
+        cost = tree.cost(unit.change)
+        return InFloatsRun(self, domain, claim, cost, FloatLaplace(scale_of(unit, cost, claim.epsilon)), tree)
+
+
+def tree_errors(tree: Order, domain: Domain, variance: float, *, exact: bool) -> list[BlockError]:
+    """Error of every height of a binary tree of sums and differences.
+
+    k levels: Var = v (4^(l-k) + sum_{i=l+1..k} 4^(l-i)) for a block of 2^l cells, v the variance of one coefficient's
+    noise; it is (2/3) lambda^2 (1 + 2/q^2) with q = 2^(k-l) [Terada2015, eq. 51]. Where padding or a mask leaves a
+    split unmeasured a child keeps its parent's variance: that of a single draw is then a bound.
+    """
+    if not tree.whole:
+        sizes = (*(1 << at for at in range(tree.depth) if 1 << at < domain.size), domain.size)
+        return [BlockError(size, sqrt(variance), False, bound=True) for size in sizes]
+    factors = ((1 << at, transform.node_variance(tree.depth - at)) for at in range(tree.depth + 1))
+    return [BlockError(size, sqrt(variance * factor), exact) for size, factor in factors]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseRun(TreeRun):
+    """The dense composition refine(transform(counts) + noise), word for word."""
+
+    @property
+    def losses(self) -> Losses:
+        return equal_losses(self)
+
+    @property
+    def parts(self) -> transform.Transform:
+        return transform.sum_difference(self.tree)
+
+    @abstractmethod
+    def finish(self, coefficients: Any, streams: Streams) -> Any:
+        """Noisy coefficients -> leaves."""
+
+    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        tree, parts = self.tree, self.parts
+        leaves = np.zeros(tree.leaves, dtype=np.int64)
+        leaves[tree.keys(cells)] = values
+        coefficients = parts.forward(leaves)
+        coefficients += parts.weights * self.noise.draw(streams, coefficients.size, threads)
+        made = self.finish(coefficients, streams)
+        keys = np.flatnonzero(tree.possible_leaves())
+        found = tree.cells(keys)
+        ranked = np.argsort(found)
+        return Drawn(*kept(found[ranked], made[keys[ranked]]))
+
+    def errors(self, sizes: Sequence[int] = ()) -> list[BlockError]:
+        found = tree_errors(self.tree, self.domain, self.noise.variance, exact=self.signed)
+        return of_sizes(found, sizes)
+
+    def blocks(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class InvertedRun(DenseRun):
+    signed: ClassVar[bool] = True
+
+    def finish(self, coefficients: Any, streams: Streams) -> Any:
+        return self.parts.inverse(coefficients)
+
+
+@dataclass(frozen=True, eq=False)
+class RefinedRun(DenseRun):
+    signed: ClassVar[bool] = False
+
+    def finish(self, coefficients: Any, streams: Streams) -> Any:
+        sides = transform.levels(self.tree.possible_leaves())
+        return topdown(coefficients, sides, dense_coins(streams, coefficients.size))
+
+
+@dataclass(frozen=True, eq=False)
+class InFloatsRun(DenseRun):
+    signed: ClassVar[bool] = False
+
+    @property
+    def parts(self) -> transform.Transform:
+        return transform.haar(self.tree)
+
+    def finish(self, coefficients: Any, streams: Streams) -> Any:
+        return topdown_float(coefficients, transform.levels(self.tree.possible_leaves()))
+
+
+@dataclass(frozen=True)
+class AxisByAxis(Mechanism):
+    """privelet(order="2d"): the standard decomposition, a tree per dimension."""
+
+    def stored(self) -> dict[str, Any]:
+        return {"transform": "haar_nd", "noise": DiscreteLaplace.name, "refine": "inverse", "order": "2d"}
+
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> AxisByAxisRun:
+        claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
+        trees = tuple(orders.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
+        dense(self.name, prod(tree.leaves for tree in trees))
+        cost = transform.haar_nd_cost(trees, unit.change)
+        return AxisByAxisRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)), trees)
+
+
+@dataclass(frozen=True, eq=False)
+class AxisByAxisRun(Run):
+    trees: tuple[Order, ...]
+    signed: ClassVar[bool] = True
+
+    @property
+    def order(self) -> str:  # a domain of one dimension has one tree, and its name
+        return self.trees[0].name if len(self.trees) == 1 else "2d"
+
+    @property
+    def losses(self) -> Losses:
+        return equal_losses(self)
+
+    @cached_property
+    def parts(self) -> transform.Transform:
+        return transform.haar_nd(self.trees)
+
+    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        padded = np.zeros(tuple(tree.leaves for tree in self.trees), dtype=np.int64)
+        padded[self.domain.unravel(cells)] = values
+        coefficients = self.parts.forward(padded.ravel())
+        coefficients += self.noise.draw(streams, coefficients.size, threads)
+        inside = tuple(slice(0, size) for size in self.domain.shape)
+        made = self.parts.inverse(coefficients).reshape(padded.shape)[inside].ravel()
+        possible = possible_cells(self.domain)
+        return Drawn(*kept(possible, made[possible]))
+
+    def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
+        """Aligned blocks of the same height along every dimension: the product of the axes' factors."""
+        if not all(tree.whole for tree in self.trees) or self.domain.mask:
+            found = [BlockError(size, sqrt(self.noise.variance), False, bound=True) for size in (1, self.domain.size)]
+            return of_sizes(found, sizes)
+        depths = [tree.depth for tree in self.trees]
+        if len(set(depths)) > 1:
+            return NoForm("closed forms of the standard decomposition need axes of one depth")
+        (depth,), axes, v = set(depths), len(depths), self.noise.variance
+        factors = ((1 << (at * axes), transform.node_variance(depth - at) ** axes) for at in range(depth + 1))
+        return of_sizes([BlockError(size, sqrt(v * factor), True) for size, factor in factors], sizes)
+
+    def blocks(self) -> None:
+        return None
