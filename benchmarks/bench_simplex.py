@@ -15,7 +15,7 @@ from clock import best, line
 
 from kasuri._kernels.simplex import michelot
 from kasuri.noise import discrete_laplace
-from kasuri.project import GAMMAS, Tally, shape
+from kasuri.project import GAMMAS, RULES, Tally
 from kasuri.rng import Streams, secure
 
 SIDE = 4096
@@ -47,7 +47,7 @@ def main() -> None:
     printed = best(lambda: sorted_projection(floats, total), 3)
 
     def tally() -> None:
-        shape(Tally.of(noisy), total, "neg l2", Fraction(19, 20)).apply(noisy)
+        RULES["neg l2"].shape(Tally.of(noisy), total, Fraction(19, 20)).apply(noisy)
 
     def shrinking() -> None:
         np.maximum(floats - michelot(floats, float(total)), 0.0)
@@ -64,7 +64,7 @@ def main() -> None:
     line("projection as printed / tally", f"{printed / ours:.1f}")
     line("sort of floats / Michelot", f"{sorting / michelots:.1f}")
     made = Tally.of(noisy)
-    every = best(lambda: [shape(made, total, "neg l2", gamma) for gamma in GAMMAS], 3)
+    every = best(lambda: [RULES["neg l2"].shape(made, total, gamma) for gamma in GAMMAS], 3)
     line(f"{len(GAMMAS)} further gammas from one tally", f"{every:.3f} s")
 
 

@@ -47,7 +47,7 @@ def study(truth: np.ndarray, epsilon: str, seeds: range) -> tuple[float, float, 
         noisy = flat + discrete_laplace(scale).draw(stream.open("noise"), flat.size)
         tally = project.Tally.of(noisy)
         for i, gamma in enumerate(project.GAMMAS):
-            cells, values = project.shape(tally, int(out.total()), "neg l2", gamma).apply(noisy)
+            cells, values = project.RULES["neg l2"].shape(tally, int(out.total()), gamma).apply(noisy)
             x = np.zeros(flat.size)
             x[cells] = values
             fixed[i] += ((x - flat) ** 2).mean()

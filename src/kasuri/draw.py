@@ -16,7 +16,7 @@ from kasuri.ledger import Ledger, Receipt
 from kasuri.privacy import Guarantee
 from kasuri.published import NO_LEDGER, Release
 from kasuri.recipes import RECIPES
-from kasuri.recipes.mechanism import Mechanism, Run
+from kasuri.recipes.mechanism import Drawn, Mechanism, Run
 from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Part
 from kasuri.table import Counts
@@ -48,10 +48,15 @@ def release(
     threads = threads_or_all(threads)
     paid = charge(run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part)
     with paid.streams() as streams:
-        drawn = run.draw(counts.cells, counts.values, streams, threads)
+        drawn = draw(run, counts, streams, threads)
     words = MappingProxyType({**run.words(), **drawn.words})
     parts = run.domain, drawn.cells, drawn.values, drawn.measurements
     return Release(*parts, paid.guarantee, words, paid.provenance, paid.receipt)
+
+
+def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
+    """The one step that sees both the counts and the keystreams: transform, noise, refine."""
+    return run.draw(counts.cells, counts.values, streams, threads)
 
 
 def checked(mechanism: object, ledger: object, source: Source | None) -> Source:

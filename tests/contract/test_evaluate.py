@@ -114,7 +114,7 @@ def test_areas_of_other_axes():
 @pytest.mark.parametrize("recipe", [ks.geometric(), ks.privelet(), ks.privelet("2d"), ks.refined_tree(),
                                     ks.refined_tree("u4"), ks.refined_tree({0: "0.5", 3: "0.5"}),
                                     ks.recipes.hierarchy("morton")],
-                         ids=lambda recipe: f"{recipe.name}-{recipe.shares}")  # fmt: skip
+                         ids=lambda recipe: f"{recipe.name}-{recipe.parts()['shares']}")  # fmt: skip
 def test_planned_errors_are_met(recipe):
     """On a table so full that refinement does nothing, closed forms are what is measured."""
     full = ks.Counts.from_dense(np.full(DOMAIN.shape, 10**5), DOMAIN, PERSON)

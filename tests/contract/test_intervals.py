@@ -109,7 +109,7 @@ def test_absent_cells_have_an_upper_limit():
 @pytest.mark.parametrize("recipe", [ks.refined_tree(), ks.refined_tree(order="hierarchy"), ks.haar_topdown(),
                                     ks.geometric(), ks.privelet(), ks.privelet("2d"), ks.privelet("1d"),
                                     ks.refined_tree(order="1d")],
-                         ids=lambda recipe: f"{recipe.name}-{recipe.order}")  # fmt: skip
+                         ids=lambda recipe: f"{recipe.name}-{recipe.parts()['order']}")  # fmt: skip
 def test_coarser_levels_have_the_limits_of_their_areas(recipe, tmp_path):
     """Window corners off the coarse grid: the first and last coarse cells are cut."""
     domain = Domain.of(Mesh("grid", "500m", (8401, 6083), shape=(24, 37)), Nominal("sex", ("m", "f")))

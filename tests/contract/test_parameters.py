@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kasuri.mechanism import resolve
 from typer.testing import CliRunner
 
 import kasuri as ks
@@ -152,7 +151,7 @@ def test_every_argument_of_every_recipe_can_be_written():
 def test_a_table_is_declared_public_by_name(folder, name, file):
     key = "tune_on" if name == "neg_l2_simplex" else "prior"
     recipe = made(folder, f'name = "{name}"\n{key} = {{ public = "census-2015", {file} }}')
-    found = recipe.prior or recipe.tuning
+    ((found, _),) = recipe.tables
     expected = CITY + (0.5 if "npy" in file else 2)
     assert found.name == "census-2015" and found.on(np.arange(SIDE * SIDE)).tolist() == expected.ravel().tolist()
     use = "tuning" if name == "neg_l2_simplex" else "prior"
@@ -450,4 +449,4 @@ def test_a_released_table_is_a_prior_of_the_next(folder):
     prior = f'prior = {{ public = "last-year", file = "last/release.parquet", {where}, value = "value" }}'
     recipe = made(folder, f'name = "bayes_tree"\n{prior}')
     assert recipe.prior.values.sum() == ks.Release.load(str(folder / "last")).total()
-    assert resolve(recipe, GRID, PERSON, "1").guarantee.epsilon == Fraction(1)
+    assert recipe.on(GRID, PERSON, "1").guarantee.epsilon == Fraction(1)

@@ -8,7 +8,8 @@ import pytest
 from kasuri.shares import pilot_height
 
 import kasuri as ks
-from kasuri import order, shares
+from kasuri import order
+from kasuri.recipes import shares
 from kasuri.schema import Domain, Mesh, Nominal
 
 DOMAIN = Domain.of(Mesh("g", shape=(16, 16)))

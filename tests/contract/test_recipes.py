@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kasuri.mechanism import IDEALISED, KEYSTREAM
 
 import kasuri as ks
+from kasuri.laws import IDEALISED, KEYSTREAM
 from kasuri.published import NO_LEDGER
 from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
@@ -48,8 +48,9 @@ def counts_on(domain, change="add-remove"):
 
 
 def name(recipe):
-    options = [value for key, value in recipe.options if key in ("rule", "parameter", "ways", "workload", "threshold")]
-    return f"{recipe.name}-{recipe.order}-{recipe.transform}-{recipe.descent}-{recipe.shares}-{'-'.join(options)}"
+    parts, known = recipe.parts(), ("rule", "parameter", "ways", "workload", "threshold")
+    words = [str(parts[word]) for word in ("name", "order", "transform", "descent", "shares")]
+    return "-".join([*words, *(value for key, value in parts["options"] if key in known)])
 
 
 def test_every_recipe_has_a_variant_here():
@@ -78,16 +79,18 @@ def test_release(recipe, domain):
     counts = counts_on(DOMAINS[domain])
     claim = recipe.guarantee(counts.domain, counts.unit, "0.5")
     assert claim.model == "central" and claim.epsilon == Fraction(1, 2) and claim.delta == 0
-    assert ("declared density and size of the non-empty cells" in claim.public) == bool(recipe.facts)
+    assert ("declared density and size of the non-empty cells" in claim.public) == bool(recipe.parts()["facts"])
     assert ("mask" in claim.public) == bool(counts.domain.mask)
-    assert claim.assumes == ((IDEALISED,) if recipe.noise == "float Laplace" else (KEYSTREAM,))
+    assert claim.assumes == ((IDEALISED,) if recipe.parts()["noise"] == "float Laplace" else (KEYSTREAM,))
     out = ks.release(counts, recipe, epsilon="0.5", ledger=None, source=ks.seeded(4))
     assert out.guarantee == claim.assuming(PROVIDER_BOUNDED, NO_LEDGER)
     assert (np.diff(out.cells) > 0).all() and (out.values != 0).all()
     assert counts.domain.possible(out.cells).all()
     assert out.to_dense().shape == counts.domain.shape
     if recipe.name in NON_NEGATIVE:
-        assert (out.values > 0).all() and out.values.dtype.kind == ("f" if recipe.noise == "float Laplace" else "i")
+        assert (out.values > 0).all() and out.values.dtype.kind == (
+            "f" if recipe.parts()["noise"] == "float Laplace" else "i"
+        )
     again = ks.release(counts, recipe, epsilon="0.5", ledger=None, source=ks.seeded(4))
     assert np.array_equal(out.values, again.values) and np.array_equal(out.cells, again.cells)
     other = ks.release(counts, recipe, epsilon="0.5", ledger=None, source=ks.seeded(5))
@@ -128,7 +131,7 @@ def test_nothing_public_depends_on_the_counts(recipe):
         ks.release(counts, recipe, epsilon="1", ledger=None, source=ks.seeded(1))
         for counts in (counts_on(DOMAINS["axes"]), nobody)
     )
-    noisy = ("preset", "refined", "tuning", "shares") if recipe.shares in ("pilot", "simulation") else ()
+    noisy = ("preset", "refined", "tuning", "shares") if recipe.parts()["shares"] in ("pilot", "simulation") else ()
     assert all(first.recipe[word] == second.recipe[word] for word in first.recipe if word not in noisy)
     assert first.recipe.keys() == second.recipe.keys() and first.guarantee == second.guarantee
     drop = {"release_id"}

@@ -5,9 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from kasuri.mechanism import SAME_TOTAL, Mechanism
 
 import kasuri as ks
+from kasuri.project import RULES
+from kasuri.recipes.matrix import Fourier
+from kasuri.recipes.shaped import SAME_TOTAL, Bought, Declared, Shaped
+from kasuri.recipes.threshold import Thresholded
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 
 GRID = Domain.of(Mesh("g", shape=(6, 6)))
@@ -64,23 +67,21 @@ def test_a_refused_total_charges_nothing(ledger):
     assert ledger.balance() == before
 
 
-def built(refine, **options):
-    chosen = {"total": "noisy", "share": "0.05", "parameter": "1"} | options
-    return Mechanism("simplex", "identity", "discrete Laplace", refine, "x", options=tuple(chosen.items()))
+def built(rule, parameter=1, total=Bought(Fraction(1, 20)), tuning=None):  # noqa: B008
+    return Shaped("simplex", "x", RULES[rule], None if parameter is None else Fraction(parameter), total, tuning)
 
 
 @pytest.mark.parametrize(
     ("recipe", "error"),
     [
-        (built("simplex", rule="foo"), ks.PrivacyError),
-        (built("simplex", rule="lasso scale"), ks.PrivacyError),
-        (built("lasso", rule="neg l2"), ks.PrivacyError),
-        (built("simplex"), ks.PrivacyError),
-        (built("simplex", rule="neg l2", parameter="2"), ks.PrivacyError),
-        (built("simplex", rule="neg l2", parameter="0"), ks.PrivacyError),
-        (built("lasso", rule="lasso shift", parameter="much"), ks.PrivacyError),
-        (Mechanism("fourier", "fourier", "discrete Laplace", "linear program", "x", options=(("ways", "two"),)),
-         ks.PrivacyError),
+        (built("neg l2", 2), ks.PrivacyError),
+        (built("neg l2", 0), ks.PrivacyError),
+        (built("lasso shift", -1), ks.PrivacyError),
+        (built("nonneg lasso scale", total=Bought(Fraction(1))), ks.PrivacyError),
+        (built("nonneg lasso scale", total=Bought(Fraction(0))), ks.PrivacyError),
+        (built("neg l2", tuning=ks.PublicTable.from_dense(TRUTH, GRID, name="older")), ks.PrivacyError),
+        (Thresholded("sparse", "x", 0), ks.PrivacyError),
+        (Fourier("fourier", "x", "two"), ks.PrivacyError),
         (ks.recipes.sparse(1 << 62), ks.DomainError),
         (ks.recipes.sparse(10**400), ks.DomainError),
         (ks.neg_l2_simplex(tune_on=ks.PublicTable.from_dense(np.full((6, 6), 0.25), GRID, name="thin")),
@@ -94,9 +95,9 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_charged(recipe, error, led
     with pytest.raises(error):
         ks.release(counts, recipe, epsilon="0.1", ledger=ledger)
     assert ledger.balance() == before
-    for total in ("-1", "many", str(1 << 80)):
+    for total in (-1, 1 << 80):
         with pytest.raises(ks.PrivacyError, match=r"total"):
-            built("simplex", rule="neg l2", total="public", declared_total=total).guarantee(GRID, REPLACE, "1")
+            built("neg l2", total=Declared(total)).guarantee(GRID, REPLACE, "1")
 
 
 def test_runs_drawn_by_the_slow_rule_are_few():
@@ -136,9 +137,8 @@ def test_a_part_of_a_split_has_no_public_total():
         lambda: ks.nonneg_lasso("-1"),
         lambda: ks.lasso(adjust="stretch"),
         lambda: ks.PublicTable.from_dense(ks.Counts.from_dense(TRUTH, GRID, ADD), GRID, name="mine"),
-        lambda: Mechanism("simplex", "identity", "discrete Laplace", "simplex", "x").guarantee(GRID, ADD, "1"),
-        lambda: Mechanism("simplex", "identity", "discrete Laplace", "simplex", "x",
-                          options=(("total", "true"),)).guarantee(GRID, ADD, "1"),
+        lambda: built("neg l2", total=Declared(5)).guarantee(GRID, ADD, "1"),
+        lambda: built("neg l2", total=None).guarantee(GRID, ADD, "1"),
     ],
 )  # fmt: skip
 def test_choices_that_would_weaken_a_claim(make):

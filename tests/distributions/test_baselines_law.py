@@ -78,14 +78,14 @@ def test_gamma_is_chosen_from_noisy_numbers_alone():
         tally = project.Tally.of(noisy)
         samples = [discrete_laplace(scale).draw(streams.open("bootstrap", i), 900) for i in range(16)]
         draws = [lambda sample=sample: sample.copy() for sample in samples]
-        base = project.shape(tally, total, "neg l2", Fraction(1)).apply(noisy)
-        rule = dict(recipe.options)["rule"]
+        base = project.RULES["neg l2"].shape(tally, total, Fraction(1)).apply(noisy)
+        rule = recipe.rule.name
         if rule != "neg l2":
-            sharper = project.tune(base, draws, total, "neg l2", project.GAMMAS)
-            base = project.shape(tally, total, "neg l2", sharper).apply(noisy)
+            sharper = project.tune(base, draws, total, project.RULES["neg l2"], project.GAMMAS)
+            base = project.RULES["neg l2"].shape(tally, total, sharper).apply(noisy)
         grid = project.GAMMAS if rule == "neg l2" else [Fraction(round(4 * scale * t), 4) for t in project.THRESHOLDS]
-        chosen = project.tune(base, draws, total, rule, grid)
-        cells, values = project.shape(tally, total, rule, chosen).apply(noisy)
+        chosen = project.tune(base, draws, total, project.RULES[rule], grid)
+        cells, values = project.RULES[rule].shape(tally, total, chosen).apply(noisy)
         assert np.array_equal(out.cells, cells) and np.array_equal(out.values, values)
 
 

@@ -86,7 +86,9 @@ def test_levels_and_blocks_do_not_share_noise():
 
 
 @pytest.mark.parametrize(
-    "recipe", [ks.bayes_tree("sparse"), ks.bayes_tree(), ks.bayes_tree(pilot=True)], ids=lambda recipe: recipe.shares
+    "recipe",
+    [ks.bayes_tree("sparse"), ks.bayes_tree(), ks.bayes_tree(pilot=True)],
+    ids=lambda recipe: recipe.parts()["shares"],
 )
 def test_posterior_means_do_not_move_the_total(recipe):
     """2000 people in a tenth of a map of 64 x 64 cells: the sum of posterior means was 5 to 10 % too high."""

@@ -12,14 +12,14 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from kasuri.mechanism import Mechanism, resolve
 
 import kasuri as ks
 from kasuri import order, recipes
 from kasuri.accounting import epsilon_of_zcdp, parallel, zcdp_of_pure
-from kasuri.draw import Drawn, draw
+from kasuri.draw import draw
 from kasuri.privacy import Guarantee
 from kasuri.published import Measurements
+from kasuri.recipes.mechanism import Drawn, Mechanism
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 
@@ -127,7 +127,8 @@ def columns_of(releases: Sequence[Drawn], domain: Domain) -> dict[str, np.ndarra
     """Everything a release shows: cells, sums and differences along a tree, measurements, words."""
     runs = len(releases)
     dense, outside = np.zeros((runs, domain.size)), np.zeros(runs)
-    for run, (cells, values, *_) in enumerate(releases):
+    for run, made in enumerate(releases):
+        cells, values = made.cells, made.values
         inside = cells < domain.size
         dense[run, cells[inside]] = values[inside]
         outside[run] = values[~inside].sum()
@@ -145,7 +146,8 @@ def columns_of(releases: Sequence[Drawn], domain: Domain) -> dict[str, np.ndarra
             found[f"sum {left.shape[1]} {i}"] = left[:, i] + right[:, i]
         level = left + right
     places: dict[tuple[int, int], np.ndarray] = {}
-    for run, (_, _, measured, words) in enumerate(releases):
+    for run, made in enumerate(releases):
+        measured, words = made.measurements, made.words
         if measured is not None:
             for *place, value in zip(*_measured(measured), strict=True):
                 if tuple(place) not in places:
@@ -170,9 +172,9 @@ def drawn(counts: ks.Counts, recipe: Mechanism, epsilon: str, runs: int, seed: i
     number.
     """
     first = ks.release(counts, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed), threads=1)
-    run = resolve(recipe, counts.domain, counts.unit, epsilon)
+    run = recipe.on(counts.domain, counts.unit, epsilon)
     out = [draw(run, counts, Streams(ks.seeded(seed + i).release_key(), recipe.name), 1) for i in range(runs)]
-    cells, values, measured, _ = out[0]
+    cells, values, measured = out[0].cells, out[0].values, out[0].measurements
     assert np.array_equal(first.cells, cells) and np.array_equal(first.values, values)
     assert (measured is None) == (first.measurements is None)
     assert measured is None or np.array_equal(first.measurements.value, measured.value)  # type: ignore[union-attr]
@@ -215,7 +217,9 @@ def central(
     given = pairs() if tables is None else tables
     cases = tuple(case_of(case, recipe, pair, epsilon) for case, pair in given.items())
     domains = tuple({id(pair[0]): pair[0] for pair in given.values()}.values())
-    own = None if "public" in dict(recipe.options).values() else partial(random_case, recipe, epsilon, domains)
+    own = (
+        None if "public" in dict(recipe.parts()["options"]).values() else partial(random_case, recipe, epsilon, domains)
+    )
     return Claim(name, recipe.name, cases, work=work, cost=cost, enough=enough, random=own)
 
 

@@ -75,8 +75,8 @@ MAKES_CLAIMS = {
     "local/longitudinal.py": "local.memoised",
     "local/randomizer.py": "local.grr",
     "manifest/tables.py": None,  # reads a claim back
-    "mechanism.py": "geometric",
     "privacy.py": None,  # the class itself
+    "recipes/mechanism.py": "geometric",
     "shuffle/plan.py": "shuffle.join",
 }
 """Every file that makes a Guarantee, and one claim that comes from it."""

@@ -4,7 +4,7 @@ named test that sees outputs alone. The same tests pass on the code as it is."""
 import pytest
 from planted import Fault, assert_caught
 
-KERNEL = "_kernels/topdown.py"
+KERNEL, RECIPE = "_kernels/topdown.py", "recipes/mechanism.py"
 LAW = "tests/distributions/test_release_law.py"
 TREE_LAW = "tests/distributions/test_tree_law.py"
 BASELINES = "tests/distributions/test_baselines_law.py"
@@ -15,13 +15,13 @@ SPARK = "tests/laws/test_spark_blocks.py"
 PARTS = "tests/laws/test_bounding.py::test_many_batches_and_parts_give_the_same"
 
 FAULTS = [
-    Fault("scale halved", "mechanism.py", "unit.most * cost / (loss * (1 - share))",
-          "unit.most * cost / (loss * (1 - share)) / 2", f"{LAW}::test_total_law"),
+    Fault("scale halved", RECIPE, "scale = unit.most * cost / epsilon",
+          "scale = unit.most * cost / epsilon / 2", f"{LAW}::test_total_law"),
     Fault("eq. 38 as printed", KERNEL, "- sums[_u(low)] - sums[_u(high)] + noise[_u(used)]",
           "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))",
           f"{LAW}::test_split_law_level_by_level"),
-    Fault("eq. 38 as printed, float form", "draw.py", "+= parts.weights * _noise(",
-          "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * _noise(",
+    Fault("eq. 38 as printed, float form", "recipes/wavelet.py", "+= parts.weights * self.noise.draw(",
+          "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * self.noise.draw(",
           f"{LAW}::test_float_haar_law_level_by_level"),
     Fault("parity coin dropped", KERNEL, "D += odd * (2 * _bits(coins, coin, 1) - 1)", "D += odd",
           f"{LAW}::test_split_law"),
@@ -36,39 +36,42 @@ FAULTS = [
           f"{LAW}::test_split_law"),
     Fault("a mask cell receives mass", KERNEL, "measured = s_left > 0 and s_right > 0", "measured = True",
           f"{LAW}::test_impossible_cells_are_exactly_zero"),
-    Fault("a level's share counted twice", "mechanism.py", "(depth, self.scale / share)",
-          "(depth, self.scale / share / 2)", f"{TREE_LAW}::test_measured_counts_have_the_law_of_their_level"),
-    Fault("replace counted once in a tree", "mechanism.py", 'Fraction(1 if unit.change == "add-remove" else 2)',
+    Fault("a level's share counted twice", "recipes/joins.py", "(depth, scale / share)",
+          "(depth, scale / share / 2)", f"{TREE_LAW}::test_measured_counts_have_the_law_of_their_level"),
+    Fault("replace counted once in a tree", "recipes/counttree.py", 'Fraction(1 if unit.change == "add-remove" else 2)',
           "Fraction(1)", f"{TREE_LAW}::test_measured_counts_have_the_law_of_their_level"),
-    Fault("a public total charged as add-remove", "mechanism.py",
+    Fault("a public total charged as add-remove", "recipes/shaped.py",
           "cost = transform.identity_cost(domain.size, unit.change)",
           'cost = transform.identity_cost(domain.size, "add-remove")',
           f"{BASELINES}::test_cells_have_the_noise_of_their_share"),
-    Fault("the total's share not subtracted", "mechanism.py", "cost / (loss * (1 - share))", "cost / loss",
+    Fault("the total's share not subtracted", "recipes/shaped.py", "claim.epsilon * (1 - share)", "claim.epsilon",
           f"{BASELINES}::test_cells_have_the_noise_of_their_share"),
-    Fault("the total bought twice over", "mechanism.py", "unit.most / (loss * share)", "unit.most / loss",
+    Fault("the total bought twice over", "recipes/shaped.py", "unit.most / (claim.epsilon * share)",
+          "unit.most / claim.epsilon",
           f"{BASELINES}::test_the_total_has_the_noise_of_its_share"),
-    Fault("a threshold decided on the true count", "draw.py", "keep = own >= least", "keep = counts.values >= least",
+    Fault("a threshold decided on the true count", "recipes/threshold.py", "keep = own >= self.least",
+          "keep = values >= self.least",
           f"{BASELINES}::test_thresholded_cells_have_the_law_of_geometric"),
-    Fault("gamma tuned on the truth", "draw.py", "_tuned(run, rule, cells, noisy, tally, total, streams, threads) if",
-          "_tuned(run, rule, cells, noisy, Tally.of(noisy), int(counts.values.sum()), streams, threads) if",
+    Fault("gamma tuned on the truth", "recipes/shaped.py", "self._tuned(places, noisy, tally, total, streams, threads)",
+          "self._tuned(places, noisy, Tally.of(noisy), int(values.sum()), streams, threads)",
           f"{BASELINES}::test_gamma_is_chosen_from_noisy_numbers_alone"),
     Fault("the sensitivity of a wrong column", "strategy.py", "most = int(np.abs(columns).sum(axis=1).max())",
           "most = int(np.abs(columns).sum(axis=1)[0])",
           f"{BASELINES}::test_measured_rows_have_the_noise_of_the_dearest_column"),
-    Fault("a declared total read off the counts", "draw.py", "        total = run.declared_total\n",
-          "        total = int(counts.values.sum())\n",
+    Fault("a declared total read off the counts", "recipes/shaped.py", "                return total\n",
+          "                return int(values.sum())\n",
           "tests/contract/test_totals.py::test_the_declared_total_is_what_comes_out_not_the_truth"),
-    Fault("cells of a hierarchy without noise", "draw.py",
+    Fault("cells of a hierarchy without noise", "recipes/hierarchy.py",
           "nodes.size, threads, \"noise\", depth)\n", "nodes.size, threads, \"noise\", depth)\n"
-          "        noise *= 0 if stride == 1 and run.mechanism.order == \"morton\" else 1\n",
+          "            noise *= 0 if stride == 1 and not self.mechanism.binary else 1\n",
           f"{BASELINES}::test_hierarchy_is_least_squares_of_its_levels"),
-    Fault("coefficients with an eighth of their noise", "draw.py", "_noise(run, streams, len(rows), threads))",
-          "_noise(run, streams, len(rows), threads) // (1 if run.mechanism.transform == \"matrix\" else 8))",
+    Fault("coefficients with an eighth of their noise", "recipes/matrix.py",
+          "self.noise.draw(streams, len(rows), threads))",
+          "self.noise.draw(streams, len(rows), threads) // (1 if self.signed else 8))",
           f"{BASELINES}::test_measured_coefficients_have_the_noise_of_their_number"),
     Fault("replace counted once in a matrix", "strategy.py", 'if change == "replace":', "if False:",
           f"{BASELINES}::test_measured_rows_have_the_noise_of_the_dearest_column"),
-    Fault("shares beyond epsilon", "mechanism.py",
+    Fault("shares beyond epsilon", "recipes/counttree.py",
           "if sum(by_height.values()) != 1 or min(by_height.values()) <= 0:", "if not by_height:",
           "tests/laws/test_visit.py::test_shares_that_do_not_sum_to_one_make_no_claim"),
     Fault("variance halved", "estimate.py", "np.full(y.size, laplace_variance(scale))",
@@ -92,22 +95,23 @@ FAULTS = [
           "edges = [np.searchsorted(keys, (nodes[kept] + i) * self.order.stride(cut)) for i in (0, 1)]\n"
           "            kept = kept[edges[0] < edges[1]]\n            parents, totals = nodes[kept], x[kept]",
           f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
-    Fault("the estimate sees true counts", "draw.py",
-          "    del keys, values\n    out_keys, out_values = refined(run, visited, refine)",
-          "    from dataclasses import replace\n    last = visited.levels[-1]\n    y = last.y.copy()\n"
-          "    y[np.minimum(np.searchsorted(last.prefix, keys), y.size - 1)] = values\n"
-          "    seen = replace(visited, levels=(*visited.levels[:-1], replace(last, y=y)))\n"
-          "    out_keys, out_values = refined(run, seen, refine)",
+    Fault("the estimate sees true counts", "recipes/counttree.py",
+          "        del keys, values\n        return drawn(self, self.tree, visited, self.mechanism.join, {})",
+          "        from dataclasses import replace\n        last = visited.levels[-1]\n        y = last.y.copy()\n"
+          "        y[np.minimum(np.searchsorted(last.prefix, keys), y.size - 1)] = values\n"
+          "        seen = replace(visited, levels=(*visited.levels[:-1], replace(last, y=y)))\n"
+          "        return drawn(self, self.tree, seen, self.mechanism.join, {})",
           f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
-    Fault("a prior made from the table", "draw.py", "    del keys, values\n    out_keys, out_values = refined(run",
-          "    from dataclasses import replace\n    from kasuri.public import PublicTable\n"
-          "    index = np.argsort(tree.cells(keys))\n    own = PublicTable(run.domain, tree.cells(keys)[index], "
-          "values[index].astype(float), 'x')\n    run = replace(run, mechanism=replace(run.mechanism, prior=own))\n"
-          "    out_keys, out_values = refined(run", f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
-    Fault("the pilot is not charged", "shares.py", "scale = (1 - pilot) / sum(others.values())",
+    Fault("a prior made from the table", "recipes/counttree.py",
+          "        del keys, values\n        return drawn(self, self.tree, visited, self.mechanism.join, {})",
+          "        cells = self.tree.cells(keys)\n        index = np.argsort(cells)\n"
+          "        own = PublicTable(self.domain, cells[index], values[index].astype(float), 'x')\n"
+          "        return drawn(self, self.tree, visited, Bayes(own), {})",
+          f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
+    Fault("the pilot is not charged", "recipes/shares.py", "scale = (1 - pilot) / sum(others.values())",
           "scale = 1 / sum(others.values())", f"{BAYES_LAWS}::test_the_published_scales_spend_epsilon_once"),
-    Fault("the pilot has less noise than it says", "draw.py", "run.scale / share, keys, values, streams)",
-          "run.scale / share / 2, keys, values, streams)",
+    Fault("the pilot has less noise than it says", "recipes/choose.py", "self.scale / share, keys, values, streams)",
+          "self.scale / share / 2, keys, values, streams)",
           f"{TREE_LAW}::test_a_pilot_and_the_levels_it_chose_have_their_own_noise"),
     Fault("people on nodes without leaves", "refine.py",
           "closed.insert(0, leaves[children[1:]] == leaves[children[:-1]])",
@@ -127,12 +131,14 @@ FAULTS = [
           f"{NOISE}::test_no_further_bits_of_a_wide_draw_are_used_twice"),
     Fault("the digits of a wide scale share further bits", "noise.py", "first + 2 * i + 1, 2 * turn + j)",
           "first + 2 * i + 1, turn)", f"{NOISE}::test_no_further_bits_of_a_wide_draw_are_used_twice"),
-    Fault("candidates share their noise", "choose.py", 'own = Streams(streams.block_key("candidate", turn, 0), name)',
+    Fault("candidates share their noise", "recipes/choose.py",
+          'own = Streams(streams.block_key("candidate", turn, 0), name)',
           "own = streams", f"{BAYES_LAWS}::test_no_stream_is_opened_twice"),
-    Fault("what chooses holds the release's key", "draw.py",
-          'choose(run, known, Streams(streams.block_key("simulation", 0, 0), "simulation"))',
-          "choose(run, known, streams)", f"{BAYES_LAWS}::test_no_stream_is_opened_twice"),
-    Fault("a preset spends more than epsilon", "shares.py", "rest = (1 - Fraction(cells)) / sum(weights.values())",
+    Fault("what chooses holds the release's key", "recipes/counttree.py",
+          'own = Streams(streams.block_key("simulation", 0, 0), "simulation")',
+          "own = streams", f"{BAYES_LAWS}::test_no_stream_is_opened_twice"),
+    Fault("a preset spends more than epsilon", "recipes/shares.py",
+          "rest = (1 - Fraction(cells)) / sum(weights.values())",
           "rest = Fraction(1) / sum(weights.values())", f"{BAYES_LAWS}::test_the_published_scales_spend_epsilon_once"),
     Fault("a block without records is not drawn on Spark", "spark/subtrees.py",
           "yield own.slice(low, high - low), root.slice(i, 1)",

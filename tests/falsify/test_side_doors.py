@@ -206,10 +206,10 @@ for recipe in (ks.geometric(), ks.privelet("2d"), ks.simplex(), ks.recipes.spars
     out.save(f"out-{recipe.name}")
 """
 FAILING = """
-import kasuri.engine
+import kasuri.blocks
 def fail(*args, **more):
     raise MemoryError("no room")
-kasuri.engine.dense_noise = fail
+kasuri.blocks.dense_noise = fail
 ks.release(counts, ks.geometric(), epsilon="0.5", ledger=None)
 """
 
@@ -475,8 +475,8 @@ HERE = "tests/falsify/test_side_doors.py"
 PERSON = f"{HERE}::test_one_person_more_changes_nothing_but_values"
 SAID = f"{HERE}::test_the_library_says_nothing_of_one_person"
 LEAKS = [
-    Fault("the recipe's words count the work done", "draw.py", "MappingProxyType({**recipe_words(run), **chosen})",
-          'MappingProxyType({**recipe_words(run), **chosen, "steps": int(counts.cells.size)})', PERSON),
+    Fault("the recipe's words count the work done", "draw.py", "MappingProxyType({**run.words(), **drawn.words})",
+          'MappingProxyType({**run.words(), **drawn.words, "steps": int(counts.cells.size)})', PERSON),
     Fault("a repr with the number of cells", "table.py", "shape={self.domain.shape}, unit=",
           "shape={self.domain.shape}, cells={self.cells.size}, unit=", SAID),
     Fault("a log line with the number of cells counted", "ingest/micro.py",

@@ -10,13 +10,13 @@ from fractions import Fraction
 from falsify import FAMILY, Bound, Job, in_twin, registry
 from planted import Fault
 
-SCALE = "scale = unit.most * cost / (loss * (1 - share))"
+SCALE = "scale = unit.most * cost / epsilon"
 FACTORS, NEARER = (Fraction(9, 10), Fraction(8, 10)), Fraction(95, 100)
 
 
 def scaled(factor: Fraction) -> Fault:
     """Every central recipe with its noise too small by this factor."""
-    return Fault(f"scale x{float(factor):g}", "mechanism.py", SCALE, f"{SCALE} * Fraction({str(factor)!r})", "")
+    return Fault(f"scale x{float(factor):g}", "recipes/mechanism.py", SCALE, f"{SCALE} * Fraction({str(factor)!r})", "")
 
 
 @dataclass(frozen=True)
@@ -59,30 +59,31 @@ TWINS = [
     Twin(scaled(Fraction(8, 10)), "haar_topdown()", "enters", 14_000),
     _twin("eq. (38) as printed", KERNEL, "- sums[_u(low)] - sums[_u(high)] + noise[_u(used)]",
           "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))", "haar_topdown()", runs=12_000),
-    _twin("eq. (38) as printed, float form", "draw.py", "+= parts.weights * _noise(",
-          "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * _noise(",
+    _twin("eq. (38) as printed, float form", "recipes/wavelet.py", "+= parts.weights * self.noise.draw(",
+          "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * self.noise.draw(",
           'haar_topdown(transform="haar")', runs=20_000),
     _twin("a reused noise word", "engine.py", "cut or self.order.depth, tape, record, skip_noise=1)",
           "cut or self.order.depth, tape, record, skip_noise=0)", "haar_topdown()", "weight three", 600),
     _twin("levels of a tree share a noise stream", "visit.py", 'streams.open("noise", cut, block)',
           'streams.open("noise", 0, block)', 'refined_tree("u4")', "weight three", 600),
-    _twin("the true total used", "draw.py", "total = max(int(counts.values.sum()) + noise, 0)",
-          "total = max(int(counts.values.sum()) + 0 * noise, 0)", "simplex()", runs=600),
-    _twin("wrong unit: several cells counted as one", "mechanism.py", SCALE, "scale = cost / (loss * (1 - share))",
+    _twin("the true total used", "recipes/shaped.py", "max(int(values.sum()) + noise, 0)",
+          "max(int(values.sum()) + 0 * noise, 0)", "simplex()", runs=600),
+    _twin("wrong unit: several cells counted as one", "recipes/mechanism.py", SCALE, "scale = cost / epsilon",
           "geometric()", "three cells", 2000),
-    _twin("wrong unit: weights forgotten", "mechanism.py", SCALE,
-          "scale = unit.max_cells * cost / (loss * (1 - share))", "geometric()", "weight three", 1000),
+    _twin("wrong unit: weights forgotten", "recipes/mechanism.py", SCALE,
+          "scale = unit.max_cells * cost / epsilon", "geometric()", "weight three", 1000),
     _twin("wrong unit: replace counted as add-remove", "transform.py",
           'Fraction(1 if change == "add-remove" or size == 1 else 2)', "Fraction(1)", "geometric()", "moves", 6000),
-    _twin("wrong unit: replace counted once in a tree", "mechanism.py",
+    _twin("wrong unit: replace counted once in a tree", "recipes/counttree.py",
           'Fraction(1 if unit.change == "add-remove" else 2)', "Fraction(1)", 'bayes_tree("middle")', "moves", 3000),
     _twin("one cell too many is counted", "ingest/micro.py", "n, min(unit.max_cells, len(rows)), state",
           "n, min(unit.max_cells + 1, len(rows)), state", "count() of records", "one cell, many rows", 4000),
     _twin("an impossible cell is measured", KERNEL, "measured = s_left > 0 and s_right > 0", "measured = True",
           "haar_topdown()", "alone beside a mask", 2000),
-    _twin("the pilot has less noise than it says", "draw.py", "run.scale / share, keys, values, streams)",
-          "run.scale / share / 40, keys, values, streams)", "bayes_tree(pilot=True)", runs=2000),
-    _twin("a threshold decided on the true count", "draw.py", "keep = own >= least", "keep = counts.values >= least",
+    _twin("the pilot has less noise than it says", "recipes/choose.py", "self.scale / share, keys, values, streams)",
+          "self.scale / share / 40, keys, values, streams)", "bayes_tree(pilot=True)", runs=2000),
+    _twin("a threshold decided on the true count", "recipes/threshold.py", "keep = own >= self.least",
+          "keep = values >= self.least",
           "sparse(3)", "at the threshold", 1000),
     _twin("a series priced as one release", "accounting.py", "repeated(self.losses, self.releases), delta",
           "repeated(self.losses, 1), delta", "8 releases, privacy-loss distribution", runs=1500),

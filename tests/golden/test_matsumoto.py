@@ -59,7 +59,7 @@ def test_automatic_gamma_is_near_the_best_fixed_one(epsilon):
         tally = project.Tally.of(noisy)
         tuned += ((out.to_dense() - TRUTH) ** 2).mean()
         for i, gamma in enumerate(project.GAMMAS):
-            cells, values = project.shape(tally, int(out.total()), "neg l2", Fraction(gamma)).apply(noisy)
+            cells, values = project.RULES["neg l2"].shape(tally, int(out.total()), Fraction(gamma)).apply(noisy)
             x = np.zeros(flat.size)
             x[cells] = values
             fixed[i] += ((x - flat) ** 2).mean()

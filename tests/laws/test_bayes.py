@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kasuri.choose import refined
-from kasuri.mechanism import resolve
 from reference import bayes as slow
 from reference import visit as slow_visit
 
 import kasuri as ks
-from kasuri import bayes, draw, order, shares
+from kasuri import bayes, order
 from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace
 from kasuri._kernels.visit import project
+from kasuri.recipes import shares
+from kasuri.recipes.choose import Chooser
+from kasuri.recipes.counttree import ChosenTreeRun, Given, OfPrior, Preset
 from kasuri.refine import least_squares
 from kasuri.rng import Streams, seeded
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
@@ -277,14 +278,17 @@ def test_a_release_follows_from_its_measurements(name, which):
     domain = DOMAINS[which]
     recipe, counts = RECIPES[name](domain), counts_on(domain, mean=(6.0, 0.3, 0.3, 6.0, 6.0)[which])
     out = ks.release(counts, recipe, epsilon="0.5", ledger=None, source=ks.seeded(which))
-    run = resolve(recipe, domain, PERSON, "0.5")
-    cuts = run.cuts or run.choices[out.recipe["preset"]]
-    refine = out.recipe.get("refined", "bayes")
-    visit = run.visit(cuts, refine)
-    levels = slow_visit.replay(out.measurements, run.trees[0], visit.slacks)
+    run = recipe.on(domain, PERSON, "0.5")
+    if isinstance(run, ChosenTreeRun):
+        preset = out.recipe["preset"]
+        visit, join = run.offer.visit(preset), run.offer.join(preset)
+        assert join.word == out.recipe["refined"]
+    else:
+        visit, join = run.visit, recipe.join
+    levels = slow_visit.replay(out.measurements, run.tree, visit.slacks)
     visited = Visited(visit.cuts, visit.scales, visit.slacks, tuple(Level(*level) for level in levels))
-    keys, values = refined(run, visited, refine)
-    cells = run.trees[0].cells(keys)
+    keys, values = join.refine(visited, run.tree, domain)
+    cells = run.tree.cells(keys)
     ranked = np.argsort(cells)
     assert np.array_equal(cells[ranked], out.cells) and np.array_equal(values[ranked], out.values)
 
@@ -305,26 +309,29 @@ def test_without_a_level_for_a_pilot_it_is_bayes_tree_and_says_so(recipe, domain
         ks.release(counts, each, epsilon="0.5", ledger=None, source=seeded(1))
         for each in (chosen, ks.bayes_tree("middle", order=tree))
     )
-    run = resolve(chosen, domain, PERSON, "0.5")
-    assert run.pilot is None and set(run.choices) == {"middle"}
+    run = chosen.on(domain, PERSON, "0.5")
+    assert run.offer.pilot is None and set(run.offer.choices) == {"middle"}
     assert out.recipe["preset"] == "middle" and out.recipe["refined"] == "bayes"
     assert "no level" in out.recipe["tuning"]["source"] and "no pilot" in out.recipe["tuning"]["charged"]
     assert out.measurements.scale == plain.measurements.scale
-    visit = run.visit(run.choices["middle"], "bayes")
-    levels = slow_visit.replay(out.measurements, run.trees[0], visit.slacks)
+    visit = run.offer.visit("middle")
+    levels = slow_visit.replay(out.measurements, run.tree, visit.slacks)
     visited = Visited(visit.cuts, visit.scales, visit.slacks, tuple(Level(*level) for level in levels))
-    keys, values = bayes.estimate(visited, run.trees[0], domain)
-    ranked = np.argsort(run.trees[0].cells(keys))
+    keys, values = bayes.estimate(visited, run.tree, domain)
+    ranked = np.argsort(run.tree.cells(keys))
     assert np.array_equal(values[ranked], out.values)
 
 
-def test_unknown_words_refine_nothing():
-    run = resolve(ks.auto(), DOMAINS[0], PERSON, "1")
-    with pytest.raises(ks.PrivacyError, match="chosen"):
-        refined(run, Visited((), (), (), ()), "chosen")
-    for wrong in (replace(ks.auto(), shares="u4"), replace(ks.bayes_tree(), shares="simulation")):
-        with pytest.raises(ks.PrivacyError, match="belong together"):
-            resolve(wrong, DOMAINS[0], PERSON, "1")
+def test_shares_of_another_join_are_refused():
+    for wrong in (
+        replace(ks.bayes_tree(), shares=Preset("u4")),
+        replace(ks.refined_tree(), shares=Preset("dense")),
+        replace(ks.bayes_tree(), shares=OfPrior()),
+        replace(ks.bayes_tree(), shares=Given(((0, Fraction(1, 2)), (1, Fraction(1, 4))))),
+        replace(ks.bayes_tree(), shares=Given(((0, Fraction(1)), (0, Fraction(1))))),
+    ):
+        with pytest.raises(ks.PrivacyError):
+            wrong.on(DOMAINS[0], PERSON, "1")
 
 
 @pytest.mark.parametrize("name", ["pilot", "auto"])
@@ -341,18 +348,18 @@ def test_threads_change_nothing(name):
 @pytest.mark.parametrize("name", ["pilot", "auto", "auto, prior"])
 def test_no_stream_is_opened_twice(name, monkeypatch):
     """Nor does what chooses hold the key of the release: with it a pilot's noise could be taken off again."""
-    opened, held, open_, choose = [], [], Streams.open, draw.choose
+    opened, held, open_, choose = [], [], Streams.open, Chooser.choose
 
     def opening(self, purpose, level=0, block=0):
         opened.append((self.key, self.recipe, purpose, level, block))
         return open_(self, purpose, level, block)
 
-    def choosing(run, pilot, streams):
+    def choosing(self, offer, pilot, streams):
         held.append(streams.key)
-        return choose(run, pilot, streams)
+        return choose(self, offer, pilot, streams)
 
     monkeypatch.setattr(Streams, "open", opening)
-    monkeypatch.setattr(draw, "choose", choosing)
+    monkeypatch.setattr(Chooser, "choose", choosing)
     recipe = RECIPES[name](DOMAINS[0])
     ks.release(counts_on(DOMAINS[0]), recipe, epsilon="0.5", ledger=None, source=seeded(1), threads=2)
     assert len(opened) == len(set(opened))

@@ -17,7 +17,7 @@ GAMMA = st.sampled_from([Fraction(1), Fraction(19, 20), Fraction(3, 5), Fraction
 
 def dense(y, total, rule, parameter):
     noisy = np.array(y, dtype=np.int64)
-    at, values = project.shape(project.Tally.of(noisy), total, rule, parameter).apply(noisy)
+    at, values = project.RULES[rule].shape(project.Tally.of(noisy), total, parameter).apply(noisy)
     assert (values != 0).all() and (np.diff(at) > 0).all()
     out = np.zeros(noisy.size, dtype=np.int64)
     out[at] = values
@@ -99,7 +99,7 @@ def test_odd_parameters_do_not_leave_64_bits(y, total, rule, parameter):
 def test_tuning_survives_counts_whose_squares_leave_64_bits():
     base = np.array([0, 3]), np.array([1 << 61, 1 << 60])
     noise = np.array([3, -8, 12, 5, -1])
-    assert project.tune(base, [noise.copy], 3 << 60, "neg l2", project.GAMMAS) == 1
+    assert project.tune(base, [noise.copy], 3 << 60, project.RULES["neg l2"], project.GAMMAS) == 1
 
 
 def test_no_total_no_table():
@@ -130,11 +130,11 @@ def test_the_tallied_loss_is_the_loss_of_the_shaped_table(rule):
         out = np.array(dense((truth + noise).tolist(), total, rule, candidate))
         losses.append(((out - truth) ** 2).sum())
     base = np.flatnonzero(truth), truth[truth > 0]
-    best = project.tune(base, [lambda: noise.copy()], total, rule, candidates)
+    best = project.tune(base, [lambda: noise.copy()], total, project.RULES[rule], candidates)
     chosen = losses[candidates.index(best)]
     assert chosen <= 1.02 * min(losses)  # only the place of a last +1 is averaged over
     tally = project.Tally.of(truth + noise)
-    shaped = project.shape(tally, total, rule, candidates[-1])
+    shaped = project.RULES[rule].shape(tally, total, candidates[-1])
     empty = project.Tally.of((truth + noise)[truth == 0])
     told = shaped.squared(empty) + shaped.distance((truth + noise)[truth > 0], truth[truth > 0])
     assert np.isclose(told, losses[-1], rtol=0.02)

@@ -6,7 +6,6 @@ of contributions of 0..c counts. The claim must be met exactly, not only bounded
 
 import numpy as np
 import pytest
-from kasuri.mechanism import resolve
 from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
@@ -95,7 +94,7 @@ def test_counts_of_cuts(name, change):
     """Each measured level of a count tree changes by at most c (replace: 2c), and add-remove reaches it."""
     domain = DOMAINS[name]
     tree = order.morton(domain)
-    run = resolve(ks.refined_tree("u4"), domain, Unit("p", change, 1), "1")
+    run = ks.refined_tree("u4").on(domain, Unit("p", change, 1), "1")
     for depth, _ in run.cuts:
 
         def forward(leaves, depth=depth):

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kasuri.mechanism import resolve
 from pyarrow import parquet
 
 import kasuri as ks
@@ -111,7 +110,7 @@ def assert_release_of_one_machine(domain, recipe, seed, records, groups):
     if recipe == "two heights" and domain in ("mask", "axes"):  # thousands of blocks: the small tree has them too
         return
     try:
-        run = resolve(mechanism, table, unit, "0.5")
+        run = mechanism.on(table, unit, "0.5")
     except ks.DomainError:  # a tree without that height, or too many cells for a dense recipe
         return
     local = ks.release(counts, mechanism, epsilon="0.5", ledger=None, source=ks.seeded(seed))
@@ -134,7 +133,7 @@ def assert_release_of_one_machine(domain, recipe, seed, records, groups):
     ],
 )  # fmt: skip
 def test_every_plan_is_used(domain, recipe, kind):
-    run = resolve(RECIPES[recipe], DOMAINS[domain], ks.Unit("person", "add-remove", 1), "1")
+    run = RECIPES[recipe].on(DOMAINS[domain], ks.Unit("person", "add-remove", 1), "1")
     assert isinstance(subtrees.plan(run), kind)
 
 
@@ -143,7 +142,7 @@ def test_blocks_without_a_record_have_their_mass(recipe):
     """All records in one corner: most of the released mass of a large tree is elsewhere."""
     domain, unit = DOMAINS["axes"], ks.Unit("person", "add-remove", 1)
     counts = ks.Counts.from_coo([0], [5000], domain, unit)
-    run = resolve(RECIPES[recipe], domain, unit, "0.05")
+    run = RECIPES[recipe].on(domain, unit, "0.05")
     local = ks.release(counts, RECIPES[recipe], epsilon="0.05", ledger=None, source=ks.seeded(3))
     cells, values, *_ = drawn(run, counts, ks.seeded(3), 7, np.random.default_rng(0))
     elsewhere = subtrees.plan(run).address(cells)[0] != subtrees.plan(run).address(np.array([0]))[0][0]
@@ -156,7 +155,7 @@ def test_the_top_needs_the_sums_of_the_blocks_alone(recipe):
     domain, unit = DOMAINS["axes"], ks.Unit("person", "add-remove", 1)
     rng = np.random.default_rng(1)
     cells = np.unique(rng.integers(0, domain.size, 500))
-    run = resolve(RECIPES[recipe], domain, unit, "0.5")
+    run = RECIPES[recipe].on(domain, unit, "0.5")
     plan = subtrees.plan(run)
     block, key = plan.address(cells)
     order = np.argsort(key)
@@ -164,7 +163,7 @@ def test_the_top_needs_the_sums_of_the_blocks_alone(recipe):
     blocks, sums = np.unique(block, return_counts=True)
     one, many = np.ones(cells.size, np.int64), prefix_sums(sums)
     if isinstance(plan, subtrees.Halves):
-        first = blocks << (run.trees[0].depth - plan.descent.block_depth)
+        first = blocks << (run.tree.depth - plan.cut.engine.block_depth)
         pair = [
             plan.descent.top(key[order], prefix_sums(one), streams, True),
             plan.descent.top(first, many, streams, True),

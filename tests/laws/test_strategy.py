@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from kasuri.mechanism import Mechanism, resolve
 from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
 from kasuri import strategy
+from kasuri.recipes.matrix import GivenMatrix, Measured
 from kasuri.refine import consistency, nonnegative_fit
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 
@@ -35,7 +35,7 @@ def test_sensitivity_of_the_measured_matrix(name, recipe, change):
     """The scale of a run is c times what brute force finds over all contributions, met exactly."""
     domain = DOMAINS[name]
     for c in (1, 2):
-        run = resolve(RECIPES[recipe](domain), domain, Unit("p", change, c), "0.5")
+        run = RECIPES[recipe](domain).on(domain, Unit("p", change, c), "0.5")
         rows = run.strategy.rows
         found = brute_force(lambda x, rows=rows: rows @ x, np.ones(len(rows), int), rows.shape[1],
                             np.ones(rows.shape[1], bool), change, c)  # fmt: skip
@@ -119,12 +119,12 @@ def test_matrices_that_are_refused():
     ],
 )
 def test_a_mechanism_built_by_hand_has_the_bounds_of_its_recipe(text):
-    made = Mechanism("matrix", "matrix", "discrete Laplace", "inverse", "x", options=(("strategy", text),))
+    made = Measured("matrix", "x", GivenMatrix(text, None))
     for change in ("add-remove", "replace"):
         with pytest.raises(ks.DomainError):
             made.scale(Domain.of(Ordered("x", 2)), Unit("p", change, 1), "1")
     largest = f"{strategy.LARGEST} 0;{-strategy.LARGEST} 0;0 1"
-    made = Mechanism("matrix", "matrix", "discrete Laplace", "inverse", "x", options=(("strategy", largest),))
+    made = Measured("matrix", "x", GivenMatrix(largest, None))
     assert made.scale(Domain.of(Ordered("x", 2)), Unit("p", "add-remove", 1), "1") == 2 * strategy.LARGEST
     with pytest.raises(ks.DomainError):
         strategy.Strategy(np.array([[np.iinfo(np.int64).min]]), np.array([0]))

@@ -14,7 +14,7 @@ WARDS = Nominal("ward", tuple("abcdefg"), Tree.of({"n": ["a", "b", "c"], "s": ["
 
 
 def name(recipe):
-    return f"{recipe.name}-{recipe.order}-{recipe.transform}-{recipe.descent}"
+    return "-".join(str(recipe.parts()[part]) for part in ("name", "order", "transform", "descent"))
 
 
 @st.composite

@@ -1,6 +1,7 @@
 """The values and their validation: every fault at once, no confidential value in any message."""
 
 import json
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -10,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kasuri as ks
+from kasuri.laws import DiscreteLaplace
 from kasuri.privacy import decimal, exact
+from kasuri.recipes.mechanism import Run
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Tree, Unit
 
 DOMAIN = Domain.of(Mesh("grid", level="500m", origin=(8400, 6080), shape=(4, 4)))
@@ -112,8 +115,22 @@ def test_counts_cannot_be_built_wrong():
 
 
 def test_mechanisms_and_sources_cannot_be_made_up():
-    with pytest.raises(ks.PrivacyError, match="no proof"):
-        ks.Mechanism("privelet", "nominal", "discrete Laplace", "inverse", "docs/proofs/privelet.md")
+    with pytest.raises(TypeError, match="abstract"):  # a recipe without a draw, an error or words is not a recipe
+        ks.Mechanism("privelet", "docs/proofs/privelet.md")
+
+    @dataclass(frozen=True)
+    class Half(ks.Mechanism):
+        def on(self, domain, unit, epsilon):
+            return HalfRun(self, domain, self.claim(domain, unit, epsilon, DiscreteLaplace), 1, DiscreteLaplace(1))
+
+        def stored(self):
+            return {}
+
+    class HalfRun(Run):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Half("half", "x").on(Domain.of(Ordered("x", 2)), PERSON, "1")
 
     class Fake:
         secure = True

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kasuri.choose import refined
-from kasuri.mechanism import resolve
 from reference import visit as slow
 
 from kasuri import order
@@ -125,18 +123,18 @@ def test_sharing_out_rounds_the_weighted_projection(z, total, seed):
 def test_nobody_is_lost_below_a_pilot(preset, people):
     """Above a pilot every node is kept, also one whose descendants were all closed: it must get no people."""
     domain = Domain.of(Mesh("g", shape=(64, 64)))
-    plan = resolve(auto((1,)), domain, Unit("p", "add-remove", 1), "0.1")
-    tree, (depth, share) = plan.trees[0], plan.pilot
+    plan = auto((1,)).on(domain, Unit("p", "add-remove", 1), "0.1")
+    tree, (depth, share) = plan.tree, plan.offer.pilot
     rng = np.random.default_rng(people)
     keys, values = np.unique(rng.integers(0, tree.leaves, people), return_counts=True)
     for seed in range(12):
         streams = Streams(seeded(seed).release_key(), preset)
         known = measure_whole(tree, depth, plan.scale / share, keys, values, streams)
-        found = plan.visit(plan.choices[preset], "least squares").run(keys, values, streams, 1, known)
+        found = plan.offer.visit(preset).run(keys, values, streams, 1, known)
         variances = [laplace_variance(scale) for scale in found.scales]
         _, shares = least_squares([(level.y, level.first) for level in found.levels], variances)
         assert len({int(part.sum()) for part in shares}) == 1
-        assert refined(plan, found, "least squares")[1].sum() == shares[0].sum()
+        assert plan.offer.join(preset).refine(found, tree, domain)[1].sum() == shares[0].sum()
 
 
 def test_closed_nodes_take_nothing_and_cost_nothing():

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import strategy as matrices
-from kasuri.errors import DomainError
+from kasuri.errors import DomainError, PrivacyError
 from kasuri.laws import DiscreteLaplace
 from kasuri.public import PublicMatrix
 from kasuri.recipes.mechanism import Drawn, Int, Mechanism, NoForm, Run, kept, scale_of
@@ -208,6 +208,8 @@ class Fourier(Mechanism):
 
     def on(self, domain: Domain, unit: Unit, epsilon: object) -> FourierRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
+        if not isinstance(self.ways, int):
+            raise PrivacyError("fourier: ways must be a whole number; make a Mechanism by its recipe")
         strategy = matrices.fourier(domain, self.ways)
         cost = strategy.cost(unit.change)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))

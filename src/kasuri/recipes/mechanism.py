@@ -104,11 +104,14 @@ class Mechanism(ABC):
         """The names that tables and a matrix are declared public under."""
         return tuple(table.name for table, _ in self.tables)
 
+    def parts(self) -> dict[str, Any]:
+        """The words and values it is made of, every field of the plan's text."""
+        return {"name": self.name, "basis": self.basis, **_UNSET, **self.stored()}
+
     def told_apart(self) -> list[str]:
         """What tells two recipes of one name apart, in a word each."""
-        stored = _UNSET | self.stored()
-        order = [] if stored["order"] == "none" else [str(stored["order"])]
-        return order + ([str(stored["shares"])] if stored["shares"] else [])
+        stored = self.stored()
+        return [str(stored[word]) for word in ("order", "shares") if stored.get(word)]
 
     def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
@@ -119,12 +122,12 @@ class Mechanism(ABC):
         return self.on(domain, unit, epsilon).noise.scale
 
     def losses(self, domain: Domain, unit: Unit, epsilon: object) -> Losses:
-        """The privacy-loss pair of one release: independent parts and the epsilon of each (docs/proofs/composition.md)."""
+        """The privacy-loss pair of one release: independent parts, the epsilon of each (docs/proofs/composition.md)."""
         return self.on(domain, unit, epsilon).losses
 
     def plan(self, domain: Domain, unit: Unit, epsilon: object) -> str:
         """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
-        parts = {"name": self.name, "basis": self.basis, **_UNSET, **self.stored()}
+        parts = self.parts()
         public = {
             "recipe": parts | {name: parts[name] and parts[name].fingerprint() for name in ("prior", "tuning")},
             "domain": domain.to_json(),
@@ -174,6 +177,11 @@ class Run(ABC):
 
     squares: ClassVar[bool] = True
     """Are the squares of 4^l cells of a mesh nodes of its tree, where it has one?"""
+
+    @property
+    def scale(self) -> Fraction:
+        """Noise scale of a coefficient of weight 1."""
+        return self.noise.scale
 
     @property
     def sensitivity(self) -> Fraction:

@@ -223,6 +223,8 @@ class Shaped(Mechanism):
                 if not 0 <= total <= 1 << 62:
                     raise PrivacyError("a declared total lies from 0 to 2^62")
                 public = ("total",)
+            case _:
+                raise PrivacyError("the total is Bought or Declared; make a Mechanism by its recipe")
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, public)
         dense(self.name, domain.size)
         cost = transform.identity_cost(domain.size, unit.change)
