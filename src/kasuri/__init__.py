@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+from kasuri import doors
 
 __version__ = "0.1.0"
 
@@ -31,7 +32,7 @@ _HOME = {
     "Unit": "schema",
     "auto": "recipes",
     "bayes_tree": "recipes",
-    "compare": "evaluate",
+    "compare": "study.evaluate",
     "count": "ingest",
     "geometric": "recipes",
     "haar_topdown": "recipes",
@@ -39,28 +40,69 @@ _HOME = {
     "lasso": "recipes",
     "neg_l2_simplex": "recipes",
     "nonneg_lasso": "recipes",
+    "plan": "study.plan",
     "privelet": "recipes",
     "refined_tree": "recipes",
     "release": "draw",
     "secure": "rng",
     "seeded": "rng",
     "simplex": "recipes",
-    "verify": "manifest",
+    "verify": "manifest.verify",
 }
+"""Every name and the module it is imported from at first use."""
 
 _PACKAGES = ("kanon", "local", "recipes", "shuffle", "spark")
 """Sibling packages that `ks.<name>` imports at first use."""
 
-__all__ = sorted(_HOME)
+_PAPERS = {"laplace", "lasso", "neg_l2_simplex", "nonneg_lasso", "privelet", "simplex"}
+"""The papers' baselines live in `ks.recipes`; here they keep working under their names."""
 
+__all__ = sorted(_HOME.keys() - _PAPERS)
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"kasuri.{_HOME[name]}"), name)
-    if name in _PACKAGES:
-        return import_module(f"kasuri.{name}")
-    raise AttributeError(f"module 'kasuri' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME, *_PACKAGES])
+if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fails there
+    from kasuri import kanon as kanon
+    from kasuri import local as local
+    from kasuri import recipes as recipes
+    from kasuri import shuffle as shuffle
+    from kasuri import spark as spark
+    from kasuri.draw import release as release
+    from kasuri.errors import BudgetError as BudgetError
+    from kasuri.errors import DomainError as DomainError
+    from kasuri.errors import FormatError as FormatError
+    from kasuri.errors import KasuriError as KasuriError
+    from kasuri.errors import NumericsError as NumericsError
+    from kasuri.errors import PrivacyError as PrivacyError
+    from kasuri.errors import ProtocolError as ProtocolError
+    from kasuri.ingest import count as count
+    from kasuri.ledger import Ledger as Ledger
+    from kasuri.manifest.verify import verify as verify
+    from kasuri.privacy import Guarantee as Guarantee
+    from kasuri.public import PublicMatrix as PublicMatrix
+    from kasuri.public import PublicTable as PublicTable
+    from kasuri.published import Release as Release
+    from kasuri.recipes import Mechanism as Mechanism
+    from kasuri.recipes import auto as auto
+    from kasuri.recipes import bayes_tree as bayes_tree
+    from kasuri.recipes import geometric as geometric
+    from kasuri.recipes import haar_topdown as haar_topdown
+    from kasuri.recipes import laplace as laplace
+    from kasuri.recipes import lasso as lasso
+    from kasuri.recipes import neg_l2_simplex as neg_l2_simplex
+    from kasuri.recipes import nonneg_lasso as nonneg_lasso
+    from kasuri.recipes import privelet as privelet
+    from kasuri.recipes import refined_tree as refined_tree
+    from kasuri.recipes import simplex as simplex
+    from kasuri.rng import secure as secure
+    from kasuri.rng import seeded as seeded
+    from kasuri.schema import Domain as Domain
+    from kasuri.schema import Mesh as Mesh
+    from kasuri.schema import Nominal as Nominal
+    from kasuri.schema import Ordered as Ordered
+    from kasuri.schema import Time as Time
+    from kasuri.schema import Tree as Tree
+    from kasuri.schema import Unit as Unit
+    from kasuri.study.evaluate import compare as compare
+    from kasuri.study.plan import plan as plan
+    from kasuri.table import Counts as Counts
+else:
+    __getattr__, __dir__ = doors.lazy("kasuri", _HOME, _PACKAGES)

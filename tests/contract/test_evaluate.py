@@ -7,9 +7,9 @@ import pytest
 from test_cli import UNIT
 
 import kasuri as ks
-from kasuri import evaluate
-from kasuri.plan import block_errors, plan
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
+from kasuri.study import evaluate
+from kasuri.study.plan import block_errors, plan
 
 PERSON = Unit("person", "add-remove", 1)
 DOMAIN = Domain.of(Mesh("grid", shape=(16, 16)))

@@ -5,8 +5,8 @@ import pytest
 
 import kasuri as ks
 from kasuri.examples import kanto_domain, person
-from kasuri.plan import block_errors
 from kasuri.reproduce import terada2015
+from kasuri.study.plan import block_errors
 
 LAMBDA, K = 190.0, 18
 

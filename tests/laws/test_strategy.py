@@ -97,7 +97,7 @@ def test_matrices_that_are_refused():
         with pytest.raises(ks.DomainError):
             bad.guarantee(domain, unit, "1")
     halves = ks.recipes.matrix([[Fraction(1, 2), 0], [0, Fraction(1, 3)]])
-    assert dict(halves.options)["strategy"] == "3 0;0 2"
+    assert dict(halves.parts()["options"])["strategy"] == "3 0;0 2"
     with pytest.raises(ks.DomainError, match="1024"):
         ks.recipes.matrix().guarantee(Domain.of(Ordered("x", 1025)), unit, "1")
     with pytest.raises(ks.DomainError, match="1024"):

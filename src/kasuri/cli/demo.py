@@ -24,8 +24,8 @@ def demo(
     from kasuri import examples
     from kasuri.cli.release import summary
     from kasuri.ingest import read_table
-    from kasuri.plan import block_errors
     from kasuri.report.figures import map_png
+    from kasuri.study.plan import block_errors
 
     folder = out if out is not None else _free(Path("kasuri-demo"))
     domain, unit, recipe = examples.kanto_domain(), examples.person(), ks.haar_topdown()

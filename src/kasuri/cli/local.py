@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -142,7 +142,11 @@ def estimate(
         raise typer.BadParameter("give --prior or --neighbours, not both")
     chosen = local.Dirichlet(prior) if prior is not None else local.Neighbours(neighbours) if neighbours else None
     found = local.estimate(
-        packed, rounded.randomizer, method=method, reports_per_device=rounded.reports_per_device, prior=chosen
+        packed,
+        rounded.randomizer,
+        method=cast(Any, method),
+        reports_per_device=rounded.reports_per_device,
+        prior=chosen,
     )
     low, high = found.interval()
     rows = list(zip(found.labels, found.counts, found.standard_error, low, high, strict=True))

@@ -50,8 +50,8 @@ def plan(
     """
     import kasuri as ks
     from kasuri.ingest import read_array
-    from kasuri.plan import plan as make
     from kasuri.privacy import decimal
+    from kasuri.study.plan import plan as make
 
     asked = options.asked(context, None) if job is None else options.asked_by_job(context, job, "job", *_ALSO, *_BUDGET)
     chosen, losses = _recipes(asked, recipes), _epsilons(asked, epsilons)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 
@@ -69,8 +69,8 @@ def plan(
     b_names, b_bounds, b_labels = _columns(b)
     made = ks.shuffle.Plan(
         key=key,
-        a=a_names,
-        b=b_names,
+        a=tuple(a_names),
+        b=tuple(b_names),
         bounds=a_bounds | b_bounds,
         categories=a_labels | b_labels,
         epsilon_each=epsilon_each,
@@ -78,7 +78,7 @@ def plan(
         mechanisms=_pairs(mechanism, "--mechanism"),
         delta=delta,
         minimum_overlap=minimum_overlap,
-        outside=outside,
+        outside=cast(Any, outside),  # the plan refuses other words
         trusted_joiner=trusted_joiner,
     )
     from kasuri.shuffle.files import refuse_existing
@@ -242,7 +242,7 @@ def synthesize(
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise DomainError(f"{out}: a .csv or .parquet file is needed")
     joined = ks.shuffle.Joined.load(joined_file)
-    made = ks.shuffle.synthesize(joined, rows=rows, method=method)
+    made = ks.shuffle.synthesize(joined, rows=rows, method=cast(Any, method))
     near = ks.shuffle.quality(made, joined)
     from pyarrow import csv, parquet
 

@@ -14,6 +14,26 @@ from kasuri.recipes.shaped import lasso, neg_l2_simplex, nonneg_lasso, simplex
 from kasuri.recipes.threshold import sparse
 from kasuri.recipes.wavelet import privelet
 
+__all__ = [
+    "RECIPES",
+    "Mechanism",
+    "auto",
+    "bayes_tree",
+    "fourier",
+    "geometric",
+    "haar_topdown",
+    "hierarchy",
+    "laplace",
+    "lasso",
+    "matrix",
+    "neg_l2_simplex",
+    "nonneg_lasso",
+    "privelet",
+    "refined_tree",
+    "simplex",
+    "sparse",
+]
+
 RECIPES: dict[str, Callable[..., Mechanism]] = {
     "auto": auto,
     "bayes_tree": bayes_tree,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def run(runs: int = 10, *, seed: int = 2020, progress: Callable[[str], None] = l
                 source = ks.seeded(seed * 10**6 + e * 10**4 + t * 10**3 + number)
                 reports = randomizer.randomize(np.repeat(np.arange(len(labels)), truth), source=source)
                 for method in METHODS:
-                    found = local.estimate(reports, randomizer, method=method)
+                    found = local.estimate(reports, randomizer, method=cast(Any, method))
                     errors[method].append(float(np.abs(found.counts - truth).sum()))
             if (time, epsilon) == ("17:00", "0.5"):
                 maps = {

@@ -17,7 +17,7 @@ import kasuri as ks
 from kasuri import examples
 from kasuri.ingest import read_table
 from kasuri.order import row_major
-from kasuri.plan import block_errors
+from kasuri.study.plan import block_errors
 
 EPSILON = "0.1"
 HEIGHTS = tuple(range(0, 19, 2))
@@ -82,9 +82,9 @@ def run(runs: int, *, progress: Callable[[str], None] = lambda words: None, sour
         table[name] = _row(recipe(), counts, truth, runs, source)
         if name in PRINTED:
             table[name]["printed"] = PRINTED[name]
-        if recipe().refine != "topdown":
-            exact = {e.cells: e.rmse for e in block_errors(recipe(), counts.domain, counts.unit, EPSILON)}
-            table[name]["exact_rmse"] = [exact[1 << height] for height in HEIGHTS]
+        errors = {e.cells: e for e in block_errors(recipe(), counts.domain, counts.unit, EPSILON)}
+        if errors[1].exact:
+            table[name]["exact_rmse"] = [errors[1 << height].rmse for height in HEIGHTS]
     progress("unaligned ranges")
     return {
         "paper": "Terada et al. 2015, Table 2",

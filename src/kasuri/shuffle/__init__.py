@@ -9,8 +9,9 @@ ks.shuffle.covariance(joined); ks.shuffle.synthesize(joined, rows=100_000)
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+from kasuri import doors
 
 _HOME = {
     "Bound": "bounds",
@@ -38,12 +39,27 @@ _HOME = {
 
 __all__ = sorted(_HOME)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"kasuri.shuffle.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'kasuri.shuffle' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+if TYPE_CHECKING:
+    from kasuri.shuffle.bounds import Bound as Bound
+    from kasuri.shuffle.bounds import attack as attack
+    from kasuri.shuffle.bounds import bounds_of as bounds_of
+    from kasuri.shuffle.joined import Joined as Joined
+    from kasuri.shuffle.joined import join as join
+    from kasuri.shuffle.models import logistic as logistic
+    from kasuri.shuffle.models import pca as pca
+    from kasuri.shuffle.models import regression as regression
+    from kasuri.shuffle.models import svm as svm
+    from kasuri.shuffle.overview import report as report
+    from kasuri.shuffle.overview import summary as summary
+    from kasuri.shuffle.party import Party as Party
+    from kasuri.shuffle.party import Shuffled as Shuffled
+    from kasuri.shuffle.plan import Claims as Claims
+    from kasuri.shuffle.plan import Plan as Plan
+    from kasuri.shuffle.secret import Secret as Secret
+    from kasuri.shuffle.secret import exchange as exchange
+    from kasuri.shuffle.statistics import contingency as contingency
+    from kasuri.shuffle.statistics import covariance as covariance
+    from kasuri.shuffle.synthesis import quality as quality
+    from kasuri.shuffle.synthesis import synthesize as synthesize
+else:
+    __getattr__, __dir__ = doors.lazy("kasuri.shuffle", _HOME)

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.evaluate import compare, names_of
 from kasuri.intervals import factor
 from kasuri.privacy import decimal, exact
 from kasuri.recipes.mechanism import BlockError, Mechanism, NoForm, square_errors
 from kasuri.schema import Domain, Mesh, Unit
+from kasuri.study.evaluate import compare, names_of
 from kasuri.table import Counts
 
 
