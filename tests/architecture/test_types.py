@@ -42,7 +42,7 @@ def judged(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
         "user.py",
     ]
     environment = dict(os.environ, MYPYPATH=str(SOURCE))
-    command = [sys.executable, "-m", "mypy", *words]
+    command = [sys.executable, "-m", "mypy", "--strict", *apart, "user.py"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
