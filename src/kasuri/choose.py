@@ -74,17 +74,26 @@ def choose(run: Run, pilot: Whole | None, streams: Streams) -> Choice:
         (preset,) = run.choices
         why = "none: the tree has no level between its root and its cells that is small enough for a pilot"
         return Choice(preset, refine_of(preset), why, "nothing: no pilot was measured")
-    charged = "nothing: the public table was declared"
-    if pilot is not None:
-        assert run.pilot is not None
-        charged = f"{decimal(run.pilot[1])} of epsilon, within the total; the pilot stays a measurement"
     if run.mechanism.shares == "simulation":
-        preset, why = _simulated(run, pilot, streams)
-        return Choice(preset, refine_of(preset), why, charged)
+        return simulated(run, _simulated(run, pilot, streams))
     assert pilot is not None
     density, size = _facts(run, pilot)
     why = f"pilot: about {density:.2f} of the cells not empty, {size:.0f} scales of noise each on average"
-    return Choice(shares.rule(density, size), "bayes", why, charged)
+    return Choice(shares.rule(density, size), "bayes", why, _charged(run))
+
+
+def simulated(run: Run, preset: str) -> Choice:
+    """The choice of a simulation that found `preset` best."""
+    what = "people made up from the pilot" if run.pilot is not None else "the declared public table"
+    sizes = ", ".join(str(area) for area in run.mechanism.areas)
+    why = f"least {run.mechanism.metric} for areas of {sizes} cells among {', '.join(run.choices)}, simulated on {what}"
+    return Choice(preset, refine_of(preset), why, _charged(run))
+
+
+def _charged(run: Run) -> str:
+    if run.pilot is None:
+        return "nothing: the public table was declared"
+    return f"{decimal(run.pilot[1])} of epsilon, within the total; the pilot stays a measurement"
 
 
 def refine_of(preset: str) -> Refine:
@@ -108,7 +117,7 @@ def _facts(run: Run, pilot: Whole) -> tuple[float, float]:
     return shares.facts(x, np.full(x.size, float(run.trees[0].stride(pilot.depth))), float(max(run.scale, LEAST_SCALE)))
 
 
-def _simulated(run: Run, pilot: Whole | None, streams: Streams) -> tuple[str, str]:
+def _simulated(run: Run, pilot: Whole | None, streams: Streams) -> str:
     """The candidate of least error over the asked areas, on people made up from the pilot or on the public table."""
     tree, mechanism = run.trees[0], run.mechanism
     seed = np.empty(4, dtype=np.uint64)
@@ -135,9 +144,7 @@ def _simulated(run: Run, pilot: Whole | None, streams: Streams) -> tuple[str, st
         racing = [name for name in racing if mean[name] <= mean[best] + BEHIND]
         if len(racing) == 1:
             break
-    what = "people made up from the pilot" if pilot is not None else "the declared public table"
-    sizes = ", ".join(str(area) for area in mechanism.areas)
-    return best, f"least {mechanism.metric} for areas of {sizes} cells among {', '.join(scores)}, simulated on {what}"
+    return best
 
 
 def _depth(tree: Order, area: int) -> int:

@@ -24,6 +24,7 @@ from kasuri.privacy import Guarantee, decimal
 from kasuri.project import GAMMAS, THRESHOLDS, Rule, Tally, shape, tune
 from kasuri.published import NO_LEDGER, Measurements, Release
 from kasuri.recipes import RECIPES
+from kasuri.recipes.words import recipe_words
 from kasuri.refine import LARGEST, consistency, nonnegative_fit, topdown, topdown_float
 from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Part
@@ -118,66 +119,6 @@ def charge(
         receipt = ledger.reserve(guarantee, data=data, recipe=mechanism.name, plan=plan, part=part)
         provenance["ledger"] = receipt.reference()
     return Paid(guarantee, MappingProxyType(provenance), receipt, source, mechanism.name)
-
-
-def recipe_words(run: Run) -> Mapping[str, Any]:
-    """The mechanism in words and parameters, as a release carries it."""
-    mechanism = run.mechanism
-    words = {
-        "name": mechanism.name,
-        "transform": mechanism.transform,
-        "noise": mechanism.noise,
-        "scale": decimal(run.scale),
-        "refine": mechanism.refine,
-        "order": run.trees[0].name if len(run.trees) == 1 else mechanism.order,
-        "interleave": list(mechanism.interleave),
-        "descent": run.descent,
-    } | _further_words(run)
-    return MappingProxyType(words)
-
-
-def _further_words(run: Run) -> dict[str, Any]:
-    """What only some recipes have: shares, options, what else they were asked for, a bought total, tuning. Nothing of
-    it depends on the counts; a pilot's own words come later and replace these."""
-    mechanism = run.mechanism
-    words: dict[str, Any] = {}
-    asked = {
-        "shares": mechanism.shares
-        if isinstance(mechanism.shares, str)
-        else {str(at): share for at, share in mechanism.shares},
-        "facts": dict(zip(("density", "size"), mechanism.facts, strict=False)),
-        "areas": list(mechanism.areas),
-        "metric": mechanism.metric,
-        "prior": mechanism.prior and mechanism.prior.name,
-        "tune_on": mechanism.tuning and mechanism.tuning.name,
-    }
-    if any(asked.values()):
-        words["arguments"] = {name: value for name, value in asked.items() if value}
-    if run.cuts:
-        words["shares"] = {str(depth): decimal(share) for depth, share in run.cuts}
-    if mechanism.options:
-        words["options"] = mechanism.told_options()
-    if run.threshold is not None:
-        words["threshold"] = run.threshold
-    if run.total_scale is not None:
-        common = {"recipe": mechanism.name, "noise": mechanism.noise}
-        parts = {"identity": (run.scale, 1 - Fraction(mechanism.option("share"))),
-                 "total": (run.total_scale, Fraction(mechanism.option("share")))}  # fmt: skip
-        words["mechanisms"] = [
-            {"query": query, "sensitivity": decimal(scale * share * run.guarantee.epsilon), "scale": decimal(scale)}
-            | common
-            for query, (scale, share) in parts.items()
-        ]
-    if dict(mechanism.options).get("parameter") == "auto" and mechanism.tuning is None:
-        source, charged = "parametric bootstrap from the projected noisy table", "no confidential number is read"
-    elif (table := mechanism.prior or mechanism.tuning) is not None:
-        source, charged = f"public table {table.name}, declared", "it does not come from this data"
-    elif mechanism.facts:
-        source = f"density {mechanism.facts[0]} and size {mechanism.facts[1]} of non-empty cells, declared public"
-        charged = "it does not come from this data"
-    else:
-        return words
-    return words | {"tuning": {"source": source, "charged": f"nothing: {charged}"}}
 
 
 Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, Any]]

@@ -199,16 +199,18 @@ Cuts = tuple[tuple[int, Fraction], ...]
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Everything public about one run, made before the ledger is charged. `trees` is one tree over all cells, or one
-    per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured depths of a
-    count tree with their shares of epsilon. A run with `choices` has none yet: they will be one of these, each of
-    which sums to 1 (a single one where a tree has no level for a pilot), and the `pilot` (depth, share), where there is
-    one, is in all of them. `strategy` is a measured matrix; `total_scale` the noise of a bought total, or
+    """Everything public about one run, made before the ledger is charged. `sensitivity` is the most one unit moves the
+    measured numbers (of a count tree: those of one level), each in units of its own weight; `trees` is one tree over
+    all cells, or one per axis (haar_nd), or none (identity); `descent` is what "auto" came to; `cuts` are the measured
+    depths of a count tree with their shares of epsilon. A run with `choices` has none yet: they will be one of these,
+    each of which sums to 1 (a single one where a tree has no level for a pilot), and the `pilot` (depth, share), where
+    there is one, is in all of them. `strategy` is a measured matrix; `total_scale` the noise of a bought total, or
     `declared_total` a public one; `threshold` what a cell must reach to be released."""
 
     mechanism: Mechanism
     domain: Domain
     scale: Fraction
+    sensitivity: Fraction
     guarantee: Guarantee
     trees: tuple[Order, ...]
     descent: str
@@ -283,7 +285,7 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         raise PrivacyError("epsilon is too small: the noise would not fit 64-bit integers (scale above 2^55)")
     threshold = _threshold(mechanism, domain, scale)
     run = Run(
-        mechanism, domain, scale, guarantee, trees, descent, strategy=measured, total_scale=bought,
+        mechanism, domain, scale, unit.most * cost, guarantee, trees, descent, strategy=measured, total_scale=bought,
         declared_total=declared, threshold=threshold,
     )  # fmt: skip
     if mechanism.transform == "counts":

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from kasuri import intervals
+from kasuri import intervals, refine
 from kasuri.errors import PrivacyError
 from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
@@ -224,6 +224,8 @@ def privacy_block(release: Described) -> dict[str, Any]:
             "secure": release.provenance["secure"],
             "software": release.provenance["software"],
             "environment": environment(),
+            "recipe": dict(recipe),
+            "refinement": {"version": refine.VERSION},
             "configuration_hash": release.provenance.get("plan"),
             "basis": guarantee.basis,
         },
@@ -262,7 +264,8 @@ def post_processing(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def mechanisms(recipe: Mapping[str, Any], epsilon: Fraction) -> list[dict[str, Any]]:
     """What was measured, and with which noise: one entry each. A level of a count tree has its own share of epsilon,
-    and so the scale of the whole over that share."""
+    and so the scale of the whole over that share. The sensitivity is that of the recipe; words of an earlier kasuri do
+    not tell it, and what they say is then judged by `recompute`."""
     if "mechanisms" in recipe:
         return list(recipe["mechanisms"])
     scale = written(recipe["scale"])
@@ -271,7 +274,7 @@ def mechanisms(recipe: Mapping[str, Any], epsilon: Fraction) -> list[dict[str, A
         {
             "query": query,
             "recipe": recipe["name"],
-            "sensitivity": decimal(scale * epsilon),
+            "sensitivity": recipe.get("sensitivity") or decimal(scale * epsilon),
             "noise": recipe["noise"],
             "scale": decimal(scale / share),
         }
@@ -304,7 +307,7 @@ def _bias(refine: str) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Versions of what can change a released number, and one hash over them."""
+    """Versions of what can change a released number, one hash over them, and the kind of machine."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -312,4 +315,17 @@ def environment() -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             versions[name] = "unknown"
     lock = "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
-    return {"versions": versions, "hash": sha256(lock.encode())}
+    return {"versions": versions, "hash": sha256(lock.encode()), "machine": machine()}
+
+
+def machine() -> str:
+    """What else can change the last digit of a number: the processor and its instructions, under the versions above.
+    Refinements are replayed to the last value where it is the same."""
+    try:
+        from numpy._core._multiarray_umath import __cpu_features__ as known
+
+        features = sorted(name for name, there in known.items() if there)
+    except ImportError:
+        features = []
+    versions = [f"{name} {metadata.version(name)}" for name in ("llvmlite", "numba", "numpy")]
+    return f"{platform.machine()} {sha256(json.dumps([features, versions]).encode())[7:19]}"

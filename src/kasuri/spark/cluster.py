@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.draw import charge, checked, recipe_words
+from kasuri.draw import charge, checked
 from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.ingest import scratch
 from kasuri.ingest.axes import Place
@@ -22,6 +22,7 @@ from kasuri.ledger import Ledger, Receipt
 from kasuri.mechanism import Mechanism, resolve
 from kasuri.privacy import Guarantee
 from kasuri.published import Measurements, Release
+from kasuri.recipes.words import recipe_words
 from kasuri.rng import Source
 from kasuri.schema import MAX_CELLS, Domain, Unit
 from kasuri.spark import bounding, files, keep, session, subtrees

@@ -1,0 +1,331 @@
+"""What a manifest says, computed again: its recipe rebuilt and resolved, its measurements refined once more.
+
+A forger can make every hash right and every file agree. What cannot be made right is arithmetic: scale, shares and
+sensitivity follow from recipe, domain, unit and epsilon, and values from measurements. Whatever is not computed again
+is named, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from kasuri import refine, replay
+from kasuri.bounded import read_parquet
+from kasuri.errors import FormatError, KasuriError
+from kasuri.manifest import expected
+from kasuri.manifest.package import MANIFEST, environment, machine, mechanisms
+from kasuri.manifest.tables import UNREADABLE, claimed
+from kasuri.mechanism import IDEALISED, KEYSTREAM, Run
+from kasuri.privacy import Guarantee, decimal, written
+from kasuri.published import NO_LEDGER, Measurements, Release, files_of
+from kasuri.recipes.words import Named, UntoldError, read, recipe_words
+from kasuri.schema import PROVIDER_BOUNDED, Domain
+
+LATER = {"sensitivity", "fingerprints"}
+"""Words that releases of an earlier kasuri do not have."""
+INPUT = (
+    "the input: that it is of the data and the unit named, and that contributions were bounded as said, shows in no "
+    "release; the maker's signature and the ledger vouch for it"
+)
+STATED = "software, versions and the source of randomness: as the maker states them"
+
+
+def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
+    """Add a fault for everything that a manifest and its tables say and that its own numbers refute. Returns what was
+    not computed again, each with its reason."""
+    notes: list[str] = []
+    try:
+        _check(folder, manifest, faults, notes)
+    except UNREADABLE:
+        faults.append(f"{MANIFEST}: its recipe or its measurements cannot be read")
+    return [*notes, INPUT, STATED]
+
+
+def same_version(manifest: Mapping[str, Any]) -> bool:
+    """Whether this version of kasuri made the release."""
+    versions = manifest["privacy"]["implementation"]["environment"].get("versions")
+    return isinstance(versions, dict) and versions.get("kasuri") == environment()["versions"]["kasuri"]
+
+
+def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: list[str]) -> None:
+    implementation, guarantee = manifest["privacy"]["implementation"], claimed(manifest)
+    release, whole = _read(folder, manifest)
+    words = release.recipe
+    if implementation.get("recipe", dict(words)) != dict(words):
+        faults.append(f"{MANIFEST}: its recipe is not that of release_meta.parquet")
+    faults += [f"{MANIFEST}: {fault}" for fault in _paid(manifest["privacy"]["accounting"].get("ledger"), guarantee)]
+    try:
+        run = read(words, release.domain, guarantee.unit, guarantee.epsilon)
+    except UntoldError as error:
+        notes.append(f"scale, sensitivity and values: {error}")
+        stated = (guarantee.model, guarantee.delta, guarantee.rho, KEYSTREAM in guarantee.assumes)
+        if stated != ("central", 0, None, True):
+            faults.append(f"{MANIFEST}: the promise is not that of its recipe")
+        return
+    except FormatError:
+        faults.append(f"{MANIFEST}: no recipe has these words on this domain, unit and epsilon")
+        return
+    if manifest["title"] != f"{manifest['privacy']['data'] or 'table'}: {run.mechanism.name}":
+        faults.append(f"{MANIFEST}: its title names another recipe or other data")
+    faults += [f"{MANIFEST}: {fault}" for fault in _promise(manifest, guarantee, run)]
+    names = files_of("measurements", (item["path"] for item in manifest["resources"]))
+    if bool(names) != replay.publishes(run):
+        faults.append(f"{MANIFEST}: its recipe publishes {'no ' if names else ''}measurements")
+        return
+    try:
+        cuts, how, choice = replay.chosen(run, words, release.measurements)
+    except KasuriError:
+        faults.append(f"{MANIFEST}: its preset is not one that its recipe chooses from")
+        return
+    own = dict(recipe_words(run))
+    if choice is not None:
+        own |= choice.words() | {"shares": {str(depth): decimal(share) for depth, share in cuts}}
+        if run.mechanism.shares == "simulation" and len(run.choices) > 1:
+            notes.append("which preset was chosen: by simulation, with random people; only that it is a candidate")
+    elif run.choices:  # a table too large to be replayed: what was chosen is not known from its words alone
+        own |= {name: words[name] for name in ("preset", "refined", "shares", "tuning") if name in words}
+    own = _optimised(run, own, words, notes)
+    unlike = sorted(_unlike(words, own))
+    faults += [f"{MANIFEST}: {name} is not what the recipe gives on this domain, unit and epsilon" for name in unlike]
+    if not unlike and mechanisms(own, guarantee.epsilon) != implementation["mechanisms"]:
+        faults.append(f"{MANIFEST}: a scale or sensitivity is not what the recipe gives")
+    if faults:
+        return
+    _plan(manifest, run, guarantee, faults, notes)
+    _errors(manifest, release, faults, notes)
+    if not whole:
+        notes.append(f"values: more than {replay.ROWS} rows; Release.load(folder) reads them")
+        return
+    _values(folder, manifest, run, replace(release, recipe=own), cuts, how, faults, notes)
+
+
+def _read(folder: Path, manifest: Mapping[str, Any]) -> tuple[Release, bool]:
+    """The release, or one without cells where its files have more than replay.ROWS rows; and which it is."""
+    from pyarrow import parquet
+
+    from kasuri.store.load import read as load
+
+    paths = [item["path"] for item in manifest["resources"]]
+    files = [*files_of("release", paths), *files_of("measurements", paths)]
+    if sum(parquet.read_metadata(folder / name).num_rows for name in files) <= replay.ROWS:
+        return load(folder, manifest), True
+    (meta,) = read_parquet(folder / "release_meta.parquet").to_pylist()
+    none = np.zeros(0, dtype=np.int64)
+    words, origin = (MappingProxyType(json.loads(meta[name])) for name in ("recipe", "provenance"))
+    domain = Domain.from_json(manifest["domain"])
+    return Release(domain, none, none, None, claimed(manifest), words, origin), False
+
+
+def _unlike(words: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the words that differ; an earlier kasuri did not write all of them."""
+    for name in words.keys() | own.keys():
+        if name not in words and name in LATER:
+            continue
+        if json.loads(json.dumps(own.get(name))) != words.get(name):
+            yield name if name in own else "a further word"
+
+
+def _promise(manifest: Mapping[str, Any], said: Guarantee, run: Run) -> Iterator[str]:
+    """Where the promise is not the one that the recipe makes."""
+    own = run.guarantee
+    for name in ("model", "epsilon", "delta", "rho", "unit", "public", "basis"):
+        if getattr(said, name) != getattr(own, name):
+            yield f"{name} is not that of the recipe"
+    rests = {KEYSTREAM, IDEALISED, NO_LEDGER}
+    unmetered = manifest["privacy"]["accounting"].get("ledger") is None
+    wanted = {*own.assumes, *([NO_LEDGER] if unmetered else [])}
+    if not wanted <= set(said.assumes) or (set(said.assumes) & rests) != (wanted & rests):
+        yield "assumes is not what the recipe and the ledger rest on"
+    enforced = manifest["privacy"]["privacy_loss"]["contribution_bound"]["enforced"]
+    if enforced.startswith("by the provider") != (PROVIDER_BOUNDED in said.assumes):
+        yield "says in two ways who bounded contributions, and they differ"
+
+
+def _paid(ledger: Any, said: Guarantee) -> Iterator[str]:
+    """Where the receipt of the ledger does not add up, or is for another price than the promise has."""
+    if ledger is None:
+        return
+    before, after, charged = ledger["before"], ledger["after"], ledger["charged"]
+    amounts = [
+        {name: written(balance[name]) for name in ("allowance", "spent", "set_aside", "left")}
+        for balance in (before, after)
+    ]
+    amount = written(charged["amount"])
+    sums = all(each["left"] == each["allowance"] - each["spent"] - each["set_aside"] for each in amounts)
+    same = amounts[0]["allowance"] == amounts[1]["allowance"]
+    if not sums or not same or amounts[1]["spent"] - amounts[0]["spent"] != amount:
+        yield "the ledger's receipt does not add up"
+    price = said.epsilon
+    if ledger["accounting"] == "zcdp":
+        price = said.rho if said.rho is not None else said.epsilon**2 / 2
+    # parts of a split are charged in parallel, releases of a series are set aside: both may cost less
+    if amount < 0 or amount > price or (amount != price and not _may_cost_less(ledger, said)):
+        yield "the ledger was charged another price than the promise has"
+
+
+def _may_cost_less(ledger: Mapping[str, Any], said: Guarantee) -> bool:
+    return "series" in ledger or (ledger["accounting"] != "zcdp" and said.unit.change == "add-remove")
+
+
+def _optimised(run: Run, own: dict[str, Any], words: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """An optimised strategy may be rounded otherwise on another machine: its own cost is then taken, if it is near."""
+    if run.mechanism.transform != "matrix" or run.mechanism.option("strategy") != "optimised":
+        return own
+    sensitivity = written(words["scale"]) * run.guarantee.epsilon
+    if sensitivity == run.sensitivity or abs(sensitivity / run.sensitivity - 1) > Fraction(1, 50):
+        return own
+    notes.append("scale and sensitivity: to within 2 %; optimised on this machine, the matrix is rounded otherwise")
+    return own | {"scale": words["scale"], "sensitivity": decimal(sensitivity)}
+
+
+def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[str], notes: list[str]) -> None:
+    """The fingerprint of recipe, domain, unit and epsilon. An earlier kasuri did not say whether a descent was asked
+    for, or came from "auto"."""
+    mechanism = run.mechanism
+    untold = [table for table in (mechanism.prior, mechanism.tuning) if isinstance(table, Named) and not table.digest]
+    if untold or not same_version(manifest):
+        why = "a public table has no fingerprint here" if untold else "made by another version of kasuri"
+        notes.append(f"configuration_hash: {why}")
+        return
+    tried = [mechanism]
+    if mechanism.descent in ("plain", "jump") and mechanism.transform == "sum_difference":
+        tried.append(replace(mechanism, descent="auto"))
+    hashes = [each.plan(run.domain, said.unit, said.epsilon) for each in tried]
+    if manifest["privacy"]["implementation"].get("configuration_hash") not in hashes:
+        faults.append(f"{MANIFEST}: configuration_hash is not that of recipe, domain, unit and epsilon")
+
+
+def _errors(manifest: Mapping[str, Any], release: Release, faults: list[str], notes: list[str]) -> None:
+    said = manifest["privacy"]["expected_error"]
+    if not same_version(manifest):
+        notes.append("expected_error: made by another version of kasuri")
+        return
+    own = expected.by_area(release)
+    if said["before_refinement"] != own:
+        faults.append(f"{MANIFEST}: expected_error is not what the recipe gives")
+    elif said["advised_smallest_area"] is not None and said["advised_smallest_area"] != expected.advised(release, own):
+        faults.append(f"{MANIFEST}: advised_smallest_area does not follow from the released values")
+
+
+def _values(
+    folder: Path, manifest: Mapping[str, Any], run: Run, release: Release, cuts: Any, how: str, faults: list[str],
+    notes: list[str],
+) -> None:  # fmt: skip
+    """The values against the measurements, and against what every table of this recipe has."""
+    table = files_of("release", (item["path"] for item in manifest["resources"]))[0]
+    if not _shaped(run, release):
+        faults.append(f"{table}: not a table that this recipe releases")
+        return
+    tree = None
+    if release.measurements is None:
+        notes.append(_unmeasured(run))
+    else:
+        name = files_of("measurements", (item["path"] for item in manifest["resources"]))[0]
+        tree, fault = _measured(folder, manifest, run, release, cuts, how)
+        if fault is not None:
+            faults.append(f"{name}: {fault}")
+            return
+        if tree is None:
+            if not replay.descends(run, release):
+                faults.append(f"{table}: its values do not follow from the measurements")
+                return
+            notes.append("the coins of the descent: random; the values follow from the measurements but for them")
+        elif replay.needs_table(run, how):
+            notes.append("values: refined with a public table that the release names and does not hold")
+        else:
+            fault = _refined(manifest, run, release, replay.replayed(run, tree, how), notes)
+            if fault is not None:
+                faults.append(f"{table}: {fault}")
+                return
+    few = replay.too_little_noise(run, release, tree)
+    if few:
+        faults.append(f"{table}: its noisy numbers hold less noise than their scale says")
+    elif few is None:
+        notes.append("the noise: it is random, and this recipe publishes no noisy number that would show its size")
+    else:
+        notes.append("the noise: it is random; only that it is not plainly too small for its scale")
+
+
+def _refined(
+    manifest: Mapping[str, Any], run: Run, release: Release, found: tuple[Any, Any], notes: list[str]
+) -> str | None:
+    """The fault of values that are not what the measurements give: to the last one where this machine made them, to
+    within rounding where another did."""
+    implementation = manifest["privacy"]["implementation"]
+    version = implementation.get("refinement", {}).get("version", 1)
+    if version > refine.VERSION:
+        return f"refined by version {version}, newer than this kasuri runs; update kasuri"
+    if version != refine.VERSION:
+        notes.append(f"values: refined by version {version} of the kernels; this kasuri has {refine.VERSION}")
+        return None
+    if np.array_equal(found[0], release.cells) and np.array_equal(found[1], release.values):
+        return None
+    here = implementation["environment"].get("machine") == machine()
+    if here or not replay.near(release.cells, release.values, found):
+        return "its values do not follow from the measurements"
+    notes.append("values: to within rounding; made with other versions or on another kind of machine")
+    return None
+
+
+def _measured(
+    folder: Path, manifest: Mapping[str, Any], run: Run, release: Release, cuts: Any, how: str
+) -> tuple[Any, str | None]:
+    """(the visited tree of a count tree, None), or what is wrong with the measurements."""
+    import pyarrow as pa
+
+    from kasuri.store.columns import measured_table
+
+    measured = release.measurements
+    assert measured is not None
+    names = files_of("measurements", (item["path"] for item in manifest["resources"]))
+    said = pa.concat_tables(read_parquet(folder / name) for name in names).combine_chunks()
+    if not said.equals(measured_table(measured).combine_chunks()):
+        return None, "is not a table of measurements"
+    if not _rising(measured):
+        return None, "its nodes are not rising"
+    counts = run.mechanism.transform == "counts"
+    visit = run.visit(cuts, how) if counts else None
+    scales = dict(zip(visit.cuts, visit.scales, strict=True)) if visit else dict.fromkeys(measured.scale, run.scale)
+    if any(scales.get(level) != scale for level, scale in measured.scale.items()):
+        return None, "a scale is not what the recipe gives"
+    if visit is None:
+        return None, None
+    try:
+        return replay.visited(visit, measured), None
+    except FormatError:
+        return None, "its nodes are not those that the recipe draws"
+
+
+def _rising(measured: Measurements) -> bool:
+    step = np.diff(measured.level)
+    return bool(((step > 0) | ((step == 0) & (np.diff(measured.prefix) > 0))).all())
+
+
+def _shaped(run: Run, release: Release) -> bool:
+    """Whole numbers where the recipe gives these, none of them 0, none below a threshold, the total a declared one."""
+    values, mechanism = release.values, run.mechanism
+    floats = mechanism.noise == "float Laplace" or mechanism.refine in ("inverse", "consistency")
+    good = values.dtype == (np.float64 if floats else np.int64) and bool((values != 0).all())
+    if run.threshold is not None:
+        good &= bool((values >= run.threshold).all())
+    if run.declared_total is not None:
+        good &= sum(values.tolist()) == min(run.declared_total, refine.LARGEST)
+    return good and bool(np.isfinite(values).all())
+
+
+def _unmeasured(run: Run) -> str:
+    """Why the values of a release without measurements were not computed again."""
+    mechanism = run.mechanism
+    if mechanism.refine in ("none", "threshold"):
+        return "values: they are the noisy numbers themselves"
+    if mechanism.refine == "inverse" and mechanism.transform != "matrix":
+        return "values: they are the noisy numbers inverted, one for one"
+    return f"values: {mechanism.name} with these options publishes no measurements"
