@@ -18,6 +18,7 @@ from kasuri import transform
 from kasuri.choose import Choice, choose, refine_of, refined, simulated
 from kasuri.errors import FormatError
 from kasuri.mechanism import Cuts, Run
+from kasuri.noise import laplace_variance
 from kasuri.order import Order
 from kasuri.published import Measurements, Release
 from kasuri.recipes.words import Named
@@ -32,6 +33,9 @@ EVIDENCE = 12
 """Too little noise is a fault where it has a chance below 10^-12."""
 _STEPS = 1 << 20  # nodes looked at together: what a file promises below its nodes is not built before it is compared
 _KAPPAS = (0.5, 0.8, 0.95, 0.99)
+_BETS = (0.01, 0.1, 0.5)
+Chances = tuple[Float, Float]
+"""Of numbers: how likely noise is to be as small as each, at most; and how likely to be 0."""
 
 
 def publishes(run: Run) -> bool:
@@ -160,41 +164,54 @@ def too_little_noise(run: Run, release: Release, tree: Visited | None) -> bool |
     """Whether the noisy numbers lie so near to 0, or to one another, that noise of their scale has a chance below
     10^-12 of it, whatever the counts are. None where the release shows no noisy number.
 
-    Noise N is symmetric and falls away from 0, so count + N is at least as far from 0 as N (in law), and so is a noisy
-    parent from the sum of its noisy children. With p = P(|N| <= distance), kappa p^(kappa - 1) has mean at most 1; so
-    has the product over numbers drawn one after the other, however many there are: above 10^12 with a chance of at
-    most 10^-12 [Ville1939].
+    Noise N is symmetric and falls away from 0, so count + N is at least as far from 0 as N (in law): the chance that
+    |count + N| <= d is at most p = P(|N| <= d). Likewise a noisy parent and the sum of its f noisy children, which are
+    drawn after it, with p = (2 d + 1) / sqrt(1 + 2 f v), v the variance of a child: by Bernoulli's inequality on
+    characteristic functions a sum of f such numbers is 0 at most as often as one of variance f v. Evidence is a product
+    over numbers drawn one after the other whose factors have mean at most 1, however many are drawn: above 10^12 with a
+    chance of at most 10^-12 [Ville1939].
     """
     mechanism, measured = run.mechanism, release.measurements
     if tree is not None:
-        sizes = [np.abs(level.y.astype(np.float64)) for level in tree.levels]
-        from_0 = _evidence(list(zip(sizes, map(float, tree.scales), strict=True)))
-        evidence = float(np.logaddexp(from_0, _evidence(_apart(tree, run)))) - math.log(2)
+        own = [_chances(level.y, float(scale)) for level, scale in zip(tree.levels, tree.scales, strict=True)]
+        evidence = float(np.logaddexp(_evidence(own), _evidence(_apart(tree, run)))) - math.log(2)
     elif measured is not None:
-        evidence = _evidence([(np.abs(measured.value.astype(np.float64)), float(run.scale))])
+        evidence = _evidence([_chances(measured.value, float(run.scale))])
     elif mechanism.transform == "identity" and mechanism.refine == "none":
         absent = int(run.domain.possible_dense().sum()) - release.cells.size
-        distances = np.append(np.abs(release.values.astype(np.float64)), np.zeros(absent))
-        evidence = _evidence([(distances, float(run.scale))], mechanism.noise == "float Laplace")
+        values = np.append(release.values.astype(np.float64), np.zeros(absent))
+        evidence = _evidence([_chances(values, float(run.scale), mechanism.noise == "float Laplace")])
     elif mechanism.refine == "inverse" and mechanism.transform in ("sum_difference", "haar_nd"):
         coefficients = _coefficients(run, release)
         if coefficients is None:
             return None
-        evidence = _evidence([(np.abs(np.rint(coefficients)), float(run.scale))])
+        evidence = _evidence([_chances(np.rint(coefficients), float(run.scale))])
     else:
         return None
     return evidence > EVIDENCE * math.log(10)
 
 
-def _apart(tree: Visited, run: Run) -> list[tuple[Float, float]]:
-    """How far each noisy parent lies from the sum of its noisy children, and the noise of one child, drawn after the
-    parent; where a pilot was drawn first, its own parents are left out."""
+def _chances(values: NDArray[Any], scale: float, continuous: bool = False) -> Chances:
+    """P(|N| <= |value|) of each: 1 - exp(-d/s), or on the integers 1 - 2 a^(d+1) / (1 + a) with a = exp(-1/s), written
+    without cancellation; and that of 0."""
+    distance = np.abs(values.astype(np.float64))
+    if continuous:
+        return -np.expm1(-distance / scale), np.full(distance.size, 1e-300)
+    a = math.exp(-1 / scale)
+    p = (-np.expm1(-(distance + 1) / scale) - a * np.expm1(-distance / scale)) / (1 + a)
+    return p, np.full(distance.size, -math.expm1(-1 / scale) / (1 + a))
+
+
+def _apart(tree: Visited, run: Run) -> list[Chances]:
+    """The chances of each noisy parent and the sum of its noisy children; where a pilot was drawn first, its own
+    parents are left out."""
     out = []
     for at, (level, below) in enumerate(zip(tree.levels[:-1], tree.levels[1:], strict=True)):
         kept = np.diff(level.first) > 0
         if kept.any() and (run.pilot is None or tree.cuts[at + 1] != run.pilot[0]):
             sums = np.add.reduceat(below.y.astype(np.float64), level.first[:-1][kept])
-            out.append((np.abs(level.y[kept] - sums), float(tree.scales[at + 1])))
+            zero = 1 / np.sqrt(1 + 2 * np.diff(level.first)[kept] * laplace_variance(tree.scales[at + 1]))
+            out.append((np.minimum((2 * np.abs(level.y[kept] - sums) + 1) * zero, 1.0), zero))
     return out
 
 
@@ -213,17 +230,12 @@ def _coefficients(run: Run, release: Release) -> NDArray[Any] | None:
     return transform.haar_nd(run.trees).forward(dense)
 
 
-def _evidence(parts: list[tuple[Float, float]], continuous: bool = False) -> float:
-    """log of the mean over kappa of prod kappa p^(kappa - 1), p = P(|N| <= distance) for noise of the scale given:
-    1 - exp(-d/s), or on the integers 1 - 2 a^(d+1) / (1 + a) with a = exp(-1/s), written without cancellation."""
-    count, logs = 0, 0.0
-    for distance, scale in parts:
-        a = math.exp(-1 / scale)
-        if continuous:
-            p = -np.expm1(-distance / scale)
-        else:
-            p = (-np.expm1(-(distance + 1) / scale) - a * np.expm1(-distance / scale)) / (1 + a)
-        count += p.size
-        logs += float(np.log(np.maximum(p, 1e-300)).sum())
-    each = [count * math.log(kappa) + (kappa - 1) * logs for kappa in _KAPPAS]
-    return float(np.logaddexp.reduce(each)) - math.log(len(_KAPPAS))
+def _evidence(parts: list[Chances]) -> float:
+    """log of a mean of products over all numbers: of kappa p^(kappa - 1), which finds numbers that are all too small,
+    and of bets of a share q on 0, whose chance is at most p0: 1 - q + q / p0 where it comes, else 1 - q."""
+    each = np.zeros(len(_KAPPAS) + len(_BETS))
+    for p, zero in parts:
+        logs, hit = float(np.log(np.maximum(p, 1e-300)).sum()), p <= zero
+        each[: len(_KAPPAS)] += [p.size * math.log(kappa) + (kappa - 1) * logs for kappa in _KAPPAS]
+        each[len(_KAPPAS) :] += [float(np.where(hit, np.log(1 - q + q / zero), math.log(1 - q)).sum()) for q in _BETS]
+    return float(np.logaddexp.reduce(each)) - math.log(each.size)

@@ -79,7 +79,22 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
     privacy = privacy_block(release)
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
         (folder / name).write_text(words(privacy), encoding="utf-8")
-    manifest = {
+    manifest = described(release, privacy)
+    manifest["resources"] = [resource(path, release) for path in sorted(folder.iterdir())]
+    manifest["report"] = page.too_large(folder)
+    if manifest["report"] is None:
+        (folder / page.REPORT).write_text(page.build(folder, manifest), encoding="utf-8")
+        manifest["resources"].append(resource(folder / page.REPORT, release))
+    manifest["digest"] = digest(manifest)
+    data = text(manifest)
+    (folder / MANIFEST).write_bytes(data)
+    if key is not None:
+        (folder / keys.SIGNATURE).write_bytes(text(keys.signature(key, data)))
+
+
+def described(release: Described, privacy: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest but for its files, its report and its digest."""
+    return {
         "profile": "data-package",
         "name": f"kasuri-{release.provenance['release_id']}",
         "id": release.provenance["release_id"],
@@ -90,18 +105,8 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
         "absent_cells": "0: every cell of the domain that is not listed was released as 0",
         "intervals": error_bars(release),
         "total": release.total(),
-        "resources": [resource(path, release) for path in sorted(folder.iterdir())],
         "privacy": privacy,
     }
-    manifest["report"] = page.too_large(folder)
-    if manifest["report"] is None:
-        (folder / page.REPORT).write_text(page.build(folder, manifest), encoding="utf-8")
-        manifest["resources"].append(resource(folder / page.REPORT, release))
-    manifest["digest"] = digest(manifest)
-    data = text(manifest)
-    (folder / MANIFEST).write_bytes(data)
-    if key is not None:
-        (folder / keys.SIGNATURE).write_bytes(text(keys.signature(key, data)))
 
 
 IN_PARTS = (
