@@ -10,14 +10,13 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import bounds, estimate, order, transform
-from kasuri.bounds import Bounds, Float, Int
+from kasuri.bounds import Bounds, Float, Int, factor
 from kasuri.errors import DomainError
 from kasuri.estimate import Estimated
 from kasuri.noise import laplace_variance
@@ -59,11 +58,6 @@ class Bars(Protocol):
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds: ...
     def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds: ...
     def of_area(self, cells: Int, values: Values, level: float) -> Bounds: ...
-
-
-def factor(level: float) -> float:
-    """Half-width of a two-sided interval in standard deviations: the larger of the normal and the Laplace quantile."""
-    return max(NormalDist().inv_cdf((1 + level) / 2), -math.log(1 - level) / math.sqrt(2))
 
 
 def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
@@ -171,20 +165,24 @@ class TreeBars:
         return estimate.counts(self.release.measurements, self.tree, shrink=True)
 
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
-        return bounds.of_cells(self.plain, self.tree.keys(cells), factor(level))
+        return bounds.of_cells(self.plain, self.tree.keys(cells), level)
 
     def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+        if self.release.domain.mask and not self.counts:  # a mask is no box: its halves are found cell by cell
+            cells, region = boxes.all_cells(self.release.domain)
+            keys = np.sort(region * self.tree.leaves + self.tree.keys(cells))
+            return self._search(CellSearch(self.tree, keys, boxes.count), level)
         return self._search(boxes.search(self.tree, self.release.domain), level)
 
     def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
         return self._search(CellSearch(self.tree, np.sort(self.tree.keys(cells))), level)
 
     def _search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
-        found = bounds.of_regions(self.plain, search, factor(level))
+        found = bounds.of_regions(self.plain, search, level)
         many = found.nodes > FEW
         if not self.counts or not many.any():
             return found.limits
-        better = bounds.of_regions(self.fitted, search, factor(level)).limits
+        better = bounds.of_regions(self.fitted, search, level).limits
         lower, upper, middle = (np.where(many, b, a) for a, b in zip(found.limits, better, strict=True))
         return lower, upper, middle
 

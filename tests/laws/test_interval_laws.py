@@ -75,7 +75,7 @@ def test_the_variance_of_an_area_is_that_of_least_squares(which, recipe, seed):
     possible = np.flatnonzero(out.domain.possible_dense().ravel())
     cells = np.sort(rng.choice(possible, rng.integers(1, possible.size + 1), replace=False))
     keys, every = np.sort(tree.keys(cells)), tree.keys(possible)
-    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 2.0)
+    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 0.95)
     a = []
     for depth, prefix in ends:
         inside, below = (np.sum(part // tree.stride(depth) == prefix) for part in (keys, every))
