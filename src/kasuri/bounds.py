@@ -21,6 +21,8 @@ Bounds = tuple[Float, Float, Float]
 
 _SMALL = 4.0
 """A node whose estimate is below so many standard deviations might have lost a count that is all it holds."""
+_CHOOSE = 0.95
+"""The level at which windows are chosen, whatever is asked for."""
 _CAP = 10
 """An area's limit from the node around it is a second one: it has this part of the error."""
 
@@ -40,45 +42,48 @@ def above(x: Float, half: Float) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """What a drawn node and those above it say together about a count that lies below it.
-
-    `x` and `sd`: the estimate, and its standard deviation, of a count that has been all its ancestors held since the
-    window began; `upper`: the limit of whatever lies below the node, should it not have been descended.
-    """
+    """What drawn nodes and those above them say together about a count that lies below them: the estimate, and its
+    standard deviation, of a count that has been all its ancestors held since the window began, and how often such a
+    count might have been lost before that."""
 
     x: Float
     sd: Float
-    upper: Float
+    chances: Int
+
+    def upper(self, level: float) -> Float:
+        """Limits of whatever lies below the nodes, should they not have been descended."""
+        most = int(self.chances.max(initial=0))
+        factors = np.array([factor(level, 1 + chances) for chances in range(most + 1)])
+        return above(self.x, factors[self.chances] * self.sd)
 
 
-def windows(tree: Estimated, level: float) -> list[Window]:
+def windows(tree: Estimated) -> list[Window]:
     """The windows of all drawn nodes, level by level.
 
     A count has as many chances to be lost as there are drawn nodes around it, so the least of their limits, each at the
     level asked for, would be too low. What was seen of its ancestors is pooled, or the node begins a window of its own
     with a part of the error: one half after one small ancestor, a third after two, and so on
-    (docs/proofs/intervals.md).
+    (docs/proofs/intervals.md). Which of them is chosen at one level for all, so that intervals grow with theirs.
     """
     from kasuri._kernels.intervals import pool_down
 
-    factors = np.array([factor(level, 1 + chances) for chances in range(len(tree.levels) + 1)])
+    factors = np.array([factor(_CHOOSE, 1 + chances) for chances in range(len(tree.levels) + 1)])
     top = tree.levels[0]
-    sd = np.sqrt(top.f)
-    small = (top.x < _SMALL * sd).astype(np.int64)
-    state: Any = (top.x, top.f, np.zeros_like(small), small, above(top.x, factors[0] * sd))
-    out = [Window(top.x, sd, state[-1])]
+    small = (top.x < _SMALL * np.sqrt(top.f)).astype(np.int64)
+    state: Any = (top.x, top.f, np.zeros_like(small), small)
+    out = [Window(top.x, np.sqrt(top.f), state[2])]
     for parents, own in zip(tree.levels, tree.levels[1:], strict=False):
         new = tuple(np.empty(own.x.size, dtype=old.dtype) for old in state)
         pool_down(parents.first, own.x, own.f, own.v, factors, _SMALL, parents.x, *state, *new)
         state = new
-        out.append(Window(new[0], np.sqrt(new[1]), new[-1]))
+        out.append(Window(new[0], np.sqrt(new[1]), new[2]))
     return out
 
 
 def of_cells(tree: Estimated, keys: Int, level: float) -> Bounds:
     """(lower, upper, estimate) of single cells by their keys: a drawn leaf by itself and by its window, any other from
     the lowest drawn node around it."""
-    seen, c = windows(tree, level), factor(level)
+    seen, c = windows(tree), factor(level)
     lower, upper, estimate = np.zeros(keys.size), np.zeros(keys.size), np.zeros(keys.size)
     rest = np.arange(keys.size)
     for at in range(len(tree.depths) - 1, -1, -1):
@@ -91,8 +96,24 @@ def of_cells(tree: Estimated, keys: Int, level: float) -> Bounds:
             upper[here] = np.maximum(above(own.x[node], half), around + wide)
             lower[here] = np.maximum(np.minimum(own.x[node] - half, around - wide), 0.0)
         else:
-            upper[here] = seen[at].upper[node]
+            upper[here] = seen[at].upper(level)[node]
         rest = rest[found < 0]
+    return lower, upper, estimate
+
+
+def of_cells_cut(tree: Estimated, keys: Int, level: float) -> Bounds:
+    """The limits that releases were saved with before there were windows: each node's cut by the least of its
+    ancestors'. They cover too little; only `verify` computes them, to tell old limits from changed ones."""
+    c = factor(level)
+    lower, upper, estimate = np.zeros(keys.size), np.full(keys.size, np.inf), np.zeros(keys.size)
+    for at, own in enumerate(tree.levels):
+        half = c * np.sqrt(own.f)
+        found = tree.find(at, keys // tree.order.stride(tree.depths[at]))
+        there = found >= 0
+        upper[there] = np.minimum(upper[there], above(own.x, half)[found[there]])
+        if at + 1 == len(tree.levels):
+            estimate[there] = own.x[found[there]]
+            lower[there] = np.clip(estimate[there] - half[found[there]], 0.0, upper[there])
     return lower, upper, estimate
 
 
@@ -184,7 +205,7 @@ def _pairs(
 ) -> tuple[list[_Pairs], _Around, NDArray[np.bool_]]:
     """The pairs of every level; per area what the lowest drawn node that holds all of it says, and whether that node
     was not descended."""
-    order, seen, c = tree.order, windows(tree, level), factor(level)
+    order, seen, c = tree.order, windows(tree), factor(level)
     region = np.arange(search.count)
     prefix = np.zeros(search.count, dtype=np.int64)
     owner = np.arange(search.count)
@@ -212,7 +233,7 @@ def _pairs(
         lone = alone[region]
         own, window, apart = tree.levels[at], seen[at], kind == APART
         far = above(own.x[node], factor(level, _CAP) * np.sqrt(own.f[node]))
-        around.cap[region[lone]] = np.where(apart, window.upper[node], far)[lone]
+        around.cap[region[lone]] = np.where(apart, window.upper(level)[node], far)[lone]
         same = lone & (kind == INSIDE)
         around.low[region[same]] = (window.x - c * window.sd)[node[same]]
         around.high[region[same]] = (window.x + c * window.sd)[node[same]]

@@ -73,6 +73,14 @@ def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
     return Interval(float(lower[0]), float(upper[0]), level, value[0].item(), float(found[2][0]), bars.method)
 
 
+def saved_columns(release: Release, method: object) -> tuple[Float, Float] | None:
+    """`columns` by the method that a saved release names: today's, or an earlier one."""
+    bars = None if missing(release) is not None else bars_of(release)
+    if not isinstance(bars, TreeBars) or method != bars.earlier:
+        return columns(release)
+    return finish(bounds.of_cells_cut(bars.plain, bars.tree.keys(release.cells), LEVEL), release.values)
+
+
 def columns(release: Release, boxes: Boxes | None = None, values: Values | None = None) -> tuple[Float, Float] | None:
     """(lower, upper) of every released cell, or of `boxes` of released `values`, at LEVEL; None where no interval can
     be made."""
@@ -143,6 +151,11 @@ class TreeBars:
 
     @property
     def method(self) -> str:
+        return f"{self.earlier}; pooled with the nodes around it"
+
+    @property
+    def earlier(self) -> str:
+        """The method that saved releases name whose limits were cut by those of the nodes around."""
         what = "counts" if self.counts else "differences"
         return f"least squares of the noisy {what} of the drawn tree, without sign constraint"
 
@@ -168,11 +181,15 @@ class TreeBars:
         return bounds.of_cells(self.plain, self.tree.keys(cells), level)
 
     def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
-        if self.release.domain.mask and not self.counts:  # a mask is no box: its halves are found cell by cell
-            cells, region = boxes.all_cells(self.release.domain)
-            keys = np.sort(region * self.tree.leaves + self.tree.keys(cells))
-            return self._search(CellSearch(self.tree, keys, boxes.count), level)
-        return self._search(boxes.search(self.tree, self.release.domain), level)
+        return self._search(self.within(boxes), level)
+
+    def within(self, boxes: Boxes) -> BoxSearch | CellSearch:
+        """The areas against the tree. Of a masked tree of differences cell by cell: the share of an area in a node that
+        was not descended depends on the mask below it."""
+        if self.counts or not self.release.domain.mask:
+            return boxes.search(self.tree, self.release.domain)
+        cells, region = boxes.all_cells(self.release.domain)
+        return CellSearch(self.tree, np.sort(region * self.tree.leaves + self.tree.keys(cells)), boxes.count)
 
     def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
         return self._search(CellSearch(self.tree, np.sort(self.tree.keys(cells))), level)

@@ -35,35 +35,31 @@ def spread_down(first, z, v, above_x, above_f, x, f):
 
 
 @njit()
-def pool_down(first, x, f, v, factors, small, above_x, above_w, above_g, above_chances, above_seen, above_upper,
-              w, g, chances, seen, upper):  # fmt: skip
-    """Upper limits of what lies below the children of every node, should they not be descended.
+def pool_down(first, x, f, v, factors, small, above_x, above_w, above_g, above_chances, above_seen,
+              w, g, chances, seen):  # fmt: skip
+    """The windows of the children of every node.
 
-    A node's window (w, g) estimates a count that has been all of its ancestors' since the window began: a child adds
-    x - share x_parent, which is independent of all above it and expects (1 - share) times that count. Or a new window
-    begins with the child alone; the lower limit of the two is taken, each at factors[ancestors below `small` standard
-    deviations before its window began]: so often might such a count have been lost before."""
+    A node's window (w, g) is the estimate, and its variance, of a count that has been all of its ancestors' since the
+    window began: a child adds x - share x_parent, which is independent of all above it and expects (1 - share) times
+    that count. Or a new window begins with the child alone. The one of the lower upper limit is taken, at
+    factors[chances]: chances are the nodes above the window's first whose estimate was `small`, in standard
+    deviations; seen are those above and with this node."""
     for i in range(above_x.size):
         start, end = first[i], first[i + 1]
         total = 0.0
         for j in range(start, end):
             total += v[j]
         for j in range(start, end):
-            share = v[j] / total
+            w[j], g[j], chances[j], seen[j] = above_w[i], above_g[i], above_chances[i], above_seen[i]
             if end - start == 1:  # the same node once more
-                w[j], g[j], chances[j], seen[j], upper[j] = (
-                    above_w[i], above_g[i], above_chances[i], above_seen[i], above_upper[i])  # fmt: skip
                 continue
+            share = v[j] / total
             g[j] = 1.0 / (1.0 / above_g[i] + (1.0 - share) / v[j])
             w[j] = g[j] * (above_w[i] / above_g[i] + (x[j] - share * above_x[i]) / v[j])
-            chances[j] = above_chances[i]
-            half = factors[chances[j]] * np.sqrt(g[j])
-            upper[j] = max(w[j] + half, 0.5 * half)
-            half = factors[above_seen[i]] * np.sqrt(f[j])
-            alone = max(x[j] + half, 0.5 * half)
-            if alone < upper[j]:
-                w[j], g[j], chances[j], upper[j] = x[j], f[j], above_seen[i], alone
-            seen[j] = above_seen[i] + (x[j] < small * np.sqrt(f[j]))
+            pooled, alone = factors[chances[j]] * np.sqrt(g[j]), factors[seen[j]] * np.sqrt(f[j])
+            if max(x[j] + alone, 0.5 * alone) < max(w[j] + pooled, 0.5 * pooled):
+                w[j], g[j], chances[j] = x[j], f[j], seen[j]
+            seen[j] += x[j] < small * np.sqrt(f[j])
 
 
 @njit()
@@ -158,7 +154,7 @@ def warm_up():
     first, box = np.array([0, 1], np.int64), np.ones((1, 1), np.int64)
     join_up(f, f, first, f, f, f.copy(), f.copy())
     spread_down(first, f, f, f, f, f.copy(), f.copy())
-    pool_down(first, f, f, f, f, 1.0, f, f, f, one, one, f, f.copy(), f.copy(), one.copy(), one.copy(), f.copy())
+    pool_down(first, f, f, f, f, 1.0, f, f, f, one, one, f.copy(), f.copy(), one.copy(), one.copy())
     box_status(one, one, 0, one, one, one, box, box, one.copy())
     box_share(one, one, 0, one, one, one, one, box, box, f.copy())
     box_halves(one, one, 0, one, one, one, one, box, box, f.copy())
