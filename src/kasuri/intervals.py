@@ -10,14 +10,13 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import bounds, estimate, order, transform
-from kasuri.bounds import Bounds, Float, Int
+from kasuri.bounds import Bounds, Float, Int, factor
 from kasuri.errors import DomainError
 from kasuri.estimate import Estimated
 from kasuri.noise import laplace_variance
@@ -61,11 +60,6 @@ class Bars(Protocol):
     def of_area(self, cells: Int, values: Values, level: float) -> Bounds: ...
 
 
-def factor(level: float) -> float:
-    """Half-width of a two-sided interval in standard deviations: the larger of the normal and the Laplace quantile."""
-    return max(NormalDist().inv_cdf((1 + level) / 2), -math.log(1 - level) / math.sqrt(2))
-
-
 def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
     """The interval of one area: a box, or an array of possible cells."""
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0.5 <= level < 1:
@@ -77,6 +71,14 @@ def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
         found = bars.of_area(area, value, level)
     lower, upper = finish(found, value)
     return Interval(float(lower[0]), float(upper[0]), level, value[0].item(), float(found[2][0]), bars.method)
+
+
+def saved_columns(release: Release, method: object) -> tuple[Float, Float] | None:
+    """`columns` by the method that a saved release names: today's, or an earlier one."""
+    bars = None if missing(release) is not None else bars_of(release)
+    if not isinstance(bars, TreeBars) or method != bars.earlier:
+        return columns(release)
+    return finish(bounds.of_cells_cut(bars.plain, bars.tree.keys(release.cells), LEVEL), release.values)
 
 
 def columns(release: Release, boxes: Boxes | None = None, values: Values | None = None) -> tuple[Float, Float] | None:
@@ -149,6 +151,11 @@ class TreeBars:
 
     @property
     def method(self) -> str:
+        return f"{self.earlier}; pooled with the nodes around it"
+
+    @property
+    def earlier(self) -> str:
+        """The method that saved releases name whose limits were cut by those of the nodes around."""
         what = "counts" if self.counts else "differences"
         return f"least squares of the noisy {what} of the drawn tree, without sign constraint"
 
@@ -171,20 +178,28 @@ class TreeBars:
         return estimate.counts(self.release.measurements, self.tree, shrink=True)
 
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
-        return bounds.of_cells(self.plain, self.tree.keys(cells), factor(level))
+        return bounds.of_cells(self.plain, self.tree.keys(cells), level)
 
     def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
-        return self._search(boxes.search(self.tree, self.release.domain), level)
+        return self._search(self.within(boxes), level)
+
+    def within(self, boxes: Boxes) -> BoxSearch | CellSearch:
+        """The areas against the tree. Of a masked tree of differences cell by cell: the share of an area in a node that
+        was not descended depends on the mask below it."""
+        if self.counts or not self.release.domain.mask:
+            return boxes.search(self.tree, self.release.domain)
+        cells, region = boxes.all_cells(self.release.domain)
+        return CellSearch(self.tree, np.sort(region * self.tree.leaves + self.tree.keys(cells)), boxes.count)
 
     def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
         return self._search(CellSearch(self.tree, np.sort(self.tree.keys(cells))), level)
 
     def _search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
-        found = bounds.of_regions(self.plain, search, factor(level))
+        found = bounds.of_regions(self.plain, search, level)
         many = found.nodes > FEW
         if not self.counts or not many.any():
             return found.limits
-        better = bounds.of_regions(self.fitted, search, factor(level)).limits
+        better = bounds.of_regions(self.fitted, search, level).limits
         lower, upper, middle = (np.where(many, b, a) for a, b in zip(found.limits, better, strict=True))
         return lower, upper, middle
 

@@ -11,7 +11,7 @@ from reference import intervals as slow
 import kasuri as ks
 from kasuri import bounds, estimate, intervals, order, transform
 from kasuri.noise import laplace_variance
-from kasuri.regions import Boxes, CellSearch, leaves_below
+from kasuri.regions import Boxes, BoxSearch, CellSearch, leaves_below
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 
 MASK = np.zeros((5, 7), dtype=bool)
@@ -75,13 +75,64 @@ def test_the_variance_of_an_area_is_that_of_least_squares(which, recipe, seed):
     possible = np.flatnonzero(out.domain.possible_dense().ravel())
     cells = np.sort(rng.choice(possible, rng.integers(1, possible.size + 1), replace=False))
     keys, every = np.sort(tree.keys(cells)), tree.keys(possible)
-    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 2.0)
+    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 0.95)
     a = []
     for depth, prefix in ends:
         inside, below = (np.sum(part // tree.stride(depth) == prefix) for part in (keys, every))
         a.append(inside / below)
     a = np.array(a)
     assert np.isclose(found.limits[2][0], a @ x) and np.isclose(found.variance[0], a @ inverse @ a)
+
+
+@given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES) - 1), seed=st.integers(0, 10**6),
+       mean=st.sampled_from([0.2, 4.0]))  # fmt: skip
+def test_windows_are_the_best_estimates_of_one_count_along_a_path(which, recipe, seed, mean):
+    out, _ = released(DOMAINS[which], COUNT_TREES[recipe], seed, mean)
+    tree, nodes, parent, y, variance = dense_tree(out)
+    _, inverse, ends = slow.covariance(nodes, parent, y, variance)
+    found = estimate.counts(out.measurements, tree, shrink=False)
+    seen, at = bounds.windows(found), {depth: i for i, depth in enumerate(found.depths)}
+    siblings: dict = {}
+    for node in nodes:
+        siblings.setdefault(parent.get(node), []).append(node)
+    factors = [bounds.factor(0.95, 1 + n) for n in range(20)]
+    for node in [nodes[i] for i in np.random.default_rng(seed).choice(len(nodes), 8)]:
+        path, above = [], node
+        while above is not None:
+            if len(siblings[parent.get(above)]) > 1 or above not in parent:  # an only child is its parent once more
+                path.append(above)
+            above = parent.get(above)
+        path = path[::-1]
+        weights = np.array([[1.0 if slow.under(end, one, parent) else 0.0 for end in ends] for one in path])
+        x = [found.levels[at[d]].x[found.find(at[d], np.array([prefix]))[0]] for d, prefix in path]
+        wanted = slow.window(np.array(x), weights @ inverse @ weights.T, factors, bounds._SMALL)
+        window, place = seen[at[node[0]]], found.find(at[node[0]], np.array([node[1]]))[0]
+        assert np.allclose((window.x[place], window.sd[place] ** 2, window.chances[place]), wanted)
+        limit = slow._limit(*wanted[:2], bounds.factor(0.9, 1 + wanted[2]))
+        assert np.isclose(window.upper(0.9)[place], limit)
+
+
+@given(which=st.integers(0, 2), order_of=st.sampled_from([order.morton, order.row_major]), seed=st.integers(0, 10**6))
+def test_halves_are_shared_at_every_node(which, order_of, seed):
+    """Of boxes by a formula, of any cells by going up: both against the recursion."""
+    domain = DOMAINS[which]
+    tree, rng = order_of(domain), np.random.default_rng(seed)
+    low = np.array([[rng.integers(0, size) for size in domain.shape]])
+    boxes = Boxes(low, np.array([[rng.integers(a + 1, size + 1) for a, size in zip(low[0], domain.shape, strict=True)]]))
+    cells, _ = boxes.all_cells(domain)
+    if not cells.size:
+        return
+    inside = np.zeros(tree.leaves, dtype=bool)
+    inside[tree.keys(cells)] = True
+    searches = [CellSearch(tree, np.sort(tree.keys(cells)))]
+    places = boxes.in_places(tree, domain)
+    if places is not None and not domain.mask:
+        searches.append(BoxSearch(tree, places))
+    for depth in range(tree.depth + 1):
+        nodes, _ = tree.children(np.zeros(1, dtype=np.int64), 0, depth)
+        wanted = [slow.halves(tree, depth, prefix, inside) for prefix in nodes.tolist()]
+        for search in searches:
+            assert np.allclose(search.halves(depth, nodes, np.zeros_like(nodes)), wanted)
 
 
 @pytest.mark.parametrize("domain", DOMAINS[:3])

@@ -145,7 +145,7 @@ def _limits(folder: Path, table: Any, manifest: Mapping[str, Any]) -> bool:
     from kasuri import intervals
     from kasuri.store.load import read
 
-    found = intervals.columns(read(folder, manifest))
+    found = intervals.saved_columns(read(folder, manifest), manifest["intervals"].get("method"))
     if found is None:
         nulls = table["lower"].null_count == table["upper"].null_count == table.num_rows
         return nulls and manifest["intervals"]["level"] is None
