@@ -114,7 +114,6 @@ def asked(context: typer.Context, table: Path | None, *also: str) -> Asked:
 def asked_by_job(context: typer.Context, path: Path, *also: str) -> Asked:
     """What a job file asks for; of the options only those named in `also` go with it."""
     from kasuri import job
-    from kasuri.parameters import parse, split
 
     alone(context, *also)
     work, base = job.load(path), path.parent
@@ -122,9 +121,7 @@ def asked_by_job(context: typer.Context, path: Path, *also: str) -> Asked:
     recipe = job.mechanism(work, base, domain)
 
     def read(progress: Any = None) -> Any:
-        named = context.params.get("recipes")
-        closed = named is not None and any(parse(part).public for part in split(named))
-        return job.counts(work, base, progress, closed=closed)
+        return job.counts(work, base, progress)
 
     return Asked(
         domain, job.unit(work), read, job.sources(work, base), *job.public_columns(work),

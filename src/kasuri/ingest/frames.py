@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError, PrivacyError, raise_faults, rows_faults
 from kasuri.ingest.axes import Place, from_arrow, names, place_faults
 from kasuri.ingest.files import read_array
-from kasuri.ingest.micro import Engine, Progress, count_records
-from kasuri.ingest.sources import BATCH, RAGGED, Stream, numbered, open_stream
+from kasuri.ingest.micro import Engine, Progress, count_records, needed
+from kasuri.ingest.sources import RAGGED, numbered, open_stream
+from kasuri.ingest.stream import BATCH, Stream, trusted, vouched
 from kasuri.public import PublicTable
 from kasuri.schema import PROVIDER_BOUNDED, Domain, Unit
 from kasuri.table import Counts, checked
@@ -34,8 +35,9 @@ def count(
     memory: str = "1GB",
     progress: Progress | None = None,
     away: Sequence[str | Path] = (),
+    assume: str | None = None,
 ) -> Counts:
-    """Counts from a frame, a CSV or Parquet file (or several), or a `Query`.
+    """Counts from a frame, a CSV or Parquet file (or several), or a `Table` or `Query` of a database.
 
     With the column `unit.id` the rows are records (people, visits, events): the tool bounds them, each unit counts in
     at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`). Rows
@@ -52,9 +54,14 @@ def count(
     `columns` says where each axis stands: a mesh in one column of mesh codes, in two of row and column numbers of the
     level's grid (not of the window), or in {"lat": column, "lon": column}; any other axis in one column of labels,
     indices or (a time axis) local times. `file` names the source in messages.
+
+    Records of a query, a DuckDB relation or a lazy frame are bounded only if one record changes no other's rows. Where
+    kasuri cannot see that, they are refused, unless `assume="rows depend on their own id alone"` vouches for it; the
+    guarantee then says so. A frame in memory and a file are the records themselves.
     """
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+    vouched(assume)  # refused before anything is read
     folders = [Path(folder) for folder in away]
     stream = open_stream(frame, file, memory=memory, away=folders)
     alike = [name for name in stream.names if name != unit.id and name.casefold() == unit.id.casefold()]
@@ -63,10 +70,13 @@ def count(
             f"{stream.label}: is column {alike[0]!r} the id column {unit.id!r}? Names must agree exactly"
         )
     if unit.id in stream.names:
+        assumes = trusted(stream, unit.id, needed(columns, unit, weight), assume)
         return count_records(
             stream, domain, columns, unit, weight, data, key=key, engine=engine, memory=memory, progress=progress,
-            away=folders,
+            away=folders, assumes=assumes,
         )  # fmt: skip
+    if assume is not None:
+        raise PrivacyError(f"{stream.label}: rows without the id column {unit.id!r} are nobody's; leave assume out")
     if weight is None:
         raise DomainError(
             *place_faults(stream.names, domain, columns, stream.label),

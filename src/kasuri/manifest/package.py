@@ -21,7 +21,7 @@ from kasuri.errors import PrivacyError
 from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import NO_LEDGER, Described, Release, files_of
-from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh
+from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Mesh
 
 MANIFEST = "datapackage.json"
 VERSION = 1
@@ -179,7 +179,11 @@ def privacy_block(release: Described) -> dict[str, Any]:
     guarantee, recipe, unit = release.guarantee, release.recipe, release.guarantee.unit
     ledger = release.provenance.get("ledger")
     errors = expected.by_area(release)
-    on_trust = PROVIDER_BOUNDED in guarantee.assumes
+    enforced = "by kasuri, when counting"
+    if PROVIDER_BOUNDED in guarantee.assumes:
+        enforced = "by the provider of the table, on trust"
+    elif ROWS_ALONE in guarantee.assumes:
+        enforced = "by kasuri, when counting rows taken on trust"
     return {
         "release_id": release.provenance["release_id"],
         "data": release.provenance["data"],
@@ -202,7 +206,7 @@ def privacy_block(release: Described) -> dict[str, Any]:
             "contribution_bound": {
                 "max_cells": unit.max_cells,
                 "max_weight": unit.max_weight,
-                "enforced": "by the provider of the table, on trust" if on_trust else "by kasuri, when counting",
+                "enforced": enforced,
             },
         },
         "deployment_model": {
