@@ -77,8 +77,8 @@ def recoding() -> kanon.Recoding:
 
 
 def thesis() -> tuple[Any, kanon.Recoding]:
-    """The rows of Adult that the trees of the thesis can hold, and these trees (adult/thesis.toml): the 732 people of 70
-    and older are left out, and the two kinds of self-employment are one."""
+    """The rows of Adult that the trees of the thesis can hold, and these trees (adult/thesis.toml): the 732 people of
+    70 and older are left out, and the two kinds of self-employment are one."""
     import pyarrow.compute as pc
 
     rows = adult()
