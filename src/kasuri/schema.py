@@ -27,6 +27,9 @@ MAX_MASK = 1 << 30
 PROVIDER_BOUNDED = "the provider bounded each unit's contributions (the table came pre-aggregated)"
 """The caveat of a table that was counted elsewhere."""
 
+ROWS_ALONE = "rows depend on their own id alone"
+"""What a person vouches for where kasuri cannot see that each record is mapped by itself."""
+
 RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "value")
 """Columns of every release, which no axis may be called."""
 
