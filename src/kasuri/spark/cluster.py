@@ -16,7 +16,7 @@ import numpy as np
 
 from kasuri.draw import charge, checked
 from kasuri.errors import DomainError, NumericsError, PrivacyError
-from kasuri.ingest import scratch
+from kasuri.ingest import micro, scratch
 from kasuri.ingest.axes import Place
 from kasuri.ledger import Ledger, Receipt
 from kasuri.mechanism import Mechanism, resolve
@@ -25,7 +25,7 @@ from kasuri.published import Measurements, Release
 from kasuri.recipes.words import recipe_words
 from kasuri.rng import Source
 from kasuri.schema import MAX_CELLS, Domain, Unit
-from kasuri.spark import bounding, files, keep, session, subtrees
+from kasuri.spark import bounding, files, keep, rowwise, session, subtrees
 from kasuri.spark.files import File
 
 LOGS = (
@@ -146,6 +146,7 @@ def release(
     key: bytes | None = None,
     source: Source | None = None,
     partitions: int | None = None,
+    assume: str | None = None,
 ) -> SparkRelease:
     """Publish the records of a Spark DataFrame with `recipe` at `epsilon`, without bringing them to one machine.
 
@@ -154,6 +155,11 @@ def release(
     executors see under one path (a path, not a URI); a private folder is made in it, which holds the counts while the
     release runs and the released files until it is closed. partitions: tasks per shuffle, the session's
     `spark.sql.shuffle.partitions` unless given; any number gives the same result, which is that of one machine.
+
+    The frame must map each record by itself: a scan of stored Parquet or ORC files, or of a table of them, with filters
+    and columns computed from one row each, by expressions that fail on no value, and the id as it is stored. What the
+    plan does not show is refused, unless `assume="rows depend on their own id alone"` vouches for it; the guarantee
+    then says so.
 
     Privacy
     -------
@@ -174,6 +180,7 @@ def release(
     run = resolve(recipe, domain, unit, epsilon)
     cut = subtrees.plan(run)
     key = bounding.judge(frame, domain, columns, unit, weight, key)
+    vouched = rowwise.trusted(frame, unit.id, micro.needed(columns, unit, weight), assume)
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise DomainError("partitions must be a whole number of at least 1")
     place = _folder(work)
@@ -191,7 +198,7 @@ def release(
             if counts.total != pairs.total:
                 raise NumericsError("the counts do not add up to the bounded records; nothing is released")
             blocks, sums = copy.sums(counts)
-            paid = charge(run, ledger, source, data=data, assumes=(STEADY, LOGS), part=None)
+            paid = charge(run, ledger, source, data=data, assumes=(*vouched, STEADY, LOGS), part=None)
             with paid.streams() as streams:
                 drawn = cut.draw(copy, counts, blocks, sums, streams)
                 tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)
