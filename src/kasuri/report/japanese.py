@@ -71,8 +71,11 @@ PHRASES = {
     "（Release.load(folder).interval(...) で任意の区域の信頼区間を計算できます）",
     # joined tables
     "its variance cannot be identified": "この方法の報告からは分散を推定できません。"
-    "coin、piecewise、hybrid のいずれかで計画してください",
+    "piecewise、hybrid、coin のいずれかで計画してください",
     "the noise is larger than the variance": "雑音が分散より大きいため、相関係数は推定できません",
+    "its mean or variance was moved": "平均または分散を、値の範囲が許し誤差が否定しない値に移しました",
+    "the correlations cannot all hold": "推定した相関係数は同時には成り立たないため、"
+    "成り立つもののうち最も近いものを再現しました",
     "second-order expansion": "損失関数を二次まで展開しているため、強い効果の係数は小さめに出ます",
     "the moments are nearly singular": "特徴量の積率行列が特異に近く、係数は不安定です",
     "linear regression": "線形回帰",

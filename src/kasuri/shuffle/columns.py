@@ -1,6 +1,7 @@
 """The columns of a plan: each a name, a side and a randomizer in exact odds.
 
-Numbers: coin (the default), two_point, piecewise, hybrid, laplace. Categories: grr (k-ary response), one_hot.
+Numbers: piecewise (the default), coin, two_point, hybrid, laplace. Categories: grr (k-ary response, the default),
+one_hot.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ class Plan:
 
     key names the joining column; `a` and `b` the columns of each side. Every column is declared in `bounds` (numbers,
     (low, high)) or in `categories` (labels). `epsilon_each` is every column's local epsilon unless `epsilons` says
-    otherwise; `mechanisms` names a column's randomizer: coin (two-point with a coin for squares, the default of
-    numbers), two_point, piecewise, hybrid, laplace; grr (the default of categories), one_hot. `ab` gives (a, b) of
+    otherwise; `mechanisms` names a column's randomizer: piecewise (the default of numbers), coin (two-point with a coin
+    for squares), two_point, hybrid, laplace; grr (the default of categories), one_hot. `ab` gives (a, b) of
     [Kii2022, Alg. 3] for a two_point column. `outside` decides whether a number outside its bounds is refused or
     clipped. Nothing is joined below `minimum_overlap` rows. `trusted_joiner` names a third party that joins, passes on
     joined rows only and keeps nothing.
@@ -171,7 +171,7 @@ class Plan:
     def _column(self, name: str, side: Side) -> Column:
         eps = exact(self.epsilons.get(name, self.epsilon_each))
         if name in self.bounds:
-            return number(name, side, self.bounds[name], self.mechanisms.get(name, "coin"), eps, self.ab.get(name))
+            return number(name, side, self.bounds[name], self.mechanisms.get(name, "piecewise"), eps, self.ab.get(name))
         if name in self.ab:
             raise DomainError(f"plan: (a, b) goes with a column of numbers; {name!r} has categories")
         return category(name, side, self.categories[name], self.mechanisms.get(name, "grr"), eps)
@@ -252,7 +252,11 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        """A plan from its JSON, every randomizer built anew: what was written must be what is built."""
+        """A plan from its JSON, every randomizer built anew: what was written must be what is built.
+
+        No default is taken from here: every column of a file names its mechanism, so that a file means the same
+        whatever the defaults are, and both sides have one hash.
+        """
         try:
             if data["kasuri"] != "shuffle plan" or data["version"] != VERSION:
                 raise FormatError(f"field version: this kasuri reads shuffle plans of version {VERSION}")
