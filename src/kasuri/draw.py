@@ -30,6 +30,9 @@ from kasuri.schema import Part
 from kasuri.table import Counts
 from kasuri.visit import measure_whole
 
+MOST_WRITTEN = 1 << 16
+"""Most characters of a measured matrix that a release writes out: enough for about 128 cells."""
+
 
 def release(
     counts: Counts,
@@ -159,6 +162,9 @@ def _further_words(run: Run) -> dict[str, Any]:
         words["options"] = mechanism.told_options()
     if run.threshold is not None:
         words["threshold"] = run.threshold
+    if run.strategy is not None and mechanism.refine == "inverse" and "public" not in dict(mechanism.options):
+        rows = ";".join(" ".join(map(str, row)) for row in run.strategy.rows.tolist())  # error bars need them
+        words |= {"rows": rows} if len(rows) <= MOST_WRITTEN else {}
     if run.total_scale is not None:
         common = {"recipe": mechanism.name, "noise": mechanism.noise}
         parts = {"identity": (run.scale, 1 - Fraction(mechanism.option("share"))),
