@@ -101,9 +101,13 @@ def main() -> None:
     few = np.random.default_rng(2).multinomial(4000, (small / small.sum()).ravel()).reshape(small.shape)
     for truth, mechanisms in ((large, LARGE), (small, SMALL), (few, SMALL | LARGE)):
         for name, mechanism in mechanisms.items():
+            runs = options.runs
+            if truth is few and name in ("haar_topdown", "refined_tree", "bayes_tree"):  # cheap
+                runs *= 10
+            elif truth is large and name in ("auto", "neg_l2_simplex", "nonneg_lasso", "lasso"):  # dear
+                runs = max(runs // 4, 4)
             if options.only in name:
-                dear = truth.size > 1024 and name in ("auto", "neg_l2_simplex", "nonneg_lasso", "lasso")
-                study(name, mechanism, truth, options.epsilon, max(options.runs // 4, 4) if dear else options.runs)
+                study(name, mechanism, truth, options.epsilon, runs)
 
 
 if __name__ == "__main__":

@@ -118,8 +118,8 @@ def test_a_certificate_says_it_by_area_and_old_ones_stay_as_they_were(tmp_path):
 
 @pytest.mark.parametrize(("unit", "en", "ja", "long"), [
     (Unit("person", "add-remove", 1), "people", "人", None),
-    (Unit("device_id", "add-remove", 24), "counts (one device_id adds up to 24)", "件（device_id 1 単位につき最大 24 件）",
-     "counts one device_id once in each of its cells: up to 24 times"),
+    (Unit("device_id", "add-remove", 24), "counts (one device_id adds up to 24)",
+     "件（device_id 1 単位につき最大 24 件）", "counts one device_id once in each of its cells: up to 24 times"),
     (Unit("household", "add-remove", 2, 5), "in weights (one household adds up to 10)",
      "重みの合計（世帯 1 単位につき最大 10）", "adds weights, up to 10 per household"),
 ])  # fmt: skip
