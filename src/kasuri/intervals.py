@@ -10,7 +10,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +114,12 @@ def missing(release: Release) -> str | None:
         return None  # the released values are the noisy numbers, or their inverse
     if release.measurements is not None and kind in ("counts", "sum_difference"):
         return None
+    if recipe["refine"] == "consistency":
+        return None  # hierarchy: linear in noise of known scale
+    if kind == "matrix":
+        return (
+            None if "rows" in recipe else "the release does not say its strategy row by row: it has a name, or is large"
+        )
     if recipe["name"] == "haar_topdown" and recipe["descent"] == "jump":
         return "drawn with level jumps, which leave no measurements; haar_topdown(descent='plain') publishes them"
     return f"{recipe['name']} with these options publishes no measurements"
@@ -136,7 +144,12 @@ def _bars(release: Release) -> Bars:
     if kind == "haar_nd":
         axes = tuple(order.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
         return AxisBars(release, axes, laplace_variance(scale, noise))
+    if kind == "matrix":
+        return MatrixBars(release, scale)
     tree = estimate.tree_of(release.recipe, domain)
+    if release.recipe["refine"] == "consistency":
+        shares = [Fraction(share) for share in release.recipe["shares"].values()]
+        return HierarchyBars(release, scale / min(shares), tree)  # every level has the same share
     if release.measurements is None:
         return FullBars(release, tree, laplace_variance(scale, noise))
     return TreeBars(release, tree)
@@ -316,3 +329,100 @@ class AxisBars(FullBars):
         for d, tree in enumerate(self.tree):
             weights = np.moveaxis(transform.sum_weights(tree, np.moveaxis(weights, d, 0)), 0, d)
         return self._around(values, np.array([self.variance * (weights**2).sum()]), level)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBars:
+    """Least squares of numbers that all have discrete Laplace noise of one scale: the released sums are the estimates,
+    with errors sum w N of public weights w. `_norms` gives sum w^2 of areas of cells.
+
+    P(|N| > x) <= 2 a^x / (1 + a), a = exp(-1/scale), so one number is covered by the first of two half-widths and the
+    sum of many by the normal one; a sum of few lies between the two laws (measured: docs/proofs/intervals.md).
+    """
+
+    release: Release
+    scale: Fraction
+    method: ClassVar[str] = "least squares of all measured numbers, by the variance of the area"
+
+    def _norms(self, cells: Int, region: Int, count: int) -> Float:
+        raise NotImplementedError
+
+    def _around(self, values: Values, norms: Float, level: float) -> Bounds:
+        s = float(self.scale)
+        a = math.exp(-1 / s) if s > 1e-3 else 0.0
+        one = max(s * math.log(2 / ((1 - level) * (1 + a))), math.sqrt(2) * s * NormalDist().inv_cdf((1 + level) / 2))
+        x, half = values.astype(np.float64), one * np.sqrt(norms)
+        return np.maximum(x - half, 0.0), bounds.above(x, half), x
+
+    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
+        return self._around(values, self._norms(cells, np.arange(cells.size), cells.size), level)
+
+    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+        cells, region = boxes.all_cells(self.release.domain)
+        return self._around(values, self._norms(cells, region, boxes.count), level)
+
+    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
+        return self._around(values, self._norms(cells, np.zeros(cells.size, dtype=np.int64), 1), level)
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixBars(LinearBars):
+    """A measured matrix A: sum w^2 = a^T (A^T A)^-1 a."""
+
+    @cached_property
+    def _root(self) -> Float:
+        """R^-1 of A = QR, a row per cell of the domain (0: impossible), so that sum w^2 = |R^-T a|^2."""
+        domain, rows = self.release.domain, str(self.release.recipe["rows"])
+        cells = np.flatnonzero(domain.possible_dense().ravel())
+        a = np.array([row.split() for row in rows.split(";")], dtype=np.float64)
+        out = np.zeros((domain.size, cells.size))
+        out[cells] = np.linalg.inv(np.linalg.qr(a, mode="r"))
+        return out
+
+    def _norms(self, cells: Int, region: Int, count: int) -> Float:
+        weights = np.zeros((count, self.release.domain.size))
+        weights[region, cells] = 1.0
+        return ((weights @ self._root) ** 2).sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchyBars(LinearBars):
+    """Counts of every possible node of the measured levels of a tree, all of one scale (hierarchy)."""
+
+    tree: Order
+
+    @cached_property
+    def _levels(self) -> list[tuple[int, Float, Float]]:
+        """Per measured level, from the top: leaves below a node; by node the variance v of its estimate from itself
+        and all below, in units of one number's, and the sum of v over its children. Impossible nodes have v = 0."""
+        possible, out, below = self.tree.possible_leaves(), [], None
+        for depth in sorted(map(int, self.release.recipe["shares"]), reverse=True):
+            stride = self.tree.stride(depth)
+            there = possible.reshape(-1, stride).any(axis=1)
+            sums = np.zeros(there.size) if below is None else below.reshape(there.size, -1).sum(axis=1)
+            below = np.where(there, 1.0, 0.0) if below is None else np.where(there, sums / (1 + sums), 0.0)
+            out.append((stride, below, sums))
+        return out[::-1]
+
+    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
+        f = self._levels[0][1]
+        for (_, _, sums), (_, v, _) in pairwise(self._levels):
+            wide = v.size // sums.size
+            share = v / np.repeat(np.maximum(sums, 1e-300), wide)
+            f = v - v * share + share**2 * np.repeat(f, wide)
+        return self._around(values, f[self.tree.keys(cells)], level)
+
+    def _norms(self, cells: Int, region: Int, count: int) -> Float:
+        """As areas in docs/proofs/intervals.md: upward a_p = S a v / Sv over the children of p, and every parent adds
+        S a^2 v - (S a v)^2 / Sv. Cost: O(cells x levels)."""
+        number, a, out = self.tree.keys(cells) * count + region, np.ones(cells.size), np.zeros(count)
+        levels = self._levels
+        for (stride, v, _), (above, _, sums) in zip(levels[:0:-1], levels[-2::-1], strict=True):
+            node, own = np.divmod(number, count)
+            number, at = np.unique(node // (above // stride) * count + own, return_inverse=True)
+            parent, whose = np.divmod(number, count)
+            first, second = (np.bincount(at, part * v[node], number.size) for part in (a, a * a))
+            out += np.bincount(whose, second - first * first / sums[parent], count)
+            a = first / sums[parent]
+        node, own = np.divmod(number, count)
+        return out + np.bincount(own, a * a * levels[0][1][node], count)

@@ -94,7 +94,7 @@ class Release:
         return self.cells.size
 
     def total(self) -> int | float:
-        """Sum over all cells."""
+        """Sum over all cells: counts, to which one unit adds up to `max_cells` (times `max_weight`), not units."""
         return self.values.sum().item()
 
     def to_dense(self) -> NDArray[Any]:

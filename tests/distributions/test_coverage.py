@@ -7,9 +7,12 @@ import pytest
 from reference.statistics import laplace_cdf
 
 import kasuri as ks
-from kasuri import examples, intervals
+from kasuri import examples, intervals, recipes
+from kasuri.draw import draw
 from kasuri.ingest import read_table
+from kasuri.mechanism import resolve
 from kasuri.regions import Boxes
+from kasuri.rng import Streams
 from kasuri.schema import Domain, Mesh, Ordered
 
 PERSON = ks.Unit("person", "add-remove", 1)
@@ -168,3 +171,52 @@ def test_the_total_of_a_nearly_empty_table_has_no_bias(recipe):
     assert 0.83 < clamped < 0.93
     errors = totals(recipe, 100, False) - truth.sum()
     assert abs(errors.mean()) < 0.5 * errors.std() and abs(errors.mean()) / truth.sum() < 0.005
+
+
+@pytest.mark.parametrize("epsilon", ["0.2", "2", "9"])
+@pytest.mark.parametrize("recipe", [recipes.hierarchy(), recipes.hierarchy("morton"), recipes.matrix(),
+                                    recipes.matrix([[1, 1, 1, 1], [2, 0, 0, 0], [0, 1, -1, 0], [0, 0, 1, 3]])],
+                         ids=["1d", "morton", "optimised", "given"])  # fmt: skip
+def test_intervals_of_linear_recipes_cover(recipe, epsilon):
+    """hierarchy and matrix, sums of one, few and many noises, at scales far above and below 1: every cell and area by
+    itself, over noise alone."""
+    given = dict(recipe.options).get("strategy", "optimised") != "optimised"
+    domain = Domain.of(Ordered("x", 4)) if given else Domain.of(Mesh("g", shape=(4, 4)))
+    truth = np.random.default_rng(1).poisson(300, domain.shape)
+    counts, rng = ks.Counts.from_dense(truth, domain, PERSON), np.random.default_rng(2)
+    areas = [np.flatnonzero(rng.random(domain.size) < share) for share in (0.3, 0.5, 0.7, 1)]
+    areas += [np.array([cell]) for cell in range(domain.size)]
+    run, runs = resolve(recipe, domain, PERSON, epsilon), 500
+    first = ks.release(counts, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(0))
+    bars, hits = intervals.bars_of(first), np.zeros(len(areas))
+    for i in range(runs):
+        cells, values, _, _ = draw(run, counts, Streams(ks.seeded(i).release_key(), recipe.name), 1)
+        dense = np.zeros(domain.size)
+        dense[cells] = values
+        for j, area in enumerate(areas):
+            value = np.array([dense[area].sum()])
+            low, high = intervals.finish(bars.of_area(area, value, 0.95), value)
+            hits[j] += low[0] <= truth.ravel()[area].sum() <= high[0]
+    share, error = hits / runs, np.sqrt(0.95 * 0.05 / runs)
+    assert share.mean() + error >= 0.95 and (share + 3 * error >= 0.95).all(), share
+    if epsilon == "0.2":
+        assert share.mean() < 0.985  # nor wide for nothing
+
+
+def test_the_wider_of_two_quantiles_covers_every_sum_of_laplace_noises():
+    """P(|sum w L| > t) = sum_i e^(-t/w_i) prod_{j != i} w_i^2 / (w_i^2 - w_j^2): one, few and many, any weights."""
+    rng, least = np.random.default_rng(3), {}
+    for level in (0.5, 0.8, 0.9, 0.905, 0.95, 0.99):
+        for terms in (1, 2, 3, 4, 6, 8):
+            for _ in range(150):
+                w = np.sqrt(np.sort(rng.dirichlet(np.full(terms, rng.choice([0.3, 1.0, 3.0])))))
+                if w[0] < 0.02 or (terms > 1 and np.diff(w).min() < 0.01):
+                    continue  # the formula divides by differences
+                t = intervals.factor(level) * np.sqrt(2)
+                squares = w[:, None] ** 2 - w**2
+                np.fill_diagonal(squares, 1.0)
+                ratios = w[:, None] ** 2 / squares
+                np.fill_diagonal(ratios, 1.0)
+                covered = 1 - float(np.prod(ratios, axis=1) @ np.exp(-t / w))
+                least[level] = min(least.get(level, 1.0), covered)
+    assert all(level - 1e-9 <= covered <= level + 0.03 for level, covered in least.items()), least

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from reference import intervals as slow
 
 import kasuri as ks
-from kasuri import bounds, estimate, intervals, order, transform
+from kasuri import bounds, estimate, intervals, order, recipes, transform
+from kasuri.mechanism import resolve
 from kasuri.noise import laplace_variance
 from kasuri.regions import Boxes, BoxSearch, CellSearch, leaves_below
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
@@ -199,6 +200,47 @@ def test_the_variance_of_privelet_areas_is_that_of_its_inverse(domain, recipe):
         one = bars.of_area(possible[inside], np.array([1e6]), 0.95)
         both = bars.of_boxes(Boxes(low, high), np.array([1e6, 1e6]), 0.95)
         assert np.isclose(both[1][r], one[1][0])
+
+
+LINEAR = [recipes.hierarchy(), recipes.hierarchy("morton"), recipes.hierarchy("hierarchy"), recipes.matrix()]
+
+
+def measured_rows(out):
+    """What hierarchy or matrix measures, a row per number and a column per cell, as the draw has it."""
+    domain, cells = out.domain, np.flatnonzero(out.domain.possible_dense().ravel())
+    if out.recipe["name"] == "matrix":
+        return resolve(recipes.matrix(), domain, PERSON, "1").strategy.rows, cells
+    tree = estimate.tree_of(out.recipe, domain)
+    levels = [tree.keys(cells) // tree.stride(int(depth)) for depth in out.recipe["shares"]]
+    return np.vstack([nodes == np.unique(nodes)[:, None] for nodes in levels]).astype(float), cells
+
+
+@pytest.mark.parametrize("recipe", LINEAR, ids=lambda recipe: f"{recipe.name} {recipe.order}")
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_variance_of_linear_recipes_is_that_of_the_normal_equations(domain, recipe):
+    """hierarchy and matrix: sum w^2 = a (A^T A)^-1 a for cells, boxes and any cells."""
+    out, _ = released(domain, recipe, 5)
+    bars, rng = intervals.bars_of(out), np.random.default_rng(1)
+    rows, cells = measured_rows(out)
+    inverse = np.linalg.inv(rows.T @ rows)
+    share = Fraction(1, len(out.recipe["shares"])) if recipe.name == "hierarchy" else 1
+    assert bars.scale == Fraction(out.recipe["scale"]) / share
+    one = bars.of_area(cells[:1], np.array([1e6]), 0.95)
+    unit = (one[1] - one[2])[0] / np.sqrt(inverse[0, 0])  # the half-width of a single number
+    assert unit >= -np.log(0.05) * float(bars.scale)
+    of_cells = bars.of_cells(cells, np.full(cells.size, 1e6), 0.95)
+    assert np.allclose(of_cells[1] - of_cells[2], unit * np.sqrt(np.diag(inverse)))
+    for _ in range(5):
+        a = rng.random(cells.size) < rng.random()
+        found = bars.of_area(cells[a], np.array([1e6]), 0.95)
+        assert np.isclose((found[1] - found[2])[0], unit * np.sqrt(a @ inverse @ a))
+    low = np.zeros((2, len(domain.shape)), dtype=np.int64)
+    low[1, 0] = 2
+    boxes = Boxes(low, np.array([(2, *domain.shape[1:]), domain.shape]))
+    both = bars.of_boxes(boxes, np.full(2, 1e6), 0.95)
+    for r in range(2):
+        inside, _ = Boxes(boxes.low[r : r + 1], boxes.high[r : r + 1]).all_cells(domain)
+        assert np.isclose(both[1][r], bars.of_area(inside, np.array([1e6]), 0.95)[1][0])
 
 
 @given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES)), seed=st.integers(0, 10**6))

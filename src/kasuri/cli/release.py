@@ -109,6 +109,7 @@ def summary(released: Any, out: Path) -> dict[str, Any]:
         "cells": released.domain.size,
         "non_zero": int(released.non_zero),
         "total": released.total(),
+        "total_is_in": _counted(released),
         "recipe": dict(released.recipe),
         "guarantee": released.guarantee.to_json(),
         "ledger": released.provenance["ledger"],
@@ -123,11 +124,19 @@ def describe(released: Any, out: Path) -> str:
     single = (out / "release.parquet").exists()
     files = f"{out / 'release.duckdb'} (tables release, release_meta) or {out / 'release.parquet'}"
     return (
-        f"{out}: {released.non_zero:,} of {released.domain.size:,} cells are not 0, total {released.total():,}.\n"
+        f"{out}: {released.non_zero:,} of {released.domain.size:,} cells are not 0, "
+        f"total {released.total():,} {_counted(released)}.\n"
         f"  {released.guarantee.words()}\n"
         f"  recipe {released.recipe['name']}, noise scale {released.recipe['scale']}; assumes:{assumes}{budget}\n"
         f"  open {files if single else out / 'release-*.parquet'}"
     )
+
+
+def _counted(released: Any) -> str:
+    from kasuri.report.japanese import counted
+
+    unit = released.guarantee.unit
+    return counted(unit.id, unit.max_cells, unit.max_weight)[0]
 
 
 def _left(balance: dict[str, str]) -> str:

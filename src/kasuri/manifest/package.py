@@ -18,10 +18,11 @@ from typing import Any
 
 from kasuri import intervals, refine
 from kasuri.errors import PrivacyError
-from kasuri.manifest import certificate, expected, keys
+from kasuri.manifest import bias, certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import NO_LEDGER, Described, Release, files_of
-from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Mesh
+from kasuri.report import japanese
+from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Mesh, Unit
 
 MANIFEST = "datapackage.json"
 VERSION = 1
@@ -170,7 +171,8 @@ def _field(name: str, kind: str, release: Described) -> dict[str, Any]:
         if name == known or name.endswith(f"_{known}"):
             field["description"] = words
     if name == "value":
-        field["unit"] = f"{release.guarantee.unit.id} (count)"
+        unit = release.guarantee.unit
+        field["unit"] = f"{unit.id} (count)" if unit.max_weight is None else f"weight of each {unit.id}, summed"
     return field
 
 
@@ -207,7 +209,8 @@ def privacy_block(release: Described) -> dict[str, Any]:
                 "max_cells": unit.max_cells,
                 "max_weight": unit.max_weight,
                 "enforced": enforced,
-            },
+            }
+            | _sums(unit),
         },
         "deployment_model": {
             "model_name": guarantee.model,
@@ -242,10 +245,26 @@ def privacy_block(release: Described) -> dict[str, Any]:
         "expected_error": {
             "before_refinement": errors,
             "note": "closed form, aligned square blocks" if errors else "this recipe has no closed form",
-            "bias": _bias(recipe["refine"]),
+            "bias": bias.by_area(recipe),
             "advised_smallest_area": expected.advised(release, errors) if isinstance(release, Release) else None,
         },
     }
+
+
+def _sums(unit: Unit) -> dict[str, Any]:
+    """What a sum over cells is not: a number of units, where one unit may be in it more than once."""
+    named, most = japanese.unit(unit.id), f"{unit.most:,}"
+    if unit.max_weight is not None:
+        en = f"A sum over cells, the total included, adds weights, up to {most} per {unit.id}: it counts no {unit.id}s."
+        ja = f"セルの合計（総数を含む）は重みの和で、{named} 1 単位につき最大 {most} です。{named}の数ではありません。"
+    elif unit.max_cells > 1:
+        en = (
+            f"A sum over cells, the total included, counts one {unit.id} once in each of its cells: up to {most} times."
+        )
+        ja = f"複数のセルの合計（総数を含む）では、{named} 1 単位がそのセルごとに、最大 {most} 回数えられます。"
+    else:
+        return {}
+    return {"sums": {"en": en, "ja": ja}}
 
 
 def variant(guarantee: Guarantee) -> str:
@@ -300,19 +319,6 @@ def _composition(ledger: dict[str, Any] | None) -> str:
         "pld": "a series declared beforehand, priced by its privacy-loss distribution; other releases add to it",
     }
     return how[ledger["accounting"]]
-
-
-def _bias(refine: str) -> str:
-    if refine == "threshold":
-        return "Cells below the threshold are 0: small cells are lost, and areas of many small cells come out too low."
-    if refine == "lasso":
-        return "Thresholding pulls cells towards 0: small cells are lost, and dense cells come out too low on average."
-    if refine in ("none", "inverse", "consistency"):
-        return "none: every sum is unbiased, and values may be negative."
-    return (
-        "Making the table non-negative biases small areas: empty cells come out too high and dense cells too low on "
-        "average; sums over larger areas much less, the total hardly at all."
-    )
 
 
 def environment() -> dict[str, Any]:

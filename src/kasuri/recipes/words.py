@@ -23,6 +23,8 @@ from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Unit
 from kasuri.shares import BAYES
 
+MOST_WRITTEN = 1 << 16
+"""Most characters of a measured matrix that a release writes out: enough for about 128 cells."""
 OPTIMISED_CELLS = 1 << 8
 """A strategy is optimised once more for at most so many cells: above, that takes minutes."""
 
@@ -71,6 +73,9 @@ def _further_words(run: Run) -> dict[str, Any]:
         words["options"] = mechanism.told_options()
     if run.threshold is not None:
         words["threshold"] = run.threshold
+    if run.strategy is not None and mechanism.refine == "inverse" and "public" not in dict(mechanism.options):
+        rows = ";".join(" ".join(map(str, row)) for row in run.strategy.rows.tolist())  # error bars need them
+        words |= {"rows": rows} if len(rows) <= MOST_WRITTEN else {}
     if run.total_scale is not None:
         common = {"recipe": mechanism.name, "noise": mechanism.noise}
         parts = {"identity": (run.scale, run.sensitivity),

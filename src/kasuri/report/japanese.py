@@ -57,7 +57,7 @@ PHRASES = {
     "exact on the integers": "整数上で厳密",
     "floating point": "浮動小数点（論文の再現用）",
     "operating system, AES-256-CTR": "OS の乱数源と AES-256-CTR",
-    # bias
+    # bias, as releases saved by earlier versions say it; now kasuri.manifest.bias
     "Cells below the threshold": "閾値に満たないセルは 0 になります。"
     "小さなセルは失われ、小さなセルばかりの区域は低めになります。",
     "Thresholding pulls": "閾値処理はセルを 0 に近づけます。小さなセルは失われ、密なセルは平均して低めになります。",
@@ -138,6 +138,16 @@ def _known(phrase: str) -> str | None:
 def unit(name: str) -> str:
     """What is protected."""
     return _UNIT.get(name, name)
+
+
+def counted(name: str, max_cells: int, max_weight: int | None) -> tuple[str, str]:
+    """What a sum over cells is a number of, in English and in Japanese: units only where each is in one cell, once."""
+    most = max_cells * (max_weight or 1)
+    if max_weight is not None:
+        return f"in weights (one {name} adds up to {most:,})", f"重みの合計（{unit(name)} 1 単位につき最大 {most:,}）"
+    if max_cells > 1:
+        return f"counts (one {name} adds up to {most:,})", f"件（{unit(name)} 1 単位につき最大 {most:,} 件）"
+    return ("people", "人") if name == "person" else (f"{name}s" if name.isalpha() else name, f"{name} 件")
 
 
 def relation(name: str, change: str, most: int) -> str:

@@ -11,7 +11,7 @@ const WORDS = {
     no_interval: "no interval for this area", go: "Go to mesh code", find: "no such area here", cells: (s) => `${spaced(s)} cells`,
     side: (k) => (k === 1 ? "1 cell" : `${k} x ${k} cells`), largest: (n, s) => `The ${n} largest (${s})`, place: "area", count: "released",
     per: (u, s) => `${u} per area (${s})`, negative: "negative", zoomed: "mean", in: "Zoom in", out: "Zoom out", fit: "Show all",
-    is: ": ", and: ", ", map: "Map of the released values", secret: "CONFIDENTIAL", unit: (u) => (u === "person" ? "people" : u), more: (n) => `and ${n} more`,
+    is: ": ", and: ", ", map: "Map of the released values", secret: "CONFIDENTIAL", unit: (u) => (u === "person" ? "people" : u || "counts"), more: (n) => `and ${n} more`,
     cut: "part of the area lies outside the window", start: "Point at the map, or use the arrow keys, to read a value.",
   },
   ja: {
@@ -22,7 +22,7 @@ const WORDS = {
     no_interval: "この区域の信頼区間はありません", go: "メッシュコードへ移動", find: "この範囲にありません", cells: (s) => `${s}メッシュ`,
     side: (k) => (k === 1 ? "1 セル" : `${k} × ${k} セル`), largest: (n, s) => `値の大きい区域 ${n} 件（${s}）`, place: "区域", count: "公表値",
     per: (u, s) => `${s}あたりの${u}`, negative: "負の値", zoomed: "平均", in: "拡大", out: "縮小", fit: "全体",
-    is: "：", and: "、", map: "公表値の地図", secret: "部外秘", unit: (u) => (u === "person" ? "人数" : `${u} の数`), more: (n) => `ほか ${n} 件`,
+    is: "：", and: "、", map: "公表値の地図", secret: "部外秘", unit: (u) => (u === "person" ? "人数" : u ? `${u} の数` : "件数"), more: (n) => `ほか ${n} 件`,
     cut: "区域の一部は対象範囲の外にあります", start: "地図を指すか矢印キーを使うと、値を読み取れます。",
   },
 };

@@ -75,7 +75,7 @@ class SparkRelease:
         return sum(file.rows for file in self._of(subtrees.RELEASED))
 
     def total(self) -> int:
-        """Sum over all cells."""
+        """Sum over all cells, as in `Release.total`."""
         return sum(file.total for file in self._of(subtrees.RELEASED))
 
     def frame(self) -> Any:
