@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kasuri import intervals
-from kasuri.errors import PrivacyError
+from kasuri.errors import FormatError, PrivacyError, unknown
 from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import NO_LEDGER, Described, Release, files_of
@@ -126,12 +126,13 @@ def error_bars(release: Described) -> dict[str, Any]:
 
 
 def grid(domain: Domain) -> list[dict[str, Any]]:
-    """Where the mesh lies: reference system, level, and the south-west corner in cells of that level."""
+    """Where the mesh lies: reference system, level, and the south-west corner in cells of that level. A grid without a
+    level has no place, and so no reference system."""
     meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
     return [
         {
             "axis": mesh.name,
-            "crs": mesh.crs,
+            "crs": None if mesh.level is None else mesh.crs,
             "mesh_level": mesh.level,
             "anchor": {"row": mesh.origin[0], "col": mesh.origin[1], "corner": "south-west"},
             "shape": {"rows": mesh.shape[0], "cols": mesh.shape[1]},
@@ -217,9 +218,7 @@ def privacy_block(release: Described) -> dict[str, Any]:
                 "tuning",
                 {"source": "none: this recipe has no parameter tuned on data", "charged": "nothing to charge"},
             ),
-            "sampler": "exact on the integers"
-            if recipe["noise"] != "float Laplace"
-            else "floating point (papers only)",
+            "sampler": _sampler(recipe["noise"]),
             "randomness": release.provenance["source"],
             "secure": release.provenance["secure"],
             "software": release.provenance["software"],
@@ -290,6 +289,16 @@ def _composition(ledger: dict[str, Any] | None) -> str:
     return how[ledger["accounting"]]
 
 
+_SAMPLERS = {"discrete Laplace": "exact on the integers", "float Laplace": "floating point (papers only)"}
+_NON_NEGATIVE = ("topdown", "least squares", "bayes", "chosen", "simplex", "nonneg lasso", "linear program")
+
+
+def _sampler(noise: str) -> str:
+    if noise not in _SAMPLERS:
+        raise unknown(FormatError, "the release's noise", noise, _SAMPLERS)
+    return _SAMPLERS[noise]
+
+
 def _bias(refine: str) -> str:
     if refine == "threshold":
         return "Cells below the threshold are 0: small cells are lost, and areas of many small cells come out too low."
@@ -297,6 +306,9 @@ def _bias(refine: str) -> str:
         return "Thresholding pulls cells towards 0: small cells are lost, and dense cells come out too low on average."
     if refine in ("none", "inverse", "consistency"):
         return "none: every sum is unbiased, and values may be negative."
+    if refine not in _NON_NEGATIVE:
+        known = ("threshold", "lasso", "none", "inverse", "consistency", *_NON_NEGATIVE)
+        raise unknown(FormatError, "the release's refinement", refine, known)
     return (
         "Making the table non-negative biases small areas: empty cells come out too high and dense cells too low on "
         "average; sums over larger areas much less, the total hardly at all."
