@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kasuri import bayes, shares
-from kasuri.errors import PrivacyError
+from kasuri.errors import PrivacyError, unknown
 from kasuri.mechanism import Run
 from kasuri.noise import laplace_variance
 from kasuri.order import Order
@@ -76,6 +76,8 @@ def choose(run: Run, pilot: Whole | None, streams: Streams) -> Choice:
         return Choice(preset, refine_of(preset), why, "nothing: no pilot was measured")
     if run.mechanism.shares == "simulation":
         return simulated(run, _simulated(run, pilot, streams))
+    if run.mechanism.shares != "pilot":
+        raise unknown(PrivacyError, "who chooses the shares", run.mechanism.shares, ("pilot", "simulation"))
     assert pilot is not None
     density, size = _facts(run, pilot)
     why = f"pilot: about {density:.2f} of the cells not empty, {size:.0f} scales of noise each on average"
@@ -98,7 +100,11 @@ def _charged(run: Run) -> str:
 
 def refine_of(preset: str) -> Refine:
     """How a preset refines its noisy counts."""
-    return "bayes" if preset in shares.BAYES else "least squares"
+    if preset in shares.BAYES:
+        return "bayes"
+    if preset not in shares.REFINED:
+        raise unknown(PrivacyError, "the preset", preset, (*shares.BAYES, *shares.REFINED))
+    return "least squares"
 
 
 def _projected(pilot: Whole) -> Float:
@@ -214,4 +220,8 @@ def _error(tree: Order, depth: int, true: tuple[Int, Int], found: tuple[Int, Int
     ranked = np.argsort(nodes, kind="stable")
     starts = np.flatnonzero(np.diff(nodes[ranked], prepend=-1))
     errors = np.add.reduceat(signed[ranked], starts) if starts.size else np.zeros(1)
-    return float(np.abs(errors).sum()) if metric == "mae" else float(np.sqrt((errors**2).sum()))
+    if metric == "mae":
+        return float(np.abs(errors).sum())
+    if metric != "rmse":
+        raise unknown(PrivacyError, "the metric", metric, ("rmse", "mae"))
+    return float(np.sqrt((errors**2).sum()))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kasuri import __version__, engine, transform
 from kasuri.choose import choose, refined, variances
-from kasuri.errors import KasuriError, PrivacyError
+from kasuri.errors import KasuriError, PrivacyError, unknown
 from kasuri.ledger import Ledger, Receipt
 from kasuri.mechanism import Mechanism, Run, resolve
 from kasuri.noise import discrete_laplace, passes, runs_below
@@ -127,22 +127,16 @@ Drawn = tuple[NDArray[np.int64], NDArray[Any], Measurements | None, dict[str, An
 
 def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
     """transform, noise, refine; the cells rising and the values not 0."""
-    mechanism = run.mechanism
+    parts = run.mechanism.transform, run.mechanism.noise, run.mechanism.refine, run.descent
     measurements: Measurements | None = None
     words: dict[str, Any] = {}
-    if mechanism.refine in _BASELINES:
-        cells, values = _BASELINES[mechanism.refine](run, counts, streams, threads)
-    elif run.strategy is not None:
-        cells, values = _draw_matrix(run, counts, streams, threads)
-    elif run.descent in ("plain", "jump"):
+    if parts in _SPARSE:
         cells, values, measurements, words = _draw_sparse(run, counts, streams, threads)
+    elif parts in _DENSE:
+        cells, values = _DENSE[parts](run, counts, streams, threads)
     else:
-        if mechanism.transform == "identity":
-            cells, values = _draw_cells(run, counts, streams, threads)
-        elif mechanism.transform == "haar_nd":
-            cells, values = _draw_axes(run, counts, streams, threads)
-        else:
-            cells, values = _draw_tree(run, counts, streams, threads)
+        known = (f"({', '.join(own)})" for own in (*_SPARSE, *_DENSE))
+        raise unknown(PrivacyError, "what is to be drawn", ", ".join(parts), known)
     keep = values != 0
     if not keep.all():
         cells, values = cells[keep], values[keep]
@@ -165,10 +159,12 @@ def _draw_sparse(run: Run, counts: Counts, streams: Streams, threads: int) -> Dr
     elif run.mechanism.transform == "counts":
         out_keys, out_values, measurements, words = _count_tree(run, keys, values, streams, threads)
         parts = [(out_keys, out_values)]
-    else:
+    elif run.mechanism.transform == "sum_difference" and run.descent in ("plain", "jump"):
         plain = run.descent == "plain"
         descent = engine.Descent(tree, run.scale, jumps=not plain)
         parts, measurements = descent.run(keys, values, streams, threads, record=plain)
+    else:
+        raise unknown(PrivacyError, "the transform", run.mechanism.transform, ("sum_difference", "nominal", "counts"))
     del keys, values
     for i, (out_keys, out_values) in enumerate(parts):
         parts[i] = tree.cells(out_keys), out_values
@@ -182,7 +178,7 @@ def _count_tree(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Measurements, dict[str, Any]]:
     """Measure (the pilot first, where there is one), choose, visit; then everything sees noisy counts only."""
     tree, cuts = run.trees[0], run.cuts
-    refine = "least squares" if run.mechanism.refine == "least squares" else "bayes"
+    refine: str = run.mechanism.refine  # "chosen" until the choice is made
     known, words = None, {}
     if run.pilot is not None:
         depth, share = run.pilot
@@ -206,6 +202,8 @@ def _noise(run: Run, streams: Streams, size: int, threads: int) -> NDArray[Any]:
     """One noise value of scale `run.scale` per coefficient of weight 1."""
     if run.mechanism.noise == "float Laplace":
         return engine.dense_float_noise(float(run.scale), streams, size)
+    if run.mechanism.noise != "discrete Laplace":
+        raise unknown(PrivacyError, "the noise", run.mechanism.noise, ("discrete Laplace", "float Laplace"))
     return engine.dense_noise(discrete_laplace(run.scale), streams, size, threads)
 
 
@@ -231,6 +229,8 @@ def _draw_axes(run: Run, counts: Counts, streams: Streams, threads: int) -> tupl
 def _draw_tree(run: Run, counts: Counts, streams: Streams, threads: int) -> tuple[NDArray[np.int64], Any]:
     """The dense composition refine(transform(counts) + noise), word for word: Privelet, T1, and the paper's floats."""
     mechanism, tree = run.mechanism, run.trees[0]
+    if mechanism.transform not in ("haar", "sum_difference"):
+        raise unknown(PrivacyError, "the transform", mechanism.transform, ("haar", "sum_difference"))
     parts = transform.haar(tree) if mechanism.transform == "haar" else transform.sum_difference(tree)
     possible = tree.possible_leaves()
     leaves = np.zeros(tree.leaves, dtype=np.int64)
@@ -239,6 +239,8 @@ def _draw_tree(run: Run, counts: Counts, streams: Streams, threads: int) -> tupl
     coefficients += parts.weights * _noise(run, streams, coefficients.size, threads)
     if mechanism.refine == "inverse":
         values: NDArray[Any] = parts.inverse(coefficients)
+    elif mechanism.refine != "topdown":
+        raise unknown(PrivacyError, "the refinement", mechanism.refine, ("inverse", "topdown"))
     elif mechanism.transform == "haar":
         values = topdown_float(coefficients, transform.levels(possible))
     else:
@@ -347,6 +349,8 @@ def _draw_matrix(run: Run, counts: Counts, streams: Streams, threads: int) -> tu
     noisy = (rows @ known + _noise(run, streams, len(rows), threads)).astype(np.float64)
     if run.mechanism.refine == "linear program":
         return strategy.cells, nonnegative_fit(strategy.rows, noisy)
+    if run.mechanism.refine != "inverse":
+        raise unknown(PrivacyError, "the refinement", run.mechanism.refine, ("inverse", "linear program"))
     return strategy.cells, np.linalg.lstsq(strategy.rows.astype(np.float64), noisy)[0]
 
 
@@ -373,10 +377,30 @@ def _draw_hierarchy(run: Run, counts: Counts, streams: Streams, threads: int) ->
     return cells[ranked], values[ranked]
 
 
-_BASELINES: dict[str, Callable[[Run, Counts, Streams, int], tuple[NDArray[np.int64], Any]]] = {
-    "simplex": _draw_projected,
-    "nonneg lasso": _draw_projected,
-    "lasso": _draw_projected,
-    "threshold": _draw_threshold,
-    "consistency": _draw_hierarchy,
+_Draw = Callable[[Run, Counts, Streams, int], tuple[NDArray[np.int64], Any]]
+_EXACT, _FLOAT = "discrete Laplace", "float Laplace"
+_DENSE: dict[tuple[str, str, str, str], _Draw] = {
+    ("identity", _EXACT, "none", "none"): _draw_cells,
+    ("identity", _FLOAT, "none", "none"): _draw_cells,
+    ("identity", _EXACT, "simplex", "none"): _draw_projected,
+    ("identity", _EXACT, "nonneg lasso", "none"): _draw_projected,
+    ("identity", _EXACT, "lasso", "none"): _draw_projected,
+    ("identity", _EXACT, "threshold", "jump"): _draw_threshold,
+    ("haar_nd", _EXACT, "inverse", "none"): _draw_axes,
+    ("sum_difference", _EXACT, "inverse", "none"): _draw_tree,
+    ("sum_difference", _EXACT, "topdown", "dense"): _draw_tree,
+    ("haar", _FLOAT, "topdown", "dense"): _draw_tree,
+    ("counts", _EXACT, "consistency", "dense"): _draw_hierarchy,
+    ("matrix", _EXACT, "inverse", "none"): _draw_matrix,
+    ("fourier", _EXACT, "linear program", "none"): _draw_matrix,
 }
+"""Who draws which transform, noise, refinement and descent: what is in neither list is not drawn at all."""
+_SPARSE = (
+    ("sum_difference", _EXACT, "topdown", "plain"),
+    ("sum_difference", _EXACT, "topdown", "jump"),
+    ("nominal", _EXACT, "topdown", "plain"),
+    ("counts", _EXACT, "least squares", "plain"),
+    ("counts", _EXACT, "bayes", "plain"),
+    ("counts", _EXACT, "chosen", "plain"),
+)
+"""Those drawn node by node along their tree."""

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import order
+from kasuri.errors import FormatError, unknown
 from kasuri.noise import laplace_variance
 from kasuri.order import Order
 from kasuri.published import Measurements
@@ -74,9 +75,13 @@ class Estimated:
 def tree_of(recipe: Mapping[str, Any], domain: Domain) -> Order:
     """The public tree a recipe in words was run on."""
     name = str(recipe["order"])
-    if name.startswith("morton"):
-        return order.morton(domain, tuple(recipe["interleave"]))
-    return {"1d": order.row_major, "hierarchy": order.hierarchy, "jis": order.jis}[name](domain)
+    tree = order.morton(domain, tuple(recipe["interleave"]))
+    if name == tree.name:
+        return tree
+    others = {"1d": order.row_major, "hierarchy": order.hierarchy, "jis": order.jis}
+    if name not in others:
+        raise unknown(FormatError, "the order", name, (tree.name, *others))
+    return others[name](domain)
 
 
 def counts(measured: Measurements, tree: Order, *, shrink: bool) -> Estimated:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kasuri import bounds, estimate, order, transform
 from kasuri.bounds import Bounds, Float, Int, factor
-from kasuri.errors import DomainError
+from kasuri.errors import DomainError, FormatError, unknown
 from kasuri.estimate import Estimated
 from kasuri.noise import laplace_variance
 from kasuri.order import Order
@@ -107,9 +107,22 @@ def finish(found: Bounds, values: Values) -> tuple[Float, Float]:
     return np.minimum(np.maximum(low, 0.0), values), np.maximum(np.maximum(high, 0.0), values)
 
 
+_WORDS = {
+    "transform": ("identity", "sum_difference", "haar", "haar_nd", "nominal", "counts", "matrix", "fourier"),
+    "noise": ("discrete Laplace", "float Laplace"),
+    "refine": ("none", "inverse", "topdown", "least squares", "bayes", "chosen", "consistency", "simplex",
+               "nonneg lasso", "lasso", "threshold", "linear program"),
+    "descent": ("none", "dense", "plain", "jump"),
+}  # fmt: skip
+"""The words of a release that are known here: of any other nothing can be said, not even that it has no interval."""
+
+
 def missing(release: Release) -> str | None:
     """Why no interval can be made of this release, or None."""
     recipe, kind = release.recipe, release.recipe["transform"]
+    for name, known in _WORDS.items():
+        if recipe[name] not in known:
+            raise unknown(FormatError, f"the release's {name}", recipe[name], known)
     if recipe["refine"] in ("none", "inverse") and kind in ("identity", "sum_difference", "haar_nd"):
         return None  # the released values are the noisy numbers, or their inverse
     if release.measurements is not None and kind in ("counts", "sum_difference"):
@@ -146,6 +159,9 @@ def _bars(release: Release) -> Bars:
         return AxisBars(release, axes, laplace_variance(scale, noise))
     if kind == "matrix":
         return MatrixBars(release, scale)
+    if kind not in ("sum_difference", "counts"):
+        known = ("identity", "haar_nd", "matrix", "sum_difference", "counts")
+        raise unknown(FormatError, "the release's transform", kind, known)
     tree = estimate.tree_of(release.recipe, domain)
     if release.recipe["refine"] == "consistency":
         shares = [Fraction(share) for share in release.recipe["shares"].values()]

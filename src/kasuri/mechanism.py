@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -19,12 +19,12 @@ import numpy as np
 
 from kasuri import order, shares, strategy, transform
 from kasuri.accounting import Losses, Series, generic
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.errors import DomainError, PrivacyError, unknown
 from kasuri.noise import TWO_DIGITS, passes
 from kasuri.order import Order
 from kasuri.privacy import Guarantee, decimal, exact
 from kasuri.public import PublicTable
-from kasuri.schema import Domain, Ordered, Unit
+from kasuri.schema import Domain, Nominal, Ordered, Unit
 from kasuri.strategy import Strategy
 from kasuri.visit import Visit
 from kasuri.visited import LEAST_SCALE
@@ -60,6 +60,26 @@ _RULES = {
     "nonneg lasso": ("nonneg lasso scale", "nonneg lasso shift"),
     "lasso": ("lasso scale", "lasso shift"),
 }
+
+_NO_TOTAL = (
+    "none", "inverse", "topdown", "least squares", "bayes", "chosen", "consistency", "threshold", "linear program",
+)  # fmt: skip
+"""The refinements that use no total."""
+
+_OPTIONS = {
+    "matrix": ("strategy", "workload", "public"), "fourier": ("ways",), "threshold": ("threshold",),
+    **dict.fromkeys(_RULES, ("total", "rule", "parameter", "share", "declared_total")),
+}  # fmt: skip
+"""Names of the options, by the transform or the refinement that reads them."""
+
+_ORDERS = {
+    "identity": ("none",), "matrix": ("none",), "fourier": ("none",), "haar_nd": ("2d",), "nominal": ("morton", "jis"),
+    "sum_difference": ("morton", "1d"), "haar": ("morton", "1d"), "counts": ("morton", "1d", "hierarchy"),
+}  # fmt: skip
+"""The orders of the cells each transform is measured in."""
+
+_NUMERICS = {"discrete Laplace": KEYSTREAM, "float Laplace": IDEALISED}
+"""What each noise rests on."""
 
 _COMBINATIONS = {
     ("identity", "float Laplace", "none"): ("none",),
@@ -194,6 +214,8 @@ class Mechanism:
         return Series(self.name, self.plan(domain, unit, epsilon), exact(epsilon), losses, releases)
 
 
+_PRESETS = {"bayes": shares.BAYES, "least squares": shares.REFINED, "consistency": shares.REFINED}
+
 Cuts = tuple[tuple[int, Fraction], ...]
 
 
@@ -228,6 +250,8 @@ class Run:
         cuts, refine = cuts or self.cuts, refine or self.mechanism.refine
         depths, scales = zip(*((depth, self.scale / share) for depth, share in cuts), strict=True)
         slacks = [0.0] * len(depths)
+        if refine not in ("bayes", "least squares", "consistency", "chosen"):
+            raise unknown(PrivacyError, "the refinement of a count tree", refine, ("bayes", "least squares"))
         if len(depths) > 1 and refine == "bayes":
             slacks[-2] = 2.0 if self.trees[0].leaves <= LARGE else 1.0
         if self.pilot is not None:
@@ -240,10 +264,13 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
     loss = exact(epsilon)
+    _read(mechanism)
     trees = _trees(mechanism, domain)
     descent = mechanism.descent
     if descent == "auto":
         descent = "plain" if trees[0].leaves <= MEASURED_CELLS else "jump"
+    if descent not in ("none", "dense", "plain", "jump"):
+        raise unknown(PrivacyError, "the descent", descent, ("none", "auto", "dense", "plain", "jump"))
     leaves = math.prod(tree.leaves for tree in trees) if trees else domain.size
     if descent in ("none", "dense") and leaves > DENSE_CELLS:
         raise DomainError(
@@ -259,8 +286,10 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         cost = Fraction(1 if unit.change == "add-remove" else 2)
     elif measured is not None:
         cost = measured.cost(unit.change)
-    else:
+    elif mechanism.transform in ("sum_difference", "haar", "nominal"):
         cost = trees[0].cost(unit.change)
+    else:
+        raise unknown(PrivacyError, "the transform", mechanism.transform, _ORDERS)
     share, declared = _total(mechanism, unit)
     public = ["domain", *(["mask"] if domain.mask else []), *(["total"] if declared is not None else [])]
     if mechanism.facts:
@@ -274,7 +303,7 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
         name = dict(mechanism.options).get("public")
         public.append(f"matrix {name} ({mechanism.matrix})" if name else f"matrix of the recipe ({mechanism.matrix})")
     guarantee = Guarantee("central", loss, Fraction(0), unit, tuple(public), (), mechanism.basis)
-    guarantee = guarantee.assuming(IDEALISED if mechanism.noise == "float Laplace" else KEYSTREAM)
+    guarantee = guarantee.assuming(_NUMERICS[mechanism.noise])
     if declared is not None:
         guarantee = guarantee.assuming(SAME_TOTAL)
     scale = unit.most * cost / (loss * (1 - share))
@@ -298,9 +327,33 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
     return run
 
 
+def _read(mechanism: Mechanism) -> None:
+    """Refuse every word that nothing here reads: it would stand in the release and mean nothing."""
+    kind, refine, chosen = mechanism.transform, mechanism.refine, mechanism.refine == "chosen"
+    options = (*_OPTIONS.get(kind, ()), *_OPTIONS.get(refine, ()))
+    words: list[tuple[str, str, Iterable[str]]] = [
+        ("the transform", kind, _ORDERS),
+        ("the noise", mechanism.noise, _NUMERICS),
+        ("the refinement", refine, (*_NO_TOTAL, *_RULES)),
+        (f"{kind}: the order", mechanism.order, _ORDERS.get(kind, ())),
+        ("the metric", mechanism.metric, ("rmse", "mae") if chosen else ("",)),
+        *((f"{mechanism.name}: the option", name, options) for name, _ in mechanism.options),
+    ]
+    for what, word, known in words:
+        if word not in known:
+            raise unknown(PrivacyError, what, word, known)
+    used = {
+        "interleave": mechanism.order == "morton" and kind != "nominal", "shares": kind == "counts", "areas": chosen,
+        "facts": mechanism.shares == "facts", "prior": refine in ("bayes", "chosen"), "tuning": refine in _RULES,
+    }  # fmt: skip
+    idle = [name for name, read in used.items() if getattr(mechanism, name) and not read]
+    if idle:
+        raise PrivacyError(f"{mechanism.name} does not use {', '.join(idle)}; make a Mechanism by its recipe")
+
+
 def _total(mechanism: Mechanism, unit: Unit) -> tuple[Fraction, int | None]:
     """(share of epsilon that buys the total, declared public total): one of them, or neither where none is used."""
-    if mechanism.refine not in _RULES:
+    if mechanism.refine in _NO_TOTAL:
         return Fraction(0), None
     _shape(mechanism)
     kind = mechanism.option("total")
@@ -325,6 +378,8 @@ def _total(mechanism: Mechanism, unit: Unit) -> tuple[Fraction, int | None]:
 def _shape(mechanism: Mechanism) -> None:
     """What a projection will need is whole before anything is charged: its rule, its parameter, the table it is tuned
     on."""
+    if mechanism.refine not in _RULES:
+        raise unknown(PrivacyError, "the refinement", mechanism.refine, (*_NO_TOTAL, *_RULES))
     rule, parameter = mechanism.option("rule"), mechanism.option("parameter")
     if rule not in _RULES[mechanism.refine]:
         raise PrivacyError(f"the rule {rule!r} is not one of {mechanism.refine}: {', '.join(_RULES[mechanism.refine])}")
@@ -404,6 +459,8 @@ def _measured(run: Run) -> Run:
         raise PrivacyError(
             "who chooses the shares and how they are refined belong together; use auto() or bayes_tree()"
         )
+    if mechanism.refine == "consistency" and named != "u4":
+        raise unknown(PrivacyError, f"{mechanism.name}: shares", named, ("u4",))
     if mechanism.refine == "consistency" and mechanism.order == "1d":  # every binary level
         return replace(run, cuts=tuple((at, Fraction(1, tree.depth + 1)) for at in range(tree.depth + 1)))
     if not isinstance(named, str):
@@ -430,7 +487,9 @@ def _measured(run: Run) -> Run:
         named = shares.rule(
             1.0, mean / float(max(run.scale, LEAST_SCALE))
         )  # where people are, the prior knows: their number decides
-    presets = shares.BAYES if mechanism.refine == "bayes" else shares.REFINED
+    if mechanism.refine not in _PRESETS:
+        raise unknown(PrivacyError, "the refinement of a count tree", mechanism.refine, (*_PRESETS, "chosen"))
+    presets = _PRESETS[mechanism.refine]
     if named not in presets:
         raise PrivacyError(f"shares {named!r} are not known; use {', '.join(presets)} or a mapping")
     return replace(run, cuts=cuts(presets[named](top)))
@@ -448,10 +507,31 @@ def _drawable(tree: Order, cuts: Cuts) -> None:
 
 
 def _trees(mechanism: Mechanism, domain: Domain) -> tuple[Order, ...]:
-    if mechanism.transform in ("identity", "matrix", "fourier"):
+    named = mechanism.order
+    if named == "none":
         return ()
-    if mechanism.transform == "haar_nd":
+    if named == "jis":
+        return (order.jis(domain),)
+    if named == "hierarchy" or mechanism.transform == "nominal":
+        return (order.hierarchy(domain),)
+    _no_tree_ignored(mechanism, domain)
+    if named == "2d":
         return tuple(order.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
-    if mechanism.transform == "nominal" or mechanism.order == "hierarchy":
-        return (order.jis(domain) if mechanism.order == "jis" else order.hierarchy(domain),)
-    return (order.row_major(domain) if mechanism.order == "1d" else order.morton(domain, mechanism.interleave),)
+    if named == "1d":
+        return (order.row_major(domain),)
+    if named == "morton":
+        return (order.morton(domain, mechanism.interleave),)
+    raise unknown(PrivacyError, "the order", named, ("none", "1d", "2d", "morton", "hierarchy", "jis"))
+
+
+def _no_tree_ignored(mechanism: Mechanism, domain: Domain) -> None:
+    """A declared tree is followed or refused: whoever declares regions expects their sums to be good."""
+    grouped = [axis.name for axis in domain.axes if isinstance(axis, Nominal) and axis.tree is not None]
+    if grouped:
+        other = f"{mechanism.name}(order='hierarchy')"
+        if mechanism.transform != "counts":
+            other = "haar_topdown(transform='nominal')"
+        raise DomainError(
+            f"axis {grouped[0]!r} has a public tree, which {mechanism.name} with order={mechanism.order!r} would "
+            f"ignore; use {other}, or declare the axis without its tree"
+        )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, PrivacyError, raise_faults, unknown
 from kasuri.evaluate import compare, names_of
 from kasuri.intervals import factor
 from kasuri.mechanism import Mechanism, Run, resolve
@@ -34,6 +34,11 @@ class BlockError:
     exact: bool
 
 
+_FORM = ("none", "inverse", "topdown", "least squares", "consistency")
+_NO_FORM = ("bayes", "chosen", "simplex", "nonneg lasso", "lasso", "threshold", "linear program")
+"""Refinements with a closed form of their error, and without."""
+
+
 def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> list[BlockError]:
     """Error of block sums, one entry per height of the tree from one cell to the whole table.
 
@@ -45,8 +50,10 @@ def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: obje
     run = resolve(mechanism, domain, unit, epsilon)
     if mechanism.transform == "matrix":
         raise DomainError("no closed form for matrix: its error differs from cell to cell, as the strategy does")
-    if mechanism.refine not in ("none", "inverse", "topdown", "least squares", "consistency"):
+    if mechanism.refine in _NO_FORM:
         raise DomainError(f"no closed form for {mechanism.name}: its error depends on the table")
+    if mechanism.refine not in _FORM:
+        raise unknown(PrivacyError, "the refinement", mechanism.refine, (*_FORM, *_NO_FORM))
     whole = all(tree.whole for tree in run.trees)
     if mechanism.refine == "consistency" and not whole:
         raise DomainError(
@@ -61,16 +68,19 @@ def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: obje
     if mechanism.transform == "counts":
         linear = mechanism.refine == "consistency"
         return [BlockError(cells, sqrt(variance), linear) for cells, variance in _count_tree(run)]
-    if len(run.trees) > 1:
+    if mechanism.transform == "haar_nd":
         depths = [tree.depth for tree in run.trees]
         if len(set(depths)) > 1:
             raise DomainError("closed forms of the standard decomposition need axes of one depth")
         factors = [
             (1 << (at * len(depths)), node_variance(depths[0] - at) ** len(depths)) for at in range(depths[0] + 1)
         ]
-    else:
+    elif mechanism.transform in ("sum_difference", "haar"):
         k = run.trees[0].depth
         factors = [(1 << at, node_variance(k - at)) for at in range(k + 1)]
+    else:
+        known = ("identity", "haar_nd", "sum_difference", "haar", "counts", "nominal", "matrix")
+        raise unknown(PrivacyError, "the transform", mechanism.transform, known)
     exact = mechanism.refine == "inverse" and whole
     return [BlockError(cells, sqrt(v * factor), exact) for cells, factor in factors]
 
@@ -209,7 +219,8 @@ def _closed(recipe: Mechanism, domain: Domain, unit: Unit, loss: Any) -> dict[in
     except DomainError:
         return {}
     meshes = any(isinstance(axis, Mesh) for axis in domain.axes)
-    squares = meshes and len(domain.axes) == 1 and recipe.order != "1d"  # else areas are no nodes of the tree
+    # elsewhere areas are no nodes of the tree
+    squares = meshes and len(domain.axes) == 1 and recipe.order in ("morton", "hierarchy", "2d")
     return errors if squares or len(domain.shape) == 1 else {1: errors[1]}
 
 

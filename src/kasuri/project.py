@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kasuri.errors import PrivacyError, unknown
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -146,6 +148,8 @@ def shape(tally: Tally, total: int, rule: Rule, parameter: Fraction) -> Shaped:
         return _nothing(tally)
     if rule == "neg l2":
         return _water(tally, total, parameter)
+    if rule not in ("nonneg lasso scale", "nonneg lasso shift", "lasso scale", "lasso shift"):
+        raise unknown(PrivacyError, "the rule", rule, get_args(Rule))
     live = tally.above(_floor(parameter) + 1)  # y > t
     count, sums = int(live.counts.sum()), _sum(live.counts, live.values)
     p, q = parameter.numerator, parameter.denominator

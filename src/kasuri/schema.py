@@ -47,8 +47,9 @@ whole country; "japan4096" is the square of the papers, without Okinawa and Ogas
 
 @dataclass(frozen=True)
 class Mesh:
-    """A rectangle of grid cells. `level` names a JIS X 0410 level or is None for a grid without codes;
-    `origin` is the (row, col) of its south-west cell in cells of that level, `shape` its (rows, cols)."""
+    """A rectangle of grid cells. `level` names a JIS X 0410 level; None is a plain grid of rows and columns, without
+    codes, without a place on earth (`crs` then says nothing) and so without map formats. `origin` is the (row, col) of
+    its south-west cell in cells of that level, `shape` its (rows, cols)."""
 
     name: str
     level: str | None = None
@@ -180,7 +181,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class Nominal:
-    """Categories without an order; `tree` may group them."""
+    """Categories without an order; `tree` may group them. Recipes with order="hierarchy" (or "jis", or the nominal
+    transform) measure the groups; recipes along another tree refuse a domain that declares one."""
 
     name: str
     labels: tuple[str, ...]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import intervals as slow
+from reference.domains import taken_by
 
 import kasuri as ks
 from kasuri import bounds, estimate, intervals, order, recipes, transform
@@ -29,6 +30,7 @@ PERSON = ks.Unit("person", "add-remove", 1)
 
 
 def released(domain, recipe, seed, mean=4.0, epsilon="1"):
+    domain = taken_by(recipe, domain)
     truth = np.random.default_rng(seed).poisson(mean, domain.shape)
     truth[~domain.possible_dense()] = 0
     counts = ks.Counts.from_dense(truth, domain, PERSON)

@@ -22,7 +22,7 @@ def release(
     max_weight: options.MaxWeight = None,
     count: options.Count = None,
     window: options.Window = None,
-    level: options.Level = "500m",
+    level: options.Level = None,
     origin: options.Origin = None,
     shape: options.Shape = None,
     mask: options.Mask = None,

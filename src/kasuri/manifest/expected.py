@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kasuri.errors import FormatError, unknown
 from kasuri.noise import laplace_variance
 from kasuri.privacy import written
 from kasuri.published import Described, Release
@@ -17,6 +18,15 @@ ADVISED = 0.25
 """An area is advised from the size where the expected error is at most this share of a typical released value."""
 
 
+_KNOWN = {
+    "transform": (("identity", "sum_difference", "haar", "haar_nd"), ("nominal", "counts", "matrix", "fourier")),
+    "refine": (("none", "inverse", "topdown"),
+               ("least squares", "bayes", "chosen", "consistency", "simplex", "nonneg lasso", "lasso", "threshold",
+                "linear program")),
+}  # fmt: skip
+"""Words of a recipe with a closed form, and without."""
+
+
 def by_area(release: Described) -> list[dict[str, Any]] | None:
     """[{cells, rmse, exact}]: root mean square error of aligned square blocks (of a cell and the total where the
     domain is no single mesh), before refinement. None where a recipe has no closed form.
@@ -25,9 +35,10 @@ def by_area(release: Described) -> list[dict[str, Any]] | None:
     parent's variance, and that of a single draw is an upper bound (`exact` false).
     """
     recipe, domain = release.recipe, release.domain
-    if recipe.get("transform") not in ("identity", "sum_difference", "haar", "haar_nd") or "scale" not in recipe:
-        return None
-    if recipe.get("refine") not in ("none", "inverse", "topdown"):
+    for name, (form, none) in _KNOWN.items():
+        if recipe[name] not in (*form, *none):
+            raise unknown(FormatError, f"the release's {name}", recipe[name], (*form, *none))
+    if any(recipe[name] in none for name, (_, none) in _KNOWN.items()):
         return None
     variance = laplace_variance(written(recipe["scale"]), recipe["noise"])
     rows = []
@@ -39,6 +50,8 @@ def by_area(release: Described) -> list[dict[str, Any]] | None:
             value = variance * math.prod(node_variance(depth) for depth in depths) if exact else variance
         elif recipe["order"] == "1d" and 1 < cells < places:
             continue  # a square block is no node of this tree
+        elif recipe["order"] != "1d" and not str(recipe["order"]).startswith("morton"):
+            raise unknown(FormatError, "the release's order", recipe["order"], ("1d", "morton"))
         else:
             value = variance * node_variance(sum(depths)) if exact else variance
         rows.append({"cells": cells, "rmse": float(f"{math.sqrt(value):.4g}"), "exact": exact})

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kasuri import intervals, refine
-from kasuri.errors import PrivacyError
+from kasuri.errors import FormatError, PrivacyError, unknown
 from kasuri.manifest import bias, certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import NO_LEDGER, Described, Release, files_of
@@ -132,12 +132,13 @@ def error_bars(release: Described) -> dict[str, Any]:
 
 
 def grid(domain: Domain) -> list[dict[str, Any]]:
-    """Where the mesh lies: reference system, level, and the south-west corner in cells of that level."""
+    """Where the mesh lies: reference system, level, and the south-west corner in cells of that level. A grid without a
+    level has no place, and so no reference system."""
     meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
     return [
         {
             "axis": mesh.name,
-            "crs": mesh.crs,
+            "crs": None if mesh.level is None else mesh.crs,
             "mesh_level": mesh.level,
             "anchor": {"row": mesh.origin[0], "col": mesh.origin[1], "corner": "south-west"},
             "shape": {"rows": mesh.shape[0], "cols": mesh.shape[1]},
@@ -229,9 +230,7 @@ def privacy_block(release: Described) -> dict[str, Any]:
                 "tuning",
                 {"source": "none: this recipe has no parameter tuned on data", "charged": "nothing to charge"},
             ),
-            "sampler": "exact on the integers"
-            if recipe["noise"] != "float Laplace"
-            else "floating point (papers only)",
+            "sampler": _sampler(recipe["noise"]),
             "randomness": release.provenance["source"],
             "secure": release.provenance["secure"],
             "software": release.provenance["software"],
@@ -319,6 +318,15 @@ def _composition(ledger: dict[str, Any] | None) -> str:
         "pld": "a series declared beforehand, priced by its privacy-loss distribution; other releases add to it",
     }
     return how[ledger["accounting"]]
+
+
+_SAMPLERS = {"discrete Laplace": "exact on the integers", "float Laplace": "floating point (papers only)"}
+
+
+def _sampler(noise: str) -> str:
+    if noise not in _SAMPLERS:
+        raise unknown(FormatError, "the release's noise", noise, _SAMPLERS)
+    return _SAMPLERS[noise]
 
 
 def environment() -> dict[str, Any]:

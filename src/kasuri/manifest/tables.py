@@ -10,17 +10,23 @@ from typing import Any
 import numpy as np
 
 from kasuri.bounded import read_parquet
-from kasuri.errors import KasuriError
+from kasuri.errors import FormatError, KasuriError, unknown
 from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, variant
 from kasuri.privacy import Guarantee, written
 from kasuri.published import files_of
-from kasuri.schema import Domain, Unit
+from kasuri.schema import Domain, Mesh, Unit
 
 UNREADABLE = (
     ArithmeticError, AttributeError, KasuriError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
 """What a file made to confuse its reader can raise."""
+
+_ANY_SIGN = ("none", "inverse", "consistency", "lasso")
+_NON_NEGATIVE = (
+    "topdown", "least squares", "bayes", "chosen", "simplex", "nonneg lasso", "threshold", "linear program",
+)  # fmt: skip
+"""Refinements after which a value may be negative, and after which none is."""
 
 
 def claimed(manifest: Mapping[str, Any]) -> Guarantee:
@@ -92,7 +98,7 @@ def _says(manifest: Mapping[str, Any], domain: Domain, guarantee: Guarantee) -> 
     privacy, words = manifest["privacy"], guarantee.relation()
     loss, relation = privacy["privacy_loss"], privacy["dp_variant"]
     found = {
-        "grid": manifest["grid"],
+        "grid": grid(domain) if manifest["grid"] == _older_grid(domain) else manifest["grid"],
         "name": relation["name"],
         "domain": relation["data_domain"],
         "neighbours": (relation["neighbours"], loss["privacy_unit_description"]),
@@ -105,6 +111,12 @@ def _says(manifest: Mapping[str, Any], domain: Domain, guarantee: Guarantee) -> 
         "neighbours": (words, words),
         "parameters": guarantee.words(),
     }
+
+
+def _older_grid(domain: Domain) -> list[dict[str, Any]]:
+    """As it was once written: with a reference system also where there is no level."""
+    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    return [{**place, "crs": mesh.crs} for place, mesh in zip(grid(domain), meshes, strict=True)]
 
 
 def _cells(table: Any, name: str, domain: Domain, manifest: Mapping[str, Any], last: int, faults: list[str]) -> bool:
@@ -121,7 +133,9 @@ def _cells(table: Any, name: str, domain: Domain, manifest: Mapping[str, Any], l
     if not domain.possible(cells).all():
         faults.append(f"{name}: a masked cell is not 0")
     refine = manifest["privacy"]["accounting"]["post_processing"].get("name")
-    if refine not in ("none", "inverse", "consistency", "lasso") and (values < 0).any():
+    if refine not in (*_ANY_SIGN, *_NON_NEGATIVE):
+        raise unknown(FormatError, "the refinement", refine, (*_ANY_SIGN, *_NON_NEGATIVE))
+    if refine in _NON_NEGATIVE and (values < 0).any():
         faults.append(f"{name}: a value is negative after a refinement that allows none")
     none = table["lower"].null_count == table["upper"].null_count == cells.size
     limits = None if none else (table["lower"].to_numpy(), table["upper"].to_numpy())  # judged by _limits

@@ -119,7 +119,10 @@ def compose(
         "confidence": CONFIDENCE,
     }
     figure = [frame.viewer(sheet.has_mesh), *_remarks(about, sheet, drawn)]
-    heading = Text("The map", "地図") if sheet.has_mesh else Text("The table", "統計表")
+    heading = Text("The table", "統計表")
+    if sheet.has_mesh:
+        placed = any(mesh.level for mesh in sheet.meshes)
+        heading = Text("The map", "地図") if placed else Text("The grid", "格子")
     sections = [
         Section("map", heading, figure),
         *first,

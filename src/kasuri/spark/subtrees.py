@@ -115,12 +115,13 @@ class Copy:
 def plan(run: Run) -> Whole | Cells | Halves | CountTree:
     """How `run` is cut into blocks; a recipe that is not drawn block by block is refused."""
     recipe = run.mechanism
-    if recipe.name == "geometric":
+    parts = (recipe.transform, recipe.refine) if recipe.noise == "discrete Laplace" else ()
+    if parts == ("identity", "none"):
         return Cells(run)
-    if recipe.name == "haar_topdown" and recipe.transform == "sum_difference" and run.descent in ("plain", "jump"):
+    if parts == ("sum_difference", "topdown") and run.descent in ("plain", "jump"):
         halves = Halves(run)
         return halves if halves.descent.block_depth else Whole(run)
-    if recipe.name == "refined_tree":
+    if parts == ("counts", "least squares"):
         tree = CountTree(run)
         return tree if tree.visit.split + 1 < len(tree.visit.cuts) else Whole(run)
     form = f"(transform={recipe.transform!r}, {run.descent}) " if recipe.name == "haar_topdown" else ""
