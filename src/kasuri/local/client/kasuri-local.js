@@ -292,7 +292,8 @@ function readState(text) {
 }
 
 /**
- * One person's client: pins a collector key, never spends more than maxEpsilon in all its rounds. What it has spent and
+ * One person's client: pins a collector key, never spends more than maxEpsilon in all its rounds (a number; above 20 it
+ * is written as text with a second word, "25 weak"). What it has spent and
  * how often it has reported (never a place) is kept in `storage`, by default the browser's localStorage, and is read,
  * checked and written under one of `locks` (the browser's navigator.locks), so that all tabs share one budget.
  */
@@ -301,9 +302,12 @@ export class Device {
     publicKey,
     { maxEpsilon, storage = globalThis.localStorage, locks = globalThis.navigator?.locks, now = () => Date.now() / 1000 },
   ) {
-    if (!(maxEpsilon > 0)) throw new Error("maxEpsilon is needed: the most this device spends in all");
+    const said = /^([0-9.]+) weak$/.exec(maxEpsilon);
+    const most = Number(said ? said[1] : maxEpsilon);
+    if (!(most > 0)) throw new Error("maxEpsilon is needed: the most this device spends in all");
+    if (most > 20 && !said) throw new Error('maxEpsilon is above 20, which protects hardly anyone; "25 weak" says it is meant');
     if (!storage || !locks) throw new Error("a device needs storage and locks: without them it could spend twice");
-    Object.assign(this, { publicKey, maxEpsilon, storage, locks, now, place: `kasuri-local ${publicKey}` });
+    Object.assign(this, { publicKey, maxEpsilon: most, storage, locks, now, place: `kasuri-local ${publicKey}` });
   }
 
   /** A batch of one report of `value` (null: elsewhere), counted as sent before it is drawn. */
