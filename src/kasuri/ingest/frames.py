@@ -167,7 +167,7 @@ def _one_row_per_cell(
             report(~wrong & ~finite, weight, "a count is missing or not finite", "write digits, 0 for nobody")
             if whole:
                 broken_up = finite & (values != np.floor(values))
-                report(broken_up, weight, "a count is not a whole number", "counts are 0, 1, 2, ...")
+                report(broken_up, weight, "a count has a fraction", "counts are 0, 1, 2, ...")
         report(values < 0, weight, "a count is negative", "counts are 0 or more")
         report(values > MAX_CELLS, weight, "a count is larger than 2^62", "correct it")
     raise_faults(DomainError, faults)

@@ -189,6 +189,10 @@ function fields(object, names, what) {
   }
 }
 
+/** Whether text shows what it holds, as Python's `names.faults` has it: no control or format character, no line break. */
+const shown = (text) =>
+  !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text.replace(/(?<=[\p{L}\p{M}])[\u200c\u200d](?=[\p{L}\p{M}])/gu, ""));
+
 function checkAxis(axis) {
   const names = Object.hasOwn(AXES, axis?.kind) ? AXES[axis.kind] : ["?"];
   fields(axis, names, "axis");
@@ -197,7 +201,7 @@ function checkAxis(axis) {
   if (axis.kind === "mesh") {
     good = Array.isArray(shape) && shape.length === 2 && shape.every((n) => isWhole(n, 1, MAX_CATEGORIES));
   } else if (axis.kind === "nominal" || (axis.kind === "ordered" && named !== null)) {
-    const strings = Array.isArray(named) && named.every((label) => typeof label === "string" && label !== "");
+    const strings = Array.isArray(named) && named.every((label) => typeof label === "string" && label !== "" && shown(label));
     good &&= strings && named.length > 0 && new Set(named).size === named.length;
     good &&= axis.kind === "nominal" || named.length === axis.size;
   }
