@@ -20,7 +20,7 @@ from kasuri.errors import KasuriError, PrivacyError, unknown
 from kasuri.ledger import Ledger, Receipt
 from kasuri.mechanism import Mechanism, Run, resolve
 from kasuri.noise import discrete_laplace, passes, runs_below
-from kasuri.privacy import Guarantee, decimal
+from kasuri.privacy import Guarantee, asked, decimal
 from kasuri.project import GAMMAS, THRESHOLDS, Rule, Tally, shape, tune
 from kasuri.published import NO_LEDGER, Measurements, Release
 from kasuri.recipes import RECIPES
@@ -43,14 +43,14 @@ def release(
 ) -> Release:
     """Publish `counts` with `mechanism` at `epsilon`: the one function that draws noise on counts.
 
-    epsilon: an exact decimal such as "0.1". ledger: must be written out; it is charged, durably, before the release
-    key is made, and nothing is refunded. None means unmetered, which the guarantee then says. source: `secure()`
-    unless a test wants `seeded(n)`. threads: any number gives the same result.
+    epsilon: an exact decimal such as "0.1"; above 20 with a second word, "25 weak". ledger: must be written out; it is
+    charged, durably, before the release key is made, and nothing is refunded. None means unmetered, which the guarantee
+    then says. source: `secure()` unless a test wants `seeded(n)`. threads: any number gives the same result.
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
     source = checked(mechanism, ledger, source)
-    run = resolve(mechanism, counts.domain, counts.unit, epsilon)
+    run = resolve(mechanism, counts.domain, counts.unit, asked(epsilon))
     if run.declared_total is not None and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
     if counts.data in mechanism.declared:

@@ -24,6 +24,7 @@ from kasuri.ingest.stream import trusted
 from kasuri.ledger import Ledger
 from kasuri.mechanism import Mechanism, resolve
 from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part, Place, form_faults, places, refuse_public
+from kasuri.privacy import asked
 from kasuri.published import Described
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store import ready
@@ -135,7 +136,7 @@ class UnitPart(Part):
 
 
 class Budget(Part):
-    epsilon: Exact = Field(description='An exact decimal in quotes, e.g. "0.1".')
+    epsilon: Exact = Field(description='An exact decimal in quotes, e.g. "0.1"; above 20: "25 weak".')
     ledger: File | None = Field(default=None, description="The ledger that pays (see kasuri ledger open).")
     unmetered: Literal[True] | None = Field(default=None, description="Charged to no ledger, and the release says so.")
 
@@ -371,7 +372,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
 
 def _judge_recipe(job: Job, recipe: Mechanism, table: Domain, who: Unit) -> None:
     """Refuse a recipe that has no guarantee here, or does not run where the job runs, before any session is started."""
-    found = resolve(recipe, table, who, job.budget.epsilon)
+    found = resolve(recipe, table, who, asked(job.budget.epsilon))
     if job.spark is not None:
         from kasuri.spark.subtrees import plan
 
@@ -487,6 +488,8 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
         found.append(f"{stream.label}: no column {job.data.weight!r}; is there a header line?")
     if job.data.weight is not None and who.max_weight is None:
         found.append(f"{stream.label}: unit.max_weight must bound the weights of records")
+    if not found:
+        found += axes.twice(stream.names, needed(columns, who, job.data.weight), stream.label)
     if found:
         return found
     trusted(stream, who.id, needed(columns, who, job.data.weight), job.data.assume)

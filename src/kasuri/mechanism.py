@@ -22,7 +22,7 @@ from kasuri.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, PrivacyError, unknown
 from kasuri.noise import TWO_DIGITS, passes
 from kasuri.order import Order
-from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.privacy import Guarantee, asked, decimal, exact
 from kasuri.public import PublicTable
 from kasuri.schema import Domain, Nominal, Ordered, Unit
 from kasuri.strategy import Strategy
@@ -201,7 +201,7 @@ class Mechanism:
             | {name: getattr(self, name) and getattr(self, name).fingerprint() for name in ("prior", "tuning")},
             "domain": domain.to_json(),
             "unit": unit.to_json(),
-            "epsilon": decimal(exact(epsilon)),
+            "epsilon": decimal(asked(epsilon, study=True)),
         }
         text = json.dumps(
             public, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=lambda value: value.to_json()
@@ -211,7 +211,7 @@ class Mechanism:
     def series(self, domain: Domain, unit: Unit, epsilon: object, releases: int) -> Series:
         """`releases` equal releases, to be declared when a ledger is opened with accounting="pld"."""
         losses = self.losses(domain, unit, epsilon)
-        return Series(self.name, self.plan(domain, unit, epsilon), exact(epsilon), losses, releases)
+        return Series(self.name, self.plan(domain, unit, epsilon), asked(epsilon, study=True), losses, releases)
 
 
 _PRESETS = {"bayes": shares.BAYES, "least squares": shares.REFINED, "consistency": shares.REFINED}
@@ -263,7 +263,7 @@ def resolve(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -
     """Resolve a recipe on a domain: trees, scale, guarantee. Sees no data; refuses before anything is charged."""
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
-    loss = exact(epsilon)
+    loss = asked(epsilon, study=True)  # who promises it has asked whether it is meant
     _read(mechanism)
     trees = _trees(mechanism, domain)
     descent = mechanism.descent

@@ -16,7 +16,7 @@ from kasuri.evaluate import compare, names_of
 from kasuri.intervals import factor
 from kasuri.mechanism import Mechanism, Run, resolve
 from kasuri.noise import laplace_variance
-from kasuri.privacy import decimal, exact
+from kasuri.privacy import asked, decimal
 from kasuri.schema import Domain, Mesh, Unit
 from kasuri.table import Counts
 from kasuri.transform import node_variance
@@ -189,7 +189,7 @@ def plan(
         raise PrivacyError("plan: public_map is a plain array that is public already, never Counts")
     if (public_map is None) != (public_name is None):
         raise PrivacyError("plan: a public map is declared by name: public_map= and public_name= go together")
-    losses = [exact(epsilon) for epsilon in epsilons]
+    losses = [asked(epsilon, study=True) for epsilon in epsilons]
     sizes = list(areas) if areas is not None else _sizes(domain)
     simulated: dict[tuple[str, str, Any], Mapping[str, Any]] = {}
     if public_map is not None:
@@ -205,7 +205,7 @@ def plan(
                 rows.append(
                     start | _row(closed, simulated.get((name, decimal(loss), cells)), cells, level, public_name)
                 )
-    paid = [] if budget is None else [_paid(loss, exact(budget, "a budget")) for loss in losses]
+    paid = [] if budget is None else [_paid(loss, asked(budget, "a budget", study=True)) for loss in losses]
     return Plan(tuple(rows), tuple(paid), level)
 
 

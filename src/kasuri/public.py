@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kasuri import names
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.schema import Domain
 
@@ -118,6 +119,7 @@ class PublicMatrix:
 def _named(name: object, what: str) -> None:
     if not isinstance(name, str) or not name.strip():
         raise PrivacyError(f'a public {what} is declared by a name, such as "census-2015"')
+    raise_faults(PrivacyError, names.faults(name, f"the name of a public {what}"))
 
 
 def _numbers(values: ArrayLike, what: str) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kasuri import meshcode
+from kasuri import meshcode, names
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 
 MAX_CELLS = 1 << 62
@@ -153,6 +153,9 @@ class Tree:
     def of(cls, nested: Mapping[str, Any] | Sequence[Any]) -> Tree:
         return cls(_tree_children(nested))
 
+    def __post_init__(self) -> None:
+        raise_faults(DomainError, names.first(_tree_names(self.children), "a tree's node"))
+
     @cached_property
     def leaves(self) -> tuple[str, ...]:
         return tuple(label for label, _ in self.paths)
@@ -227,6 +230,8 @@ class Time:
             datetime.fromisoformat(self.start)
         except (TypeError, ValueError):
             faults.append(f"axis {self.name!r}: start must be an ISO 8601 time such as 2020-10-01T00:00")
+        else:
+            faults += names.faults(self.start, f"axis {self.name!r}: start")  # any character may stand for the T
         for what in ("seconds", "size"):
             value = getattr(self, what)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -465,6 +470,8 @@ class Unit:
         faults = []
         if not isinstance(self.id, str) or not self.id:
             faults.append("unit: id must name the column that tells one unit from another")
+        else:
+            faults += names.faults(self.id, "unit: id")
         if self.change not in ("add-remove", "replace"):
             faults.append('unit: change must be "add-remove" or "replace"')
         for what in ("max_cells", "max_weight"):
@@ -503,6 +510,9 @@ class Part:
     split: str
     name: str
 
+    def __post_init__(self) -> None:
+        raise_faults(PrivacyError, [*names.faults(self.split, "a split"), *names.faults(self.name, "a part's name")])
+
 
 def _pair(value: Any, what: str) -> tuple[int, int]:
     try:
@@ -522,6 +532,8 @@ def _label_faults(name: str, labels: Sequence[Any], size: int) -> list[str]:
     faults = []
     if any(not isinstance(label, str) for label in labels):
         faults.append(f"axis {name!r}: labels must be text")
+    else:
+        faults += names.first(labels, f"axis {name!r}: label")
     if len(set(labels)) != len(labels):
         faults.append(f"axis {name!r}: labels must differ from one another")
     if len(labels) != size:
@@ -543,6 +555,15 @@ def _tree_children(nested: Any) -> tuple[Any, ...]:
     if not out:
         raise DomainError("a tree node needs at least one child")
     return tuple(out)
+
+
+def _tree_names(children: Sequence[Any]) -> list[str]:
+    """The names of all nodes, leaves among them."""
+    return [
+        name
+        for child in children
+        for name in ([child] if isinstance(child, str) else [child[0], *_tree_names(child[1])])
+    ]
 
 
 def _axis_from_json(data: Mapping[str, Any]) -> Axis:

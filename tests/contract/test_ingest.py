@@ -101,7 +101,7 @@ def test_a_missing_header_shows_no_data():
 def test_repeated_cells_are_refused_by_row():
     frame = pd.DataFrame({"code": [848000, 848000], "x": [0, 0], "people": [1, 2]})
     domain = Domain.of(Ordered("x", 3))
-    with pytest.raises(ks.DomainError, match="more than once: t row 2"):
+    with pytest.raises(ks.DomainError, match="more than once: rows 1, 2"):
         ks.count(frame, domain, columns={"x": "x"}, unit=PERSON, weight="people", file="t")
 
 

@@ -44,7 +44,7 @@ def test_the_released_value_is_inside_or_there_is_a_reason(recipe, domain):
     assert out.interval(rows=slice(2, 2)).upper == 0  # no cell, nobody
 
 
-@pytest.mark.parametrize("epsilon", ["0.000000001", "100000"])
+@pytest.mark.parametrize("epsilon", ["0.000000001", "100000 weak"])
 @pytest.mark.parametrize("recipe", VARIANTS, ids=name)
 def test_hardly_any_noise_and_hardly_anything_else(recipe, epsilon):
     counts = counts_on(DOMAINS["odd, masked"])
@@ -55,7 +55,7 @@ def test_hardly_any_noise_and_hardly_anything_else(recipe, epsilon):
         lower, upper = intervals.columns(out)
         assert np.isfinite(lower).all() and np.isfinite(upper).all() and (lower <= upper).all()
         found = out.interval(rows=slice(1, 4))
-        if epsilon == "100000":
+        if epsilon == "100000 weak":
             assert (np.abs(lower - truth[out.cells]) <= 1).all() and (upper - lower <= 2).all()
             assert found.lower <= truth.reshape(5, 7)[1:4].sum() <= found.upper <= found.lower + 3
 

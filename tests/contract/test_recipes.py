@@ -104,7 +104,7 @@ def test_little_noise_at_large_epsilon(recipe):
         counts = counts_on(taken_by(recipe, domain))
         truth = np.zeros(domain.size)
         truth[counts.cells] = counts.values
-        out = ks.release(counts, recipe, epsilon="100000", ledger=None, source=ks.seeded(6))
+        out = ks.release(counts, recipe, epsilon="100000 weak", ledger=None, source=ks.seeded(6))
         if recipe in (ks.nonneg_lasso("1"), RECIPES["sparse"](3)):  # thresholds, whatever the noise
             expected = np.where(truth >= 3, truth, 0) if recipe.name == "sparse" else None
             assert out.total() == truth.sum() if expected is None else np.array_equal(out.to_dense().ravel(), expected)

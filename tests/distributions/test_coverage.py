@@ -1,7 +1,5 @@
 """Coverage of the intervals on a part of the real census, and the exact law where there is one."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from reference.statistics import laplace_cdf
@@ -135,7 +133,7 @@ def test_privelet_covers(census, recipe):
     assert 0.93 <= found["cell", "100+"][1] <= 0.98 and 0.9 <= found["region", "100+"][1] <= 0.995
 
 
-@pytest.mark.parametrize("epsilon", ["0.02", "0.1", "1", "3", "40"])
+@pytest.mark.parametrize("epsilon", ["0.02", "0.1", "1", "3", "40 weak"])
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
 def test_the_quantile_of_single_cells_is_exact(epsilon, level):
     """P(|N| <= q) >= level, and not for q - 1: by the law of the noise itself."""
@@ -145,7 +143,7 @@ def test_the_quantile_of_single_cells_is_exact(epsilon, level):
     found = out.interval(rows=0, cols=0, level=level)
     q = found.upper - found.value
     assert q == found.value - found.lower == int(q)
-    scale = float(1 / Fraction(epsilon))
+    scale = float(1 / out.guarantee.epsilon)
     inside = lambda q: float(laplace_cdf(np.array(q), scale) - laplace_cdf(np.array(-q - 1), scale))  # noqa: E731
     assert inside(q) >= level - 1e-12 and (q == 0 or inside(q - 1) < level)
 

@@ -15,7 +15,7 @@ def release(
     context: typer.Context,
     table: Path = typer.Argument(..., help="A job file (.toml), or CSV or Parquet: one row per cell, or records."),
     out: Path | None = typer.Option(None, "--out", help="New folder for the release."),
-    epsilon: str | None = typer.Option(None, "--epsilon", help='Privacy loss, an exact decimal such as "0.1".'),
+    epsilon: str | None = typer.Option(None, "--epsilon", help='Privacy loss, such as "0.1"; above 20: "25 weak".'),
     unit: options.UnitId = None,
     change: options.Change = None,
     max_cells: options.MaxCells = None,
@@ -68,12 +68,13 @@ def release(
         raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
 
     import kasuri as ks
+    from kasuri import privacy
     from kasuri.job import judge_exports
     from kasuri.manifest import keys
     from kasuri.store import ready
 
     mechanism = asked.one_recipe(recipe)
-    mechanism.guarantee(asked.domain, asked.unit, epsilon)  # refuses before the file is read
+    mechanism.guarantee(asked.domain, asked.unit, privacy.asked(epsilon))  # refuses before the file is read
     sums = [part for part in levels.split(",") if part]
     judge_exports(asked.domain, export, sums)
     book = ks.Ledger.load(ledger[0]) if ledger else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from kasuri import aside
+from kasuri import aside, names
 from kasuri.cli import show
 from kasuri.errors import DomainError, NumericsError, raise_faults
 
@@ -255,7 +255,10 @@ def synthesize(
     from pyarrow import csv, parquet
 
     with aside.whole(out, new=True) as part:
-        (csv.write_csv if out.suffix.lower() == ".csv" else parquet.write_table)(made.to_arrow(), part)
+        if out.suffix.lower() == ".csv":
+            csv.write_csv(names.cells(made.to_arrow()), part)
+        else:
+            parquet.write_table(made.to_arrow(), part)
     if report is not None:
         with aside.whole(report, new=True) as part:
             part.write_text(ks.shuffle.report(joined, synthetic=made), encoding="utf-8")

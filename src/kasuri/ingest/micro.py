@@ -107,6 +107,8 @@ def sampling(
     faults = axes.place_faults(stream.names, domain, columns, stream.label)
     if weight is not None and weight not in stream.names:
         faults.append(f"{stream.label}: no column {weight!r}; is there a header line?")
+    if not faults:
+        faults += axes.twice(stream.names, needed(columns, unit, weight), stream.label)
     raise_faults(DomainError, faults)
     if weight is not None and unit.max_weight is None:
         raise PrivacyError(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.ingest import databases, utf8
-from kasuri.ingest.axes import LONGEST
+from kasuri.ingest.axes import LONGEST, twice
 from kasuri.ingest.stream import BATCH, TEXT, Batches, Doubt, Stream
 
 
@@ -34,6 +34,7 @@ def open_stream(source: Any, file: str | None = None, *, memory: str = "1GB", aw
         raise _damaged(file or "the source", error) from None
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
+        raise_faults(DomainError, twice(stream.names, wanted, stream.label))
         try:
             for batch, share in stream.start(wanted, ragged):
                 for piece in short(batch):
@@ -104,13 +105,15 @@ def _files(paths: list[Path], file: str | None, away: Sequence[Path]) -> Stream:
         if path.suffix.lower() not in (".csv", ".parquet")
     ]
     raise_faults(DomainError, faults)
-    first = _file_names(paths[0], away)
-    for path in paths[1:]:
-        own = _file_names(path, away)
+    every = [_file_names(path, away) for path in paths]
+    first = every[0]
+    for path, own in zip(paths[1:], every[1:], strict=True):
         faults += [f"{path}: no column {name!r}, which {paths[0]} has" for name in first if name not in own]
     raise_faults(DomainError, faults)
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
+        doubled = [fault for path, own in zip(paths, every, strict=True) for fault in twice(own, wanted, str(path))]
+        raise_faults(DomainError, doubled)
         before = 0
         for i, path in enumerate(paths):
             rows, own = 0, list[int]()

@@ -79,12 +79,12 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
     key = None if sign is None else keys.private(sign)
     privacy = privacy_block(release)
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
-        (folder / name).write_text(words(privacy), encoding="utf-8")
+        (folder / name).write_bytes(words(privacy).encode())
     manifest = described(release, privacy)
     manifest["resources"] = [resource(path, release) for path in sorted(folder.iterdir())]
     manifest["report"] = page.too_large(folder)
     if manifest["report"] is None:
-        (folder / page.REPORT).write_text(page.build(folder, manifest), encoding="utf-8")
+        (folder / page.REPORT).write_bytes(page.build(folder, manifest).encode())
         manifest["resources"].append(resource(folder / page.REPORT, release))
     manifest["digest"] = digest(manifest)
     data = text(manifest)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from kasuri import names
 from kasuri.errors import DomainError, KasuriError
 from kasuri.ledger import Ledger
 from kasuri.manifest import certificate, keys, recompute, tables
@@ -224,13 +225,24 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
 
 
 def _words(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    if names.first(_texts(manifest["privacy"]), "text"):
+        faults.append(f"{MANIFEST}: a name in it breaks a line or changes how text is shown")
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
         try:
-            same = (folder / name).read_text(encoding="utf-8") == words(manifest["privacy"])
+            same = (folder / name).read_bytes() == words(manifest["privacy"]).encode()
         except tables.UNREADABLE:
             same = False
         if not same:
             faults.append(f"{name}: does not say what the manifest says")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All text in plain data, keys among it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _texts(part)
 
 
 def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:

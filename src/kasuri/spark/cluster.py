@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from kasuri import names
 from kasuri.draw import charge, checked
 from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.ingest import micro, scratch
 from kasuri.ingest.axes import Place
 from kasuri.ledger import Ledger, Receipt
 from kasuri.mechanism import Mechanism, resolve
-from kasuri.privacy import Guarantee
+from kasuri.privacy import Guarantee, asked
 from kasuri.published import Measurements, Release
 from kasuri.recipes.words import recipe_words
 from kasuri.rng import Source
@@ -89,9 +90,9 @@ class SparkRelease:
         if self.non_zero > COLLECTED:
             raise DomainError(f"{self.non_zero} cells are too many for one process; read the files, or frame()")
 
-        def columns(part: int, *names: str) -> list[Any]:
-            read = [parquet.read_table(path, columns=list(names)) for path in self._paths(part)]
-            return [np.concatenate([table.column(name).to_numpy() for table in read]) for name in names]
+        def columns(part: int, *wanted: str) -> list[Any]:
+            read = [parquet.read_table(path, columns=list(wanted)) for path in self._paths(part)]
+            return [np.concatenate([table.column(name).to_numpy() for table in read]) for name in wanted]
 
         cells, values = columns(subtrees.RELEASED, "cell", "value")
         measured = None
@@ -173,11 +174,11 @@ def release(
     """
     spark = session.of(frame)
     source = checked(recipe, ledger, source)
-    if data is not None and (not isinstance(data, str) or not data.strip()):
-        raise PrivacyError('data must be a declared name such as "census-2020"')
+    if data is not None:
+        names.declared(data)
     if ledger is not None and data is None:
         raise PrivacyError("a ledger pays for one data set: name it with data=")
-    run = resolve(recipe, domain, unit, epsilon)
+    run = resolve(recipe, domain, unit, asked(epsilon))
     cut = subtrees.plan(run)
     key = bounding.judge(frame, domain, columns, unit, weight, key)
     vouched = rowwise.trusted(frame, unit.id, micro.needed(columns, unit, weight), assume)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kasuri import aside
+from kasuri import aside, names
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Domain
@@ -125,7 +125,7 @@ def _csv(table: Any, path: Path) -> None:
 
     with path.open("xb") as file:
         file.write(b"\xef\xbb\xbf")  # spreadsheets read UTF-8 only with a mark
-        csv.write_csv(table, file)
+        csv.write_csv(names.cells(table), file)
 
 
 def _parquet(table: Any, path: Path) -> None:
