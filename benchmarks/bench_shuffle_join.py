@@ -1,7 +1,7 @@
 """Two tables of 10^6 people, ten columns a side: pseudonyms, randomising, files and join, against hashlib and DuckDB.
 
     python3 run.py bench shuffle_join
-    python benchmarks/bench_shuffle_join.py [--people 1000000] [--columns 10] [--mechanism piecewise]
+    python benchmarks/bench_shuffle_join.py [--people 1000000] [--columns 10] [--mechanism coin]
 
 Each side reads a Parquet file and writes its table in a process of its own; a third joins. Pseudonyms are compared with
 a loop over hashlib.blake2b, the join with DuckDB joining the two files on their pseudonyms. Seconds are wall clock
@@ -116,7 +116,7 @@ def main(words=()):
     asked = argparse.ArgumentParser()
     asked.add_argument("--people", type=int, default=1_000_000)
     asked.add_argument("--columns", type=int, default=10)
-    asked.add_argument("--mechanism", default="coin")
+    asked.add_argument("--mechanism", default="piecewise")
     given = asked.parse_args(words)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

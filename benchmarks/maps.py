@@ -38,14 +38,30 @@ def load(name: str) -> np.ndarray:
     return out
 
 
+def flow() -> np.ndarray:
+    """People in the 1 km cells of Tokyo and around on weekday nights of December 2019."""
+    from pyarrow import parquet
+
+    from kasuri import meshcode
+
+    wanted = [("year", "==", 2019), ("month", "==", 12), ("dayflag", "==", 1), ("timezone", "==", 1)]
+    table = parquet.read_table(folder() / "jp_flow1km_tokyo_2019_2021.parquet", filters=wanted)
+    row, col = meshcode.decode(table["mesh1km"].to_numpy(), "1km")
+    row, col = row - 4240, col - 3100
+    inside = (row >= 0) & (row < 64) & (col >= 0) & (col < 128)
+    out = np.zeros((64, 128), dtype=np.int64)
+    np.add.at(out, (row[inside], col[inside]), table["population"].to_numpy()[inside].astype(np.int64))
+    return out
+
+
 def regions(truth: np.ndarray, count: int, seed: int = 7) -> list[np.ndarray]:
     """`count` irregular areas: unions of 1-4 discs of random size, most around a cell where people live."""
     rng = np.random.default_rng(seed)
-    side = truth.shape[0]
-    y, x = np.ogrid[:side, :side]
+    side = min(truth.shape)
+    y, x = np.ogrid[: truth.shape[0], : truth.shape[1]]
     lived, out = np.flatnonzero(truth), []
     while len(out) < count:
-        cy, cx = divmod(rng.choice(lived), side) if rng.random() < 0.7 else rng.integers(0, side, 2)
+        cy, cx = divmod(rng.choice(lived), truth.shape[1]) if rng.random() < 0.7 else rng.integers(0, truth.shape)
         largest = np.exp(rng.uniform(np.log(1.5), np.log(side / 6)))
         chosen = np.zeros(truth.shape, dtype=bool)
         for _ in range(rng.integers(1, 5)):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,39 +19,101 @@ Bounds = tuple[Float, Float, Float]
 """(lower, upper, estimate) per area."""
 
 
+_SMALL = 4.0
+"""A node whose estimate is below so many standard deviations might have lost a count that is all it holds."""
+_CHOOSE = 0.95
+"""The level at which windows are chosen, whatever is asked for."""
+_CAP = 10
+"""An area's limit from the node around it is a second one: it has this part of the error."""
+
+
+def factor(level: float, parts: int = 1) -> float:
+    """Half-width of a two-sided interval in standard deviations: the larger of the normal and the Laplace quantile.
+    parts: that of an interval which may use one of so many parts of the error."""
+    error = (1 - level) / parts
+    return max(-NormalDist().inv_cdf(error / 2), -math.log(error) / math.sqrt(2))
+
+
 def above(x: Float, half: Float) -> Float:
     """Upper limits x + half, but at least half / 2: how far below 0 a noisy number fell says little about a count,
     which is not negative, and an interval of no width would say that all is known."""
     return np.maximum(x + half, half / 2)
 
 
-def uppers(tree: Estimated, c: float) -> list[Float]:
-    """Upper limit of every drawn node, at most its parent's, and (see `above`) never next to nothing."""
-    from kasuri._kernels.intervals import limit_down
+@dataclass(frozen=True, eq=False)
+class Window:
+    """What drawn nodes and those above them say together about a count that lies below them: the estimate, and its
+    standard deviation, of a count that has been all its ancestors held since the window began, and how often such a
+    count might have been lost before that."""
 
+    x: Float
+    sd: Float
+    chances: Int
+
+    def upper(self, level: float) -> Float:
+        """Limits of whatever lies below the nodes, should they not have been descended."""
+        most = int(self.chances.max(initial=0))
+        factors = np.array([factor(level, 1 + chances) for chances in range(most + 1)])
+        return above(self.x, factors[self.chances] * self.sd)
+
+
+def windows(tree: Estimated) -> list[Window]:
+    """The windows of all drawn nodes, level by level.
+
+    A count has as many chances to be lost as there are drawn nodes around it, so the least of their limits, each at the
+    level asked for, would be too low. What was seen of its ancestors is pooled, or the node begins a window of its own
+    with a part of the error: one half after one small ancestor, a third after two, and so on
+    (docs/proofs/intervals.md). Which of them is chosen at one level for all, so that intervals grow with theirs.
+    """
+    from kasuri._kernels.intervals import pool_down
+
+    factors = np.array([factor(_CHOOSE, 1 + chances) for chances in range(len(tree.levels) + 1)])
     top = tree.levels[0]
-    out = [above(top.x, c * np.sqrt(top.f))]
-    for parents, level in zip(tree.levels, tree.levels[1:], strict=False):
-        out.append(np.empty(level.x.size))
-        limit_down(parents.first, level.x, level.f, c, out[-2], out[-1])
+    small = (top.x < _SMALL * np.sqrt(top.f)).astype(np.int64)
+    state: Any = (top.x, top.f, np.zeros_like(small), small)
+    out = [Window(top.x, np.sqrt(top.f), state[2])]
+    for parents, own in zip(tree.levels, tree.levels[1:], strict=False):
+        new = tuple(np.empty(own.x.size, dtype=old.dtype) for old in state)
+        pool_down(parents.first, own.x, own.f, own.v, factors, _SMALL, parents.x, *state, *new)
+        state = new
+        out.append(Window(new[0], np.sqrt(new[1]), new[2]))
     return out
 
 
-def of_cells(tree: Estimated, keys: Int, c: float) -> Bounds:
-    """(lower, upper, estimate) of single cells by their keys: a drawn leaf by itself, any other from the lowest drawn
-    node around it."""
-    limits = uppers(tree, c)
+def of_cells(tree: Estimated, keys: Int, level: float) -> Bounds:
+    """(lower, upper, estimate) of single cells by their keys: a drawn leaf by itself and by its window, any other from
+    the lowest drawn node around it."""
+    seen, c = windows(tree), factor(level)
     lower, upper, estimate = np.zeros(keys.size), np.zeros(keys.size), np.zeros(keys.size)
     rest = np.arange(keys.size)
     for at in range(len(tree.depths) - 1, -1, -1):
-        level = tree.levels[at]
+        own = tree.levels[at]
         found = tree.find(at, keys[rest] // tree.order.stride(tree.depths[at]))
         here, node = rest[found >= 0], found[found >= 0]
-        upper[here] = limits[at][node]
         if at + 1 == len(tree.depths):
-            estimate[here] = level.x[node]
-            lower[here] = np.clip(level.x[node] - c * np.sqrt(level.f[node]), 0.0, upper[here])
+            estimate[here], half = own.x[node], c * np.sqrt(own.f[node])
+            around, wide = seen[at].x[node], c * seen[at].sd[node]
+            upper[here] = np.maximum(above(own.x[node], half), around + wide)
+            lower[here] = np.maximum(np.minimum(own.x[node] - half, around - wide), 0.0)
+        else:
+            upper[here] = seen[at].upper(level)[node]
         rest = rest[found < 0]
+    return lower, upper, estimate
+
+
+def of_cells_cut(tree: Estimated, keys: Int, level: float) -> Bounds:
+    """The limits that releases were saved with before there were windows: each node's cut by the least of its
+    ancestors'. They cover too little; only `verify` computes them, to tell old limits from changed ones."""
+    c = factor(level)
+    lower, upper, estimate = np.zeros(keys.size), np.full(keys.size, np.inf), np.zeros(keys.size)
+    for at, own in enumerate(tree.levels):
+        half = c * np.sqrt(own.f)
+        found = tree.find(at, keys // tree.order.stride(tree.depths[at]))
+        there = found >= 0
+        upper[there] = np.minimum(upper[there], above(own.x, half)[found[there]])
+        if at + 1 == len(tree.levels):
+            estimate[there] = own.x[found[there]]
+            lower[there] = np.clip(estimate[there] - half[found[there]], 0.0, upper[there])
     return lower, upper, estimate
 
 
@@ -65,6 +130,16 @@ class _Pairs:
 
 
 @dataclass(frozen=True, eq=False)
+class _Around:
+    """Per area: an upper limit from the lowest drawn node that holds all of it; where it is that node, the ends of the
+    node's window."""
+
+    cap: Float
+    low: Float
+    high: Float
+
+
+@dataclass(frozen=True, eq=False)
 class Areas:
     """Limits of areas, of how many nodes each is made, the variance of its estimate from the numbers alone, and
     whether it is a part of one node that was not descended."""
@@ -75,7 +150,7 @@ class Areas:
     shut_in: NDArray[np.bool_]
 
 
-def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Areas:
+def of_regions(tree: Estimated, search: BoxSearch | CellSearch, level: float) -> Areas:
     """Limits of areas of any shape.
 
     An area is the sum of the drawn nodes inside it. A node that its border cuts is followed to its children; where it
@@ -83,7 +158,8 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Are
     expected to hold. Variance: with weight a on the ends, a_p = S a v/Sv, and each parent adds
     S a^2 v - (S a v)^2/Sv.
     """
-    levels, cap, shut_in = _pairs(tree, search, uppers(tree, c))
+    levels, around, shut_in = _pairs(tree, search, level)
+    c = factor(level)
     estimate, variance, less, more, less_v, more_v, ends_of = (np.zeros(search.count) for _ in range(7))
 
     def gather(out: Float, pairs: _Pairs, values: Float) -> None:
@@ -91,48 +167,49 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, c: float) -> Are
 
     up_a = np.zeros(0)
     for at in range(len(levels) - 1, -1, -1):
-        pairs, level = levels[at], tree.levels[at]
+        pairs, own = levels[at], tree.levels[at]
         a = pairs.share.copy()
         a[pairs.kind == CUT] = up_a
         ends = pairs.kind != CUT
-        gather(estimate, pairs, np.where(ends, a * level.x[pairs.node], 0.0))
+        gather(estimate, pairs, np.where(ends, a * own.x[pairs.node], 0.0))
         gather(ends_of, pairs, ends.astype(np.float64))
         shut = pairs.kind == APART
-        mean, spread = level.mean[pairs.node] * shut, level.spread[pairs.node] * shut
+        mean, spread = own.mean[pairs.node] * shut, own.spread[pairs.node] * shut
         gather(less, pairs, a * mean)
         gather(more, pairs, (1 - a) * mean)
         gather(less_v, pairs, a**2 * spread)
         gather(more_v, pairs, (1 - a) ** 2 * spread)
         if at == 0:
-            gather(variance, pairs, a**2 * level.f[pairs.node])
+            gather(variance, pairs, a**2 * own.f[pairs.node])
             break
-        v = level.v[pairs.node]
+        v = own.v[pairs.node]
         up, parents = levels[at - 1], tree.levels[at - 1]
         opened = np.flatnonzero(up.kind == CUT)
         total = np.zeros(parents.x.size)
         starts = parents.first[:-1][~parents.closed]
         if starts.size:
-            total[~parents.closed] = np.add.reduceat(level.v, starts)
+            total[~parents.closed] = np.add.reduceat(own.v, starts)
         whole = total[up.node[opened]]
         av, aav = (np.bincount(pairs.owner, w, opened.size) for w in (a * v, a * a * v))
         variance += np.bincount(up.region[opened], np.maximum(aav - av**2 / whole, 0.0), search.count)
         up_a = av / whole
-    upper = more + above(estimate, c * np.sqrt(variance + more_v))
-    upper = np.where(shut_in, cap, np.minimum(upper, cap))
-    lower = np.clip(estimate - less - c * np.sqrt(variance + less_v), 0.0, upper)
+    upper = np.minimum(more + above(estimate, c * np.sqrt(variance + more_v)), around.cap)
+    lower = np.minimum(estimate - less - c * np.sqrt(variance + less_v), around.low)
+    upper = np.where(shut_in, around.cap, np.maximum(upper, around.high))
+    lower = np.clip(lower, 0.0, upper)
     return Areas((lower, upper, estimate), ends_of.astype(np.int64), variance, shut_in)
 
 
 def _pairs(
-    tree: Estimated, search: BoxSearch | CellSearch, limits: list[Float]
-) -> tuple[list[_Pairs], Float, NDArray[np.bool_]]:
-    """The pairs of every level; per area the upper limit of the lowest drawn node that holds all of it, and whether
-    that node was not descended."""
-    order = tree.order
+    tree: Estimated, search: BoxSearch | CellSearch, level: float
+) -> tuple[list[_Pairs], _Around, NDArray[np.bool_]]:
+    """The pairs of every level; per area what the lowest drawn node that holds all of it says, and whether that node
+    was not descended."""
+    order, seen, c = tree.order, windows(tree), factor(level)
     region = np.arange(search.count)
     prefix = np.zeros(search.count, dtype=np.int64)
     owner = np.arange(search.count)
-    cap = np.full(search.count, np.inf)
+    around = _Around(*(np.full(search.count, end) for end in (np.inf, np.inf, -np.inf)))
     alone, shut_in = np.ones(search.count, dtype=bool), np.zeros(search.count, dtype=bool)
     out: list[_Pairs] = []
     before = 0
@@ -154,13 +231,18 @@ def _pairs(
         kind = np.where(status == INSIDE, INSIDE, np.where(closed, APART, CUT))
         alone &= np.bincount(region, minlength=search.count) == 1
         lone = alone[region]
-        cap[region[lone]] = limits[at][node[lone]]
+        own, window, apart = tree.levels[at], seen[at], kind == APART
+        far = above(own.x[node], factor(level, _CAP) * np.sqrt(own.f[node]))
+        around.cap[region[lone]] = np.where(apart, window.upper(level)[node], far)[lone]
+        same = lone & (kind == INSIDE)
+        around.low[region[same]] = (window.x - c * window.sd)[node[same]]
+        around.high[region[same]] = (window.x + c * window.sd)[node[same]]
         share = (kind == INSIDE).astype(np.float64)
-        apart = kind == APART
-        share[apart] = search.share(depth, prefix[apart], region[apart])
+        shares = search.halves if tree.halves else search.share
+        share[apart] = shares(depth, prefix[apart], region[apart])
         shut_in |= np.bincount(region[lone & apart], minlength=search.count) > 0
         out.append(_Pairs(region, node, owner, kind, share))
         opened = kind == CUT
         prefix, region, owner = prefix[opened], region[opened], np.arange(int(opened.sum()))
         before = depth
-    return out, cap, shut_in
+    return out, around, shut_in

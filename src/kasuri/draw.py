@@ -13,7 +13,7 @@ from kasuri import __version__
 from kasuri.blocks import threads_or_all
 from kasuri.errors import KasuriError, PrivacyError
 from kasuri.ledger import Ledger, Receipt
-from kasuri.privacy import Guarantee
+from kasuri.privacy import Guarantee, asked
 from kasuri.published import NO_LEDGER, Release
 from kasuri.recipes import RECIPES
 from kasuri.recipes.mechanism import Drawn, Mechanism, Run
@@ -33,14 +33,14 @@ def release(
 ) -> Release:
     """Publish `counts` with `mechanism` at `epsilon`: the one function that draws noise on counts.
 
-    epsilon: an exact decimal such as "0.1". ledger: must be written out; it is charged, durably, before the release
-    key is made, and nothing is refunded. None means unmetered, which the guarantee then says. source: `secure()`
-    unless a test wants `seeded(n)`. threads: any number gives the same result.
+    epsilon: an exact decimal such as "0.1"; above 20 with a second word, "25 weak". ledger: must be written out; it is
+    charged, durably, before the release key is made, and nothing is refunded. None means unmetered, which the guarantee
+    then says. source: `secure()` unless a test wants `seeded(n)`. threads: any number gives the same result.
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
     source = checked(mechanism, ledger, source)
-    run = mechanism.on(counts.domain, counts.unit, epsilon)
+    run = mechanism.on(counts.domain, counts.unit, asked(epsilon))
     if "total" in run.guarantee.public and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
     if counts.data in mechanism.declared:

@@ -55,6 +55,11 @@ def raise_faults(kind: type[KasuriError], faults: Iterable[str]) -> None:
         raise kind(*found)
 
 
+def unknown(kind: type[KasuriError], what: str, found: object, known: Iterable[str]) -> KasuriError:
+    """The error of a word its reader does not know: whoever reads words of a recipe has no default for the rest."""
+    return kind(f"{what} {found!r} is not known here; known: {', '.join(known)}")
+
+
 def rows_faults(file: str, column: str, rule: str, rows: Sequence[int], many: int | None = None) -> list[str]:
     """The fault of `rows` (1 is the first below the header), or none: the first ten by number, all (`many`, where
     `rows` are not all) by count."""

@@ -12,7 +12,6 @@ the children. Numbers of differences (haar_topdown) fit the same formulas with z
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,11 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import order
+from kasuri.measurements import Measurements
 from kasuri.noise import laplace_variance
 from kasuri.order import Order
-from kasuri.published import Measurements
-from kasuri.schema import Domain
 from kasuri.visited import LEAST_SCALE
 
 Int = NDArray[np.int64]
@@ -54,11 +51,13 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Estimated:
-    """The drawn tree: its public order, the depth of every level (the last: the leaves), and the levels."""
+    """The drawn tree: its public order, the depth of every level (the last: the leaves), and the levels. halves: the
+    numbers are differences, by which a node is shared in halves."""
 
     order: Order
     depths: tuple[int, ...]
     levels: tuple[Level, ...]
+    halves: bool
 
     def find(self, at: int, prefix: Int) -> Int:
         """Index of nodes in level `at`, -1 where a node was not drawn."""
@@ -67,14 +66,6 @@ class Estimated:
             return np.full(prefix.size, -1)
         place = np.minimum(np.searchsorted(own, prefix), own.size - 1)
         return np.where(own[place] == prefix, place, -1)
-
-
-def tree_of(recipe: Mapping[str, Any], domain: Domain) -> Order:
-    """The public tree a recipe in words was run on."""
-    name = str(recipe["order"])
-    if name.startswith("morton"):
-        return order.morton(domain, tuple(recipe["interleave"]))
-    return {"1d": order.row_major, "hierarchy": order.hierarchy, "jis": order.jis}[name](domain)
 
 
 def counts(measured: Measurements, tree: Order, *, shrink: bool) -> Estimated:
@@ -106,7 +97,7 @@ def counts(measured: Measurements, tree: Order, *, shrink: bool) -> Estimated:
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
         below = (np.zeros(0), np.zeros(0)) if at == last else (z[at + 1], v[at + 1])
         join_up(y, own, firsts[at], *below, z[at], v[at])
-    return _down(tree, cuts, prefixes, firsts, z, v, z[0].copy(), v[0].copy(), fit=False)
+    return _down(tree, cuts, prefixes, firsts, z, v, z[0].copy(), v[0].copy(), halves=False)
 
 
 def differences(measured: Measurements, tree: Order) -> Estimated:
@@ -136,7 +127,7 @@ def differences(measured: Measurements, tree: Order) -> Estimated:
         v.append(np.full(below.size, variance / 2))
         firsts.append(np.concatenate(([0], np.cumsum(np.where(opened, fan, 0)))))
     firsts.append(np.zeros(nodes[-1].size + 1, dtype=np.int64))
-    return _down(tree, depths, nodes, firsts, z, v, numbers[0].astype(np.float64), v[0].copy(), fit=True)
+    return _down(tree, depths, nodes, firsts, z, v, numbers[0].astype(np.float64), v[0].copy(), halves=True)
 
 
 def _by_level(measured: Measurements, levels: Any) -> tuple[list[Int], list[Int]]:
@@ -152,7 +143,7 @@ def _by_level(measured: Measurements, levels: Any) -> tuple[list[Int], list[Int]
 
 
 def _down(tree: Order, depths: Any, prefixes: list[Int], firsts: list[Int], z: list[Float], v: list[Float],
-          x: Float, f: Float, *, fit: bool) -> Estimated:  # fmt: skip
+          x: Float, f: Float, *, halves: bool) -> Estimated:  # fmt: skip
     from kasuri._kernels.intervals import spread_down
 
     levels: list[Level] = []
@@ -162,7 +153,7 @@ def _down(tree: Order, depths: Any, prefixes: list[Int], firsts: list[Int], z: l
             x, f = np.empty(z[at].size), np.empty(z[at].size)
             spread_down(above.first, z[at], v[at], above.x, above.f, x, f)
         mean, spread = np.maximum(x, 0.0), f
-        if fit and at and x.size:  # not from x: its noise from above is what the node was drawn for
+        if halves and at and x.size:  # not from x: its noise from above is what the node was drawn for
             fan = np.diff(above.first)
             plain = (float(above.spread.mean()) + 2 * v[at][0]) / 4
             fresh = z[at] + np.repeat(above.mean / np.maximum(fan, 1), fan)
@@ -171,7 +162,7 @@ def _down(tree: Order, depths: Any, prefixes: list[Int], firsts: list[Int], z: l
             spread_down(above.first, alone, spread, above.mean, above.spread, mean, np.empty(x.size))
             mean = np.maximum(mean, 0.0)
         levels.append(Level(prefixes[at], firsts[at], z[at], v[at], x, f, mean, spread))
-    return Estimated(tree, tuple(depths), tuple(levels))
+    return Estimated(tree, tuple(depths), tuple(levels), halves)
 
 
 _PLAIN = 8.0  # noise scales above which a number is taken as it is

@@ -6,33 +6,23 @@ and what is measured). Everything is a function of what is published: it works o
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
-from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import bounds, estimate, order, transform
+from kasuri.bars import Bars, NoBars, TreeBars
 from kasuri.bounds import Bounds, Float, Int
 from kasuri.errors import DomainError
-from kasuri.estimate import Estimated
-from kasuri.noise import laplace_variance
-from kasuri.order import Order
 from kasuri.published import Release
-from kasuri.regions import Boxes, BoxSearch, CellSearch
-from kasuri.schema import Domain, Ordered
+from kasuri.recipes.read import read
+from kasuri.regions import Boxes
 
 Values = NDArray[Any]
 
 LEVEL = 0.95
 """The confidence of the columns lower and upper of a stored release."""
-FEW = 32
-"""An area of more nodes than this is summed from numbers corrected for selection: what selection does to one number is
-within its noise, but it adds up over many (docs/proofs/intervals.md)."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +41,6 @@ class Interval:
     method: str
 
 
-class Bars(Protocol):
-    """What a recipe's published numbers say about cells and areas of the given released values."""
-
-    @property
-    def method(self) -> str: ...
-    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds: ...
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds: ...
-    def of_area(self, cells: Int, values: Values, level: float) -> Bounds: ...
-
-
-def factor(level: float) -> float:
-    """Half-width of a two-sided interval in standard deviations: the larger of the normal and the Laplace quantile."""
-    return max(NormalDist().inv_cdf((1 + level) / 2), -math.log(1 - level) / math.sqrt(2))
-
-
 def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
     """The interval of one area: a box, or an array of possible cells."""
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0.5 <= level < 1:
@@ -79,12 +54,20 @@ def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
     return Interval(float(lower[0]), float(upper[0]), level, value[0].item(), float(found[2][0]), bars.method)
 
 
+def saved_columns(release: Release, method: object) -> tuple[Float, Float] | None:
+    """`columns` by the method that a saved release names: today's, or an earlier one."""
+    bars = _bars(release)
+    if not isinstance(bars, TreeBars) or method != bars.earlier:
+        return columns(release)
+    return finish(bars.of_cells_cut(release.cells, LEVEL), release.values)
+
+
 def columns(release: Release, boxes: Boxes | None = None, values: Values | None = None) -> tuple[Float, Float] | None:
     """(lower, upper) of every released cell, or of `boxes` of released `values`, at LEVEL; None where no interval can
     be made."""
-    if missing(release) is not None:
+    bars = _bars(release)
+    if isinstance(bars, NoBars):
         return None
-    bars = bars_of(release)
     if boxes is None or values is None:
         return finish(bars.of_cells(release.cells, release.values, LEVEL), release.values)
     try:
@@ -105,199 +88,23 @@ def finish(found: Bounds, values: Values) -> tuple[Float, Float]:
 
 def missing(release: Release) -> str | None:
     """Why no interval can be made of this release, or None."""
-    recipe, kind = release.recipe, release.recipe["transform"]
-    if recipe["refine"] in ("none", "inverse") and kind in ("identity", "sum_difference", "haar_nd"):
-        return None  # the released values are the noisy numbers, or their inverse
-    if release.measurements is not None and kind in ("counts", "sum_difference"):
-        return None
-    if recipe["name"] == "haar_topdown" and recipe["descent"] == "jump":
-        return "drawn with level jumps, which leave no measurements; haar_topdown(descent='plain') publishes them"
-    return f"{recipe['name']} with these options publishes no measurements"
+    bars = _bars(release)
+    return bars.why if isinstance(bars, NoBars) else None
 
 
 def bars_of(release: Release) -> Bars:
+    """The error bars of a release; DomainError where it has none."""
+    bars = _bars(release)
+    if isinstance(bars, NoBars):
+        raise DomainError(f"no interval: {bars.why}")
+    return bars
+
+
+def _bars(release: Release) -> Bars | NoBars:
     """The error bars of a release, made once."""
-    why = missing(release)
-    if why is not None:
-        raise DomainError(f"no interval: {why}")
     kept = release.__dict__.get("_bars")
     if kept is None:
-        kept = release.__dict__["_bars"] = _bars(release)
+        claim = release.guarantee
+        run = read(release.recipe, release.domain, claim.unit, claim.epsilon, told=True)
+        kept = release.__dict__["_bars"] = run.bars(release.measurements)
     return kept
-
-
-def _bars(release: Release) -> Bars:
-    kind, domain = release.recipe["transform"], release.domain
-    scale, noise = Fraction(release.recipe["scale"]), str(release.recipe["noise"])
-    if kind == "identity":
-        return CellBars(release, scale, noise)
-    if kind == "haar_nd":
-        axes = tuple(order.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
-        return AxisBars(release, axes, laplace_variance(scale, noise))
-    tree = estimate.tree_of(release.recipe, domain)
-    if release.measurements is None:
-        return FullBars(release, tree, laplace_variance(scale, noise))
-    return TreeBars(release, tree)
-
-
-@dataclass(frozen=True, eq=False)
-class TreeBars:
-    """A drawn tree of counts or differences."""
-
-    release: Release
-    tree: Order
-
-    @property
-    def method(self) -> str:
-        what = "counts" if self.counts else "differences"
-        return f"least squares of the noisy {what} of the drawn tree, without sign constraint"
-
-    @property
-    def counts(self) -> bool:
-        return bool(self.release.recipe["transform"] == "counts")
-
-    @cached_property
-    def plain(self) -> Estimated:
-        """Estimates from the numbers as they are."""
-        assert self.release.measurements is not None
-        if self.counts:
-            return estimate.counts(self.release.measurements, self.tree, shrink=False)
-        return estimate.differences(self.release.measurements, self.tree)
-
-    @cached_property
-    def fitted(self) -> Estimated:
-        """Estimates from numbers corrected for selection."""
-        assert self.release.measurements is not None
-        return estimate.counts(self.release.measurements, self.tree, shrink=True)
-
-    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
-        return bounds.of_cells(self.plain, self.tree.keys(cells), factor(level))
-
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
-        return self._search(boxes.search(self.tree, self.release.domain), level)
-
-    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
-        return self._search(CellSearch(self.tree, np.sort(self.tree.keys(cells))), level)
-
-    def _search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
-        found = bounds.of_regions(self.plain, search, factor(level))
-        many = found.nodes > FEW
-        if not self.counts or not many.any():
-            return found.limits
-        better = bounds.of_regions(self.fitted, search, factor(level)).limits
-        lower, upper, middle = (np.where(many, b, a) for a, b in zip(found.limits, better, strict=True))
-        return lower, upper, middle
-
-
-@dataclass(frozen=True, eq=False)
-class CellBars:
-    """Cells by themselves, noise known exactly: one cell has the exact quantile, sums of n the variance n v."""
-
-    release: Release
-    scale: Fraction
-    noise: str
-    method: str = "exact noise of single cells; sums by their variance"
-
-    def _half(self, cells: Any, level: float) -> Float:
-        v = laplace_variance(self.scale, self.noise)
-        if self.noise == "float Laplace":
-            one = -math.log(1 - level) * float(self.scale)
-        else:  # the smallest q with P(|N| > q) = 2 a^(q+1)/(1+a) <= 1 - level, a = exp(-1/scale)
-            a = math.exp(-1 / float(self.scale)) if v > 0 else 0.0
-            one = 0.0 if a == 0 else max(math.ceil(math.log((1 - level) * (1 + a) / 2) / math.log(a) - 1 - 1e-9), 0)
-        return np.where(cells == 1, one, factor(level) * np.sqrt(v * np.asarray(cells)))
-
-    def _around(self, values: Values, cells: Any, level: float) -> Bounds:
-        x, half = values.astype(np.float64), self._half(cells, level)
-        return np.maximum(x - half, 0.0), bounds.above(x, half), x
-
-    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
-        return self._around(values, 1, level)
-
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
-        return self._around(values, boxes.possible(self.release.domain), level)
-
-    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
-        return self._around(values, np.array([cells.size]), level)
-
-
-@dataclass(frozen=True, eq=False)
-class FullBars:
-    """Every coefficient of a tree of differences was measured and inverted (privelet): the released sums are the
-    estimates, and only their variance is computed here."""
-
-    release: Release
-    tree: Order
-    variance: float
-    method: str = "the inverse transform, by the variance of the area"
-
-    def _around(self, values: Values, variance: Float, level: float) -> Bounds:
-        x, half = values.astype(np.float64), factor(level) * np.sqrt(variance)
-        return np.maximum(x - half, 0.0), bounds.above(x, half), x
-
-    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
-        f = np.full(1, self.variance)
-        for left, right in transform.levels(self.tree.possible_leaves()):
-            both = left & right
-            f = np.repeat(np.where(both, (f + self.variance) / 4, f), 2)
-        return self._around(values, f[self.tree.keys(cells)], level)
-
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
-        cells, region = boxes.all_cells(self.release.domain)
-        return self._around(values, self._spread(cells, region, boxes.count), level)
-
-    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
-        return self._around(values, self._spread(cells, np.zeros(cells.size, dtype=np.int64), 1), level)
-
-    def _spread(self, cells: Int, region: Int, count: int) -> Float:
-        """Variance of the sums over areas: a child is (S +- D)/2, so weights a give (a_l - a_r)/2 on D and
-        (a_l + a_r)/2 on S; where one child is possible it takes S. Cost: O(cells log)."""
-        number = self.tree.keys(cells) * count + region
-        a: Any = np.ones(cells.size)
-        out = np.zeros(count)
-        for left, right in reversed(transform.levels(self.tree.possible_leaves())):
-            node, region = np.divmod(number, count)
-            both = (left & right)[node >> 1]
-            a = np.where(both, a / 2, a)
-            number, at = np.unique((node >> 1) * count + region, return_inverse=True)
-            d = np.bincount(at, np.where(node & 1, -a, a) * both, number.size)
-            a = np.bincount(at, a, number.size)
-            out += np.bincount(number % count, self.variance * d**2, count)
-        return out + np.bincount(number % count, self.variance * a**2, count)
-
-
-@dataclass(frozen=True, eq=False)
-class AxisBars(FullBars):
-    """The standard decomposition, axis by axis (privelet order="2d"): the variance of a box is a product."""
-
-    release: Release
-    tree: tuple[Order, ...]  # type: ignore[assignment]
-    variance: float
-
-    def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
-        index = np.column_stack(self.release.domain.unravel(cells))
-        return self._around(values, self._boxes(index, index + 1), level)
-
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
-        if self.release.domain.mask:
-            if boxes.count > 1:
-                raise DomainError("sums of many masked areas have no closed form in privelet(order='2d')")
-            return self.of_area(boxes.all_cells(self.release.domain)[0], values, level)
-        return self._around(values, self._boxes(boxes.low, boxes.high), level)
-
-    def _boxes(self, low: Int, high: Int) -> Float:
-        out = np.full(low.shape[0], self.variance)
-        for d, tree in enumerate(self.tree):
-            ranges, at = np.unique(np.column_stack((low[:, d], high[:, d])), axis=0, return_inverse=True)
-            weights = np.zeros((tree.leaves, len(ranges)))
-            for i, (a, b) in enumerate(ranges.tolist()):
-                weights[a:b, i] = 1.0
-            out *= (transform.sum_weights(tree, weights) ** 2).sum(axis=0)[at.ravel()]
-        return out
-
-    def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
-        weights = np.zeros(tuple(tree.leaves for tree in self.tree))
-        weights[self.release.domain.unravel(cells)] = 1.0
-        for d, tree in enumerate(self.tree):
-            weights = np.moveaxis(transform.sum_weights(tree, np.moveaxis(weights, d, 0)), 0, d)
-        return self._around(values, np.array([self.variance * (weights**2).sum()]), level)

@@ -16,12 +16,14 @@ from pydantic import Field, ValidationError, model_validator
 
 from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
-from kasuri.ingest import Query, axes, count, read_array, read_estat
+from kasuri.ingest import Query, Table, axes, count, read_array, read_estat
 from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
+from kasuri.ingest.stream import trusted
 from kasuri.ledger import Ledger
 from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part, Place, form_faults, places, refuse_public
+from kasuri.privacy import asked
 from kasuri.published import Described
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
@@ -30,14 +32,39 @@ from kasuri.store.export import export_faults
 from kasuri.table import Counts
 
 
+class ConditionPart(Part):
+    """One condition on a stored column: `column` `op` `value`; "is null" and "is not null" take no value."""
+
+    column: str
+    op: Literal["=", "<>", "<", "<=", ">", ">=", "in", "not in", "is null", "is not null"]
+    value: bool | int | float | str | list[bool | int | float | str] | None = Field(
+        None, description='A number, a text, true or false; after "in" and "not in" a list of them.'
+    )
+
+    def words(self) -> tuple[Any, ...]:
+        return (self.column, self.op) if self.value is None else (self.column, self.op, self.value)
+
+
 class Data(Part):
-    """Where the rows are. One of `files` and `database` (with `query`)."""
+    """Where the rows are: `files`, or `database` with `table` (and `where`) or with `query`."""
 
     name: str = Field(description='Declared name of the data, e.g. "census-2020".')
     kind: Literal["table", "estat"] = Field("table", description="table: CSV, Parquet or a query. estat: e-Stat files.")
     files: list[File] = Field(default_factory=list, description="Files, relative to this job file.")
     database: File | None = Field(None, description="A .duckdb or SQLite file, or postgresql://...")
-    query: str | None = Field(None, description="SQL whose rows are counted.")
+    table: str | tuple[str, str] | None = Field(
+        None, description="A stored table of the database, or [schema, table]; kasuri writes the SQL."
+    )
+    where: list[ConditionPart] = Field(
+        default_factory=list, description="Conditions on columns of the table; rows stay for which all hold."
+    )
+    query: str | None = Field(None, description="One SELECT whose rows are counted.")
+    reads: dict[str, File] = Field(
+        default_factory=dict, description="Name -> .csv or .parquet file that a query of DuckDB may read by that name."
+    )
+    assume: Literal["rows depend on their own id alone"] | None = Field(
+        None, description="Vouches for a query where kasuri cannot see it; the release then says so."
+    )
     columns: Columns = Field(
         description="Axis -> column of codes or labels, [row, col] or {lat, lon}. estat: label -> column."
     )
@@ -50,8 +77,13 @@ class Data(Part):
 
     @model_validator(mode="after")
     def _one_source(self) -> Data:
-        if bool(self.files) == bool(self.database) or (self.database is None) != (self.query is None):
-            raise ValueError("give files, or database and query")
+        asked = [self.table, self.query].count(None)
+        if bool(self.files) == bool(self.database) or asked != (2 if self.database is None else 1):
+            raise ValueError("give files, or database and table, or database and query")
+        if self.where and self.table is None:
+            raise ValueError("where goes with table; a query has its own WHERE")
+        if self.reads and self.query is None:
+            raise ValueError("reads goes with query")
         return self
 
 
@@ -104,7 +136,7 @@ class UnitPart(Part):
 
 
 class Budget(Part):
-    epsilon: Exact = Field(description='An exact decimal in quotes, e.g. "0.1".')
+    epsilon: Exact = Field(description='An exact decimal in quotes, e.g. "0.1"; above 20: "25 weak".')
     ledger: File | None = Field(default=None, description="The ledger that pays (see kasuri ledger open).")
     unmetered: Literal[True] | None = Field(default=None, description="Charged to no ledger, and the release says so.")
 
@@ -259,27 +291,29 @@ def public_columns(job: Job) -> tuple[dict[str, Any] | None, str | None]:
     return places(job.data.columns) if job.data.kind == "table" else None, job.data.weight
 
 
-def sources(job: Job, base: Path, closed: bool = False) -> list[Any]:
-    """Where the confidential rows are: paths, or addresses as Spark takes them, or a query. It is `closed` where a
-    recipe names a public file: what it read beside its database could not be compared with that."""
+def sources(job: Job, base: Path) -> list[Any]:
+    """Where the confidential rows are: paths, or addresses as Spark takes them, or a table or query of a database."""
     if job.data.database is not None:
         address = job.data.database
         where = address if "://" in address else str(base / address)
-        return [Query(where, job.data.query or "", closed or bool(job.recipe.public))]
+        if job.data.table is not None:
+            return [Table(where, job.data.table, tuple(part.words() for part in job.data.where))]
+        reads = {name: str(base / file) for name, file in job.data.reads.items()}
+        return [Query(where, job.data.query or "", reads)]
     if job.spark is not None:
         return [file if "://" in file else f"file://{(base / file).absolute()}" for file in job.data.files]
     return [base / file for file in job.data.files]
 
 
-def counts(job: Job, base: Path, progress: Progress | None = None, *, closed: bool = False) -> Counts:
-    """Count the job's data; paths are relative to `base`. A `closed` query reads its own database only."""
-    table, who, found = domain(job, base), unit(job), sources(job, base, closed)
+def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
+    """Count the job's data; paths are relative to `base`."""
+    table, who, found = domain(job, base), unit(job), sources(job, base)
     if job.data.kind == "estat":
         where: Any = places(job.data.columns)
         meshes = [axis.name for axis in table.axes if isinstance(axis, Mesh)]
         picked = where[meshes[0]] if list(where) == meshes[:1] else where
         return read_estat(found, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
-    source = found[0] if isinstance(found[0], Query) or len(found) == 1 else found
+    source = found[0] if len(found) == 1 else found
     return count(
         source,
         table,
@@ -291,6 +325,7 @@ def counts(job: Job, base: Path, progress: Progress | None = None, *, closed: bo
         memory=job.data.memory,
         progress=progress,
         away=_away(job, base),
+        assume=job.data.assume,
     )
 
 
@@ -337,7 +372,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
 
 def _judge_recipe(job: Job, recipe: Mechanism, table: Domain, who: Unit) -> None:
     """Refuse a recipe that has no guarantee here, or does not run where the job runs, before any session is started."""
-    found = recipe.on(table, who, job.budget.epsilon)
+    found = recipe.on(table, who, asked(job.budget.epsilon))
     if job.spark is not None:
         from kasuri.spark.subtrees import plan
 
@@ -412,7 +447,11 @@ def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) 
     faults: list[str] = []
     records = []
     if job.data.kind == "table":
-        for source in sources(job, base):
+        try:
+            found = sources(job, base)
+        except KasuriError as error:
+            return list(error.faults)
+        for source in found:
             try:
                 stream = open_stream(source, memory=job.data.memory, away=_away(job, base))
             except KasuriError as error:
@@ -449,8 +488,11 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
         found.append(f"{stream.label}: no column {job.data.weight!r}; is there a header line?")
     if job.data.weight is not None and who.max_weight is None:
         found.append(f"{stream.label}: unit.max_weight must bound the weights of records")
+    if not found:
+        found += axes.twice(stream.names, needed(columns, who, job.data.weight), stream.label)
     if found:
         return found
+    trusted(stream, who.id, needed(columns, who, job.data.weight), job.data.assume)
     wrong_rows: dict[tuple[str, str], list[Any]] = {}
 
     def report(wrong: Any, column: str, rule: str) -> None:
@@ -500,7 +542,9 @@ TEMPLATE = """\
 
 [data]
 name = "census-2020"              # a declared name, used in the ledger and the certificate
-files = ["census.csv"]            # CSV (UTF-8) or Parquet; or: database = "x.duckdb" and query = "SELECT ..."
+files = ["census.csv"]            # CSV (UTF-8) or Parquet; or a stored table of a DuckDB or SQLite file or PostgreSQL:
+# database = "x.duckdb"           #   table = "visits", where = [{ column = "age", op = ">=", value = 18 }]
+                                  #   or query = "SELECT person, mesh_code FROM visits WHERE age >= 18"
 columns = { grid = "mesh_code" }  # axis -> column; a mesh also ["row", "col"] or { lat = "y", lon = "x" }
 weight = "population"             # counts of a table that is one row per cell; leave out for records with ids
 # sampling_key = "64 hexadecimal digits"   which cells of a crowded unit stay; fresh at random unless given

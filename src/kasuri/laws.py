@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import blocks
+from kasuri.evidence import Chances, chances
 from kasuri.noise import Sampler, discrete_laplace, laplace_variance
 from kasuri.rng import Streams
 
@@ -27,6 +28,8 @@ class Noise(ABC):
     name: ClassVar[str]
     """The word of stored releases."""
     sampler_words: ClassVar[str]
+    continuous: ClassVar[bool] = False
+    """Does it leave the whole numbers?"""
     caveat: ClassVar[str]
     """What the claim of a release with this noise assumes."""
 
@@ -47,6 +50,10 @@ class Noise(ABC):
     @abstractmethod
     def half_width(self, level: float) -> float:
         """The least q with P(|N| > q) <= 1 - level."""
+
+    def chances(self, values: NDArray[Any]) -> Chances:
+        """How likely this noise is to be as small as each of these numbers (`evidence`)."""
+        return chances(values, float(self.scale), self.continuous)
 
     @abstractmethod
     def draw(self, streams: Streams, size: int, threads: int, purpose: str = "noise", level: int = 0) -> NDArray[Any]:
@@ -94,6 +101,7 @@ class FloatLaplace(Noise):
 
     name: ClassVar[str] = "float Laplace"
     sampler_words: ClassVar[str] = "floating point (papers only)"
+    continuous: ClassVar[bool] = True
     caveat: ClassVar[str] = IDEALISED
 
     @property

@@ -21,7 +21,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import NumericsError
+from kasuri.errors import NumericsError, PrivacyError, unknown
 from kasuri.rng import Stream, Words
 
 Int = NDArray[np.int64]
@@ -492,6 +492,8 @@ def laplace_variance(scale: Fraction, noise: str = "discrete Laplace") -> float:
     """Variance of one discrete Laplace value: 2a/(1-a)^2 with a = exp(-1/scale)."""
     if noise == "float Laplace":
         return 2 * float(scale) ** 2
+    if noise != "discrete Laplace":
+        raise unknown(PrivacyError, "the noise", noise, ("discrete Laplace", "float Laplace"))
     if scale * 700 < 1:  # below what floating point can tell from 0
         return 0.0
     return 1 / (2 * math.sinh(0.5 / scale) ** 2)

@@ -429,6 +429,8 @@ MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
     "jis": lambda domain, _: jis(domain),
 }
 """The trees by the words that recipes and saved releases use."""
+GROUPED = ("hierarchy", "jis")
+"""Those that follow the declared trees of labels."""
 
 
 def make(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:

@@ -35,7 +35,7 @@ from pydantic import (
 )
 
 from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
-from kasuri.ingest import Query, read_array, read_public
+from kasuri.ingest import Query, Table, read_array, read_public
 from kasuri.public import PublicMatrix, PublicTable
 from kasuri.recipes import RECIPES
 from kasuri.recipes.mechanism import Mechanism
@@ -294,9 +294,9 @@ def _words(fault: Any, content: Any) -> tuple[Place, str]:
     return tuple(at), said if kind == "value_error" else f"{said[0].lower()}{said[1:]}"
 
 
-def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path | str | Query], base: Path) -> None:
+def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path | str | Query | Table], base: Path) -> None:
     """Refuse what is declared public and has the name of the confidential data, or is (or may be) one of its
-    `sources`: files and folders as paths; addresses and patterns, as Spark takes them, as text; a query."""
+    `sources`: files and folders as paths; addresses and patterns, as Spark takes them, as text; a table or a query."""
     found = []
     for part in recipe.public:
         what = f"the public {'matrix' if isinstance(part, MatrixFile) else 'table'} {part.public!r}"
@@ -306,12 +306,14 @@ def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path | str
     raise_faults(PrivacyError, dict.fromkeys(found))
 
 
-def _same(file: Path, source: Path | str | Query) -> Iterator[str]:
+def _same(file: Path, source: Path | str | Query | Table) -> Iterator[str]:
     """How the public `file` may be the confidential `source`."""
-    if isinstance(source, Query):
-        if file.name.lower() in source.sql.lower():
-            yield "is named in the query of the confidential data: it is not public"
+    if isinstance(source, (Query, Table)):
         paths = [] if "://" in source.database else [Path(source.database)]
+        if isinstance(source, Query):
+            if file.name.lower() in source.sql.lower():
+                yield "is named in the query of the confidential data: it is not public"
+            paths += map(Path, source.reads.values())
     elif isinstance(source, str):
         local = source.removeprefix("file://")
         if "://" in local or not local.startswith("/") or set(local) & set("[]{}%\\"):

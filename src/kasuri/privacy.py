@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -15,13 +16,20 @@ Model = Literal["central", "local", "shuffle", "none"]
 
 _BITS = 1400  # whatever 200 characters and an exponent of 200 can say
 _WRITABLE = 13000  # bits of a number Python writes out (4300 digits)
+_NUMBER = re.compile("-?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|-?[0-9]+/[0-9]+")  # "0_1" is 1 to Python
+
+MOST = 20
+"""The largest epsilon that is taken without a second word."""
+WEAK = "weak"
+"""The second word."""
 
 
 def exact(value: object, what: str = "epsilon") -> Fraction:
-    """An exact positive rational from a decimal string, a whole number or a Fraction; a float is refused.
+    """An exact positive rational from a decimal string, a whole number or a Fraction; a float is refused. Text is ASCII
+    digits with at most one point and an exponent, or p/q.
 
-    >>> exact("0.1")
-    Fraction(1, 10)
+    >>> exact("0.1"), exact("1/3")
+    (Fraction(1, 10), Fraction(1, 3))
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, Fraction, Decimal)):
         raise PrivacyError(f'{what} must be an exact decimal such as "0.1" or a Fraction, not {type(value).__name__}')
@@ -38,12 +46,42 @@ def exact(value: object, what: str = "epsilon") -> Fraction:
 
 def _fraction(value: str | int | Fraction | Decimal) -> Fraction:
     if isinstance(value, str):
-        if len(value) > 200:
+        value = value.strip(" ")
+        if len(value) > 200 or not _NUMBER.fullmatch(value):
             raise ValueError
-        value = Fraction(value) if "/" in value else Decimal(value.strip())
+        value = Fraction(value) if "/" in value else Decimal(value)
     if isinstance(value, Decimal) and abs(value.adjusted()) > 200:  # 1e999999999 would fill the memory
         raise ValueError
     return Fraction(value)
+
+
+class Meant(Fraction):
+    """An epsilon whose writer has said that it is meant, however large: `asked("25 weak")`."""
+
+
+def asked(value: object, what: str = "epsilon", *, study: bool = False) -> Fraction:
+    """The epsilon somebody asks for. Above 20 a promise is next to none (odds may change by e^20, 485 million), so it
+    needs a second word that says so, after the number; a `study`, which promises nothing, does without.
+
+    >>> asked("0.1"), asked("25 weak") == 25
+    (Fraction(1, 10), True)
+    """
+    said = isinstance(value, Meant)
+    if isinstance(value, str) and value.rstrip(" ").endswith(f" {WEAK}"):
+        value, said = value.rstrip(" ").removesuffix(WEAK), True
+    number = exact(value, what)
+    if not said and not study:
+        promised(number, what)
+    return Meant(number) if said else number
+
+
+def promised(epsilon: Fraction, what: str = "epsilon") -> None:
+    """Refuse an epsilon above 20 that nobody has said is meant."""
+    if epsilon > MOST and not isinstance(epsilon, Meant):
+        raise PrivacyError(
+            f"{what} is above {MOST}: odds may change by more than e^{MOST}, 485 million times, which protects hardly "
+            f'anyone. Ask for less, or write the word {WEAK} after the number, such as "25 {WEAK}", if it is meant'
+        )
 
 
 def written(text: object) -> Fraction:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kasuri import names
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.schema import Domain
 
@@ -101,6 +102,18 @@ class PublicTable:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class Named(PublicTable):
+    """A public table of which a release tells the name and the fingerprint, not the numbers: it stands where the table
+    stood, and may be asked for nothing else."""
+
+    digest: str = ""
+
+    def fingerprint(self) -> str:
+        """What the release tells; an earlier kasuri told nothing."""
+        return self.digest
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class PublicMatrix:
     """A matrix of whole numbers or Fractions, one column per cell, declared public by `name`: a table of districts, a
     list of questions. As with a PublicTable, one made from the confidential table would void the guarantee."""
@@ -118,6 +131,7 @@ class PublicMatrix:
 def _named(name: object, what: str) -> None:
     if not isinstance(name, str) or not name.strip():
         raise PrivacyError(f'a public {what} is declared by a name, such as "census-2015"')
+    raise_faults(PrivacyError, names.faults(name, f"the name of a public {what}"))
 
 
 def _numbers(values: ArrayLike, what: str) -> NDArray[Any]:

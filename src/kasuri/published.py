@@ -80,7 +80,7 @@ class Release:
         return self.cells.size
 
     def total(self) -> int | float:
-        """Sum over all cells."""
+        """Sum over all cells: counts, to which one unit adds up to `max_cells` (times `max_weight`), not units."""
         return self.values.sum().item()
 
     def to_dense(self) -> NDArray[Any]:
@@ -209,7 +209,9 @@ def _code_slices(code: str, domain: Domain) -> tuple[slice, slice]:
     """Rows and columns of the window that lie in the mesh `code`; the code must lie wholly in the window."""
     meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
     if len(meshes) != 1 or meshes[0].level is None:
-        raise DomainError("a mesh code names an area of one mesh with a level; this domain has none, or several")
+        raise DomainError(
+            "a mesh code names an area of one mesh with a level; this domain has none, or several: give rows and cols"
+        )
     mesh, level = meshes[0], meshcode.level_of(str(code))
     per = Fraction(meshcode.level(mesh.level or "").per_first, meshcode.level(level).per_first)
     if per.denominator != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,14 @@ class BoxSearch:
         box_share(prefix, region, depth, *self._tree, self._sizes, self._boxes.low, self._boxes.high, out)
         return out
 
+    def halves(self, depth: int, prefix: Int, region: Int) -> Float:
+        """Share of an area in nodes of a binary tree without a mask, every node shared in halves by its children."""
+        from kasuri._kernels.intervals import box_halves
+
+        out = np.zeros(prefix.size)
+        box_halves(prefix, region, depth, *self._tree, self._sizes, self._boxes.low, self._boxes.high, out)
+        return out
+
 
 class CellSearch:
     """Status of nodes against sets of cells: sorted numbers, area * leaves + key."""
@@ -128,6 +137,26 @@ class CellSearch:
 
     def share(self, depth: int, prefix: Int, region: Int) -> Float:
         return self._inside(depth, prefix, region) / np.maximum(leaves_below(self._order, depth, prefix), 1)
+
+    def halves(self, depth: int, prefix: Int, region: Int) -> Float:
+        """Share of an area in nodes of a binary tree, every node shared in halves by its possible children."""
+        number, share = self._halves[depth]
+        wanted = region * (self._order.leaves // self._order.stride(depth)) + prefix
+        place = np.minimum(np.searchsorted(number, wanted), number.size - 1)
+        return np.where(number[place] == wanted, share[place], 0.0)
+
+    @cached_property
+    def _halves(self) -> list[tuple[Int, Float]]:
+        """Per depth: area * nodes + prefix, rising, and the share. Cost: O(cells log)."""
+        number, share = self._keys, np.ones(self._keys.size)
+        out: list[tuple[Int, Float]] = [(number, share)]
+        for depth in range(self._order.depth, 0, -1):
+            nodes = self._order.leaves // self._order.stride(depth)
+            both = leaves_below(self._order, depth, (number ^ 1) % nodes) > 0
+            number, at = np.unique(number >> 1, return_inverse=True)
+            share = np.bincount(at, np.where(both, share / 2, share), number.size).astype(np.float64)
+            out.append((number, share))
+        return out[::-1]
 
     def status(self, depth: int, prefix: Int, region: Int) -> Int:
         inside = self._inside(depth, prefix, region)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kasuri import meshcode
+from kasuri import meshcode, names
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 
 MAX_CELLS = 1 << 62
@@ -26,6 +26,9 @@ MAX_MASK = 1 << 30
 
 PROVIDER_BOUNDED = "the provider bounded each unit's contributions (the table came pre-aggregated)"
 """The caveat of a table that was counted elsewhere."""
+
+ROWS_ALONE = "rows depend on their own id alone"
+"""What a person vouches for where kasuri cannot see that each record is mapped by itself."""
 
 RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "value")
 """Columns of every release, which no axis may be called."""
@@ -44,8 +47,9 @@ whole country; "japan4096" is the square of the papers, without Okinawa and Ogas
 
 @dataclass(frozen=True)
 class Mesh:
-    """A rectangle of grid cells. `level` names a JIS X 0410 level or is None for a grid without codes;
-    `origin` is the (row, col) of its south-west cell in cells of that level, `shape` its (rows, cols)."""
+    """A rectangle of grid cells. `level` names a JIS X 0410 level; None is a plain grid of rows and columns, without
+    codes, without a place on earth (`crs` then says nothing) and so without map formats. `origin` is the (row, col) of
+    its south-west cell in cells of that level, `shape` its (rows, cols)."""
 
     name: str
     level: str | None = None
@@ -149,6 +153,9 @@ class Tree:
     def of(cls, nested: Mapping[str, Any] | Sequence[Any]) -> Tree:
         return cls(_tree_children(nested))
 
+    def __post_init__(self) -> None:
+        raise_faults(DomainError, names.first(_tree_names(self.children), "a tree's node"))
+
     @cached_property
     def leaves(self) -> tuple[str, ...]:
         return tuple(label for label, _ in self.paths)
@@ -177,7 +184,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class Nominal:
-    """Categories without an order; `tree` may group them."""
+    """Categories without an order; `tree` may group them. Recipes with order="hierarchy" (or "jis", or the nominal
+    transform) measure the groups; recipes along another tree refuse a domain that declares one."""
 
     name: str
     labels: tuple[str, ...]
@@ -222,6 +230,8 @@ class Time:
             datetime.fromisoformat(self.start)
         except (TypeError, ValueError):
             faults.append(f"axis {self.name!r}: start must be an ISO 8601 time such as 2020-10-01T00:00")
+        else:
+            faults += names.faults(self.start, f"axis {self.name!r}: start")  # any character may stand for the T
         for what in ("seconds", "size"):
             value = getattr(self, what)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -372,6 +382,11 @@ class Domain:
         )
 
     @property
+    def grouped(self) -> tuple[str, ...]:
+        """Axes whose labels have a declared tree."""
+        return tuple(axis.name for axis in self.axes if isinstance(axis, Nominal) and axis.tree is not None)
+
+    @property
     def one_mesh(self) -> bool:
         """Is the table one mesh and nothing else?"""
         return len(self.axes) == 1 and isinstance(self.axes[0], Mesh)
@@ -465,6 +480,8 @@ class Unit:
         faults = []
         if not isinstance(self.id, str) or not self.id:
             faults.append("unit: id must name the column that tells one unit from another")
+        else:
+            faults += names.faults(self.id, "unit: id")
         if self.change not in ("add-remove", "replace"):
             faults.append('unit: change must be "add-remove" or "replace"')
         for what in ("max_cells", "max_weight"):
@@ -503,6 +520,9 @@ class Part:
     split: str
     name: str
 
+    def __post_init__(self) -> None:
+        raise_faults(PrivacyError, [*names.faults(self.split, "a split"), *names.faults(self.name, "a part's name")])
+
 
 def _pair(value: Any, what: str) -> tuple[int, int]:
     try:
@@ -522,6 +542,8 @@ def _label_faults(name: str, labels: Sequence[Any], size: int) -> list[str]:
     faults = []
     if any(not isinstance(label, str) for label in labels):
         faults.append(f"axis {name!r}: labels must be text")
+    else:
+        faults += names.first(labels, f"axis {name!r}: label")
     if len(set(labels)) != len(labels):
         faults.append(f"axis {name!r}: labels must differ from one another")
     if len(labels) != size:
@@ -543,6 +565,15 @@ def _tree_children(nested: Any) -> tuple[Any, ...]:
     if not out:
         raise DomainError("a tree node needs at least one child")
     return tuple(out)
+
+
+def _tree_names(children: Sequence[Any]) -> list[str]:
+    """The names of all nodes, leaves among them."""
+    return [
+        name
+        for child in children
+        for name in ([child] if isinstance(child, str) else [child[0], *_tree_names(child[1])])
+    ]
 
 
 def _axis_from_json(data: Mapping[str, Any]) -> Axis:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kasuri import names
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.schema import MAX_CELLS, PROVIDER_BOUNDED, Domain, Nominal, Ordered, Part, Unit
 
@@ -34,6 +34,9 @@ class Counts:
 
     def __post_init__(self) -> None:
         """What always holds, whoever builds it; `from_coo` and `count` say what is wrong and where."""
+        if self.data is not None:
+            names.declared(self.data)
+        raise_faults(PrivacyError, names.first(self.assumes, "a caveat"))
         cells, values = self.cells, self.values
         good = isinstance(self.unit, Unit) and cells.ndim == 1 and cells.shape == values.shape
         good = good and cells.dtype == np.int64 and values.dtype == np.int64
@@ -112,16 +115,15 @@ def checked(
     data: str | None,
     *,
     assumes: tuple[str, ...],
-    where: Sequence[str] | None = None,
 ) -> Counts:
-    """Validate (cell, value) pairs and build Counts. `where` names each pair in messages (default: its position).
+    """Validate (cell, value) pairs and build Counts; messages name a pair by its position.
 
     Cost: O(m) for sorted cells, else O(m log m), for m pairs.
     """
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
-    if data is not None and (not isinstance(data, str) or not data.strip()):
-        raise PrivacyError('data must be a declared name such as "census-2020"')
+    if data is not None:
+        names.declared(data)
     if isinstance(cells, np.ma.MaskedArray) or isinstance(values, np.ma.MaskedArray):
         raise DomainError("a masked array hides entries; fill or drop them first")
     index, number = np.asarray(cells), np.asarray(values)
@@ -139,9 +141,8 @@ def checked(
     def report(bad: NDArray[np.bool_], rule: str) -> None:
         at = np.flatnonzero(bad)
         if at.size:
-            names = [where[i] if where is not None else f"position {i}" for i in at[:_SHOWN]]
-            more = f" and {at.size - _SHOWN} more" if at.size > _SHOWN else ""
-            faults.append(f"{rule}: {', '.join(names)}{more}")
+            shown = ", ".join(f"position {i}" for i in at[:_SHOWN])
+            faults.append(f"{rule}: {shown}{f' and {at.size - _SHOWN} more' if at.size > _SHOWN else ''}")
 
     with np.errstate(invalid="ignore"):
         if number.dtype.kind == "f":

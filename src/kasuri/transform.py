@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -170,35 +168,19 @@ def _dearest_pair(sizes: list[int]) -> Fraction:
 
     Along one axis u has P_u coefficients, v has P_v, and they share p of equal sign and m (0 or 1) of opposite sign.
     Over all axes prod P_u + prod P_v entries differ from 0, of which (prod (p+m) + prod (p-m)) / 2 agree in both and
-    cancel, two each. It grows with P_u and P_v, so one candidate per fork of each axis suffices.
+    cancel, two each. Of an axis only two kinds of pairs can be dearest (docs/proofs/privelet.md): one that parts at the
+    root, P = (a, x), p + m = 2, p - m = 0, and one that parts at the full left child of the root, P = (a, a), 3 and 1.
+    All axes that part at the root do it in the same direction, and are those with the largest x / a.
     """
-    best = 0
-    for kinds in product(*(_pair_kinds(size) for size in sizes)):
-        same = np.prod([p + m for _, _, p, m in kinds]) + np.prod([p - m for _, _, p, m in kinds])
-        best = max(best, int(np.prod([u for u, *_ in kinds]) + np.prod([v for _, v, *_ in kinds]) - same))
-    return Fraction(best)
-
-
-@lru_cache(maxsize=64)
-def _pair_kinds(size: int) -> tuple[tuple[int, int, int, int], ...]:
-    """Candidates (P_u, P_v, p, m) of one padded binary axis."""
-    kinds: set[tuple[int, int, int, int]] = set()
-
-    @cache
-    def walk(height: int, inside: int, above: int) -> int:
-        """Most measured nodes on a path below a node of 2^height leaves, `inside` of them possible."""
-        if height == 0:
-            return 0
-        half = 1 << (height - 1)
-        if inside <= half:
-            return walk(height - 1, inside, above)
-        left, right = walk(height - 1, half, above + 1), walk(height - 1, inside - half, above + 1)
-        own = 2 + above  # the root, the nodes above and this one
-        kinds.update({(own + left, own + right, 1 + above, 1), (own + right, own + left, 1 + above, 1)})
-        return 1 + max(left, right)
-
-    most = 1 + walk((size - 1).bit_length(), size, 0)
-    return (*sorted(kinds), (most, most, most, 0))
+    heights = [(size - 1).bit_length() for size in sizes if size > 1]
+    most = math.prod(1 + height for height in heights)
+    rest = [size - (1 << (size - 1).bit_length() - 1) for size in sizes if size > 1]  # leaves of the right child
+    kept = sorted((Fraction(2 + (n - 1).bit_length(), 1 + h) for n, h in zip(rest, heights, strict=True)), reverse=True)
+    best, whole = Fraction(0), kept.count(Fraction(1))
+    for parted in range(whole, len(kept) + 1):  # where x = a the root is always the better place
+        same = 2**parted * 3 ** (len(kept) - parted) + (1 if parted == 0 else 0)
+        best = max(best, most * (1 + math.prod(kept[:parted], start=Fraction(1))) - same)
+    return best
 
 
 def nominal(order: Order) -> Transform:

@@ -49,5 +49,33 @@ def test_no_machine_paths_or_hosts():
             assert "/ro" + "ot/" not in (ROOT / name).read_text(encoding="utf-8"), name
 
 
+def test_every_page_is_listed_once_and_the_build_is_part_of_ci():
+    """Sphinx warns of a page that is listed twice or not at all, and `run.py docs` takes warnings for errors."""
+    listed, seen = (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), []
+    for tree in listed.split("```{toctree}")[1:]:
+        lines = [line.strip() for line in tree.split("```")[0].splitlines()]
+        named = [line for line in lines if line and not line.startswith(":")]
+        whole = [name for name in named if "*" not in name]
+        assert len(whole) == len(set(whole)), f"listed twice: {sorted({n for n in whole if whole.count(n) > 1})}"
+        for pattern in named:
+            found = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in ROOT.glob(f"docs/{pattern}.md")}
+            assert found, f"docs/index.md lists {pattern}, which is not there"
+            seen += sorted(found - set(seen))
+    assert sorted(seen) == sorted(
+        str(page.relative_to(ROOT / "docs").with_suffix(""))
+        for page in (ROOT / "docs").rglob("*.md")
+        if "_build" not in page.parts and page.name != "index.md"
+    )
+    commands = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert commands.index("python3 run.py docs") < commands.index("python3 run.py test")
+
+
+def test_what_the_demo_leaves_is_ignored():
+    """`python3 run.py demo` writes into the clone: a folder and a picture, numbered from the second time on."""
+    made = ["kasuri-demo/report.html", "kasuri-demo.png", "kasuri-demo-2/report.html", "kasuri-demo-2.png"]
+    ignored = subprocess.run(["git", "check-ignore", *made], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert ignored == made
+
+
 if __name__ == "__main__":
     (ROOT / "docs" / "cli.md").write_text(page(), encoding="utf-8")

@@ -149,6 +149,13 @@ class Browser:
         )
         self.settle()
 
+    def spoken(self, selector: str) -> list[str]:
+        """The pieces of text that a screen reader is given of an element, in their order."""
+        root = self.call("DOM.getDocument", depth=0)["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        found = self.call("Accessibility.queryAXTree", nodeId=node, role="StaticText")["nodes"]
+        return [item["name"]["value"] for item in found]
+
     def picture(self, path: Path, *, whole: bool = False) -> None:
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))

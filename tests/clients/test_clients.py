@@ -130,12 +130,12 @@ def signed(key, data):
 def test_javascript_refuses_signed_rounds_that_python_would_refuse():
     """A description is trusted no further for being signed: each of these got a report past the budget, or could."""
     key = CollectorKey.generate()
-    loud = ks.local.grr(ks.Nominal("p", labels=("a", "b")), epsilon="23", bits=32)
+    loud = ks.local.grr(ks.Nominal("p", labels=("a", "b")), epsilon="23 weak", bits=32)
     good = json.loads(Round.new(loud, closes=2_000_000_000).text)
     asked = {"key": key.public, "maxEpsilon": 1, "value": "a"}
     tell = lambda data: node("device", {**asked, "envelopes": [signed(key, data)]})["answers"][0]  # noqa: E731
     assert "more epsilon" in tell(good)
-    assert node("device", {**asked, "maxEpsilon": 23, "envelopes": [signed(key, good)]})["answers"] == [41]
+    assert node("device", {**asked, "maxEpsilon": "23 weak", "envelopes": [signed(key, good)]})["answers"] == [41]
     axis = good["randomizer"]["domain"]["axes"][0]
 
     def with_axis(**more):
@@ -154,9 +154,11 @@ def test_javascript_refuses_signed_rounds_that_python_would_refuse():
         *({**good, "randomizer": {**good["randomizer"], **m}} for m in ({"more": 1}, {"elsewhere": 1}, {"bits": 33},
                                                                         {"kind": "constructor"}, {"version": 2})),
         with_axis(size=1), with_axis(labels=["a", "a"]), with_axis(labels=["a", 2]), with_axis(labels=2),
-        with_axis(kind="toString"), with_axis(kind="mesh"),
+        with_axis(kind="toString"), with_axis(kind="mesh"), with_axis(labels=["a", "b\n"]),
+        with_axis(labels=["a", "b\u202e"]),
     ]  # fmt: skip
-    found = node("device", {**asked, "maxEpsilon": 1000, "envelopes": [signed(key, data) for data in cases]})["answers"]
+    asked |= {"maxEpsilon": "1000 weak", "envelopes": [signed(key, data) for data in cases]}
+    found = node("device", asked)["answers"]
     assert [(i, told) for i, told in enumerate(found) if not isinstance(told, str)] == []
 
 

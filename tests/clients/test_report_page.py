@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -218,6 +219,62 @@ def test_a_phone(kanto, browser, tmp_path):
     assert said(browser)["value"] == f"{top.value:,}"
     picture(browser, "report-phone-map.png", tmp_path)
     assert browser.complaints == [] and len(set(browser.requests)) == 1
+
+
+READ_OUT = {
+    "#en": r"500 m cells \d{{9}} · row {row}, column {col} · [\d.]+° N [\d.]+° E:\s+"
+    r"Released: {value:,};\s+95 % interval: {lower:,.0f} to {upper:,.0f}",
+    "#ja": r"500mメッシュ \d{{9}} · 行 {row}、列 {col} · [\d.]+° N [\d.]+° E：\s*"
+    r"公表値：{value:,}、\s*95 % 信頼区間：{lower:,.0f} 〜 {upper:,.0f}",
+}
+
+
+@pytest.mark.parametrize("language", READ_OUT)
+def test_the_read_out_is_text_that_can_be_copied_and_read_aloud(kanto, browser, language, tmp_path):
+    """The released value and "95 % interval" beside it were one number to whoever copied or heard them."""
+    table = pq.read_table(kanto / "release.parquet").to_pandas()
+    cell = table[(table.lower < table.value) & (table.value < table.upper)].sort_values("value").iloc[-1]
+    browser.open(kanto / "report.html", language)
+    to_map(browser)
+    browser.choose("go", str(cell.mesh_code))
+    wanted = READ_OUT[language].format(**cell.to_dict())
+    copied = browser.run(
+        "(() => { const chosen = getSelection(); chosen.selectAllChildren(document.getElementById('readout'));"
+        "const text = chosen.toString(); chosen.removeAllRanges(); return text; })()"
+    )
+    whole = browser.run("document.getElementById('readout').textContent")
+    for text in (copied, browser.run("document.getElementById('readout').innerText"), whole.strip()):
+        assert re.fullmatch(wanted, text), text
+    heard = "".join(browser.spoken("#readout"))  # whether or not a reader pauses between two pieces
+    assert re.fullmatch(wanted.replace(r"\s+", r"\s*"), heard), heard
+    picture(browser, f"report-read-out-{language[1:]}.png", tmp_path)
+    browser.choose("level", "2")  # a remark stands in brackets after what it is about
+    remark = {"#en": r"Released: [\d,]+ \(no interval .*\)", "#ja": r"公表値：[\d,]+\(.*信頼区間はありません\)"}[
+        language
+    ]
+    assert re.fullmatch(remark, browser.run("document.getElementById('readout').innerText").splitlines()[1])
+    quiet(browser, kanto / "report.html")
+
+
+def test_a_grid_without_a_level_is_drawn_without_coordinates(tmp_path, browser):
+    domain = ks.Domain.of(ks.Mesh("grid", origin=(40, 60), shape=(9, 12)))
+    counts = ks.Counts.from_dense(np.random.default_rng(2).poisson(30, domain.shape), domain, examples.person(),
+                                  data="paris")  # fmt: skip
+    ks.release(counts, ks.haar_topdown(), epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    assert ks.verify(tmp_path / "r")["ok"]
+    browser.open(tmp_path / "r" / "report.html")
+    assert browser.run("document.querySelector('#map h2').innerText") == "The grid"
+    to_map(browser)
+    found = at(browser, 4, 7)
+    table = pq.read_table(tmp_path / "r" / "release.parquet").to_pandas()
+    assert found["value"] == f"{table.value[(table.row == 4) & (table.col == 7)].sum():,}"
+    assert found["where"] == "1 cell · row 4, column 7:"
+    assert browser.run("document.getElementById('canvas').getAttribute('aria-label')").startswith("Grid of")
+    assert browser.run("document.getElementById('go')") is None, "there are no mesh codes to go to"
+    text = browser.run("document.querySelector('main').textContent")
+    assert "°" not in text and "500m" not in text
+    picture(browser, "report-grid.png", tmp_path)
+    quiet(browser, tmp_path / "r" / "report.html")
 
 
 def test_other_axes_are_chosen_from(several, browser, tmp_path):

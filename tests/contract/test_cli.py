@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -61,6 +63,29 @@ def test_release_from_codes_and_from_rows(census, tmp_path):
         assert told["total"] == total and abs(total - people.sum()) < 60
         assert told["guarantee"]["epsilon"] == "5"
         assert "reading" in run.stderr
+
+
+def test_rows_and_columns_have_no_place_unless_it_is_declared(tmp_path):
+    """A grid of another country, whose rows and columns count from its own corner: with the level of the Japanese mesh
+    in place of none it was published at 100 E, 0 N."""
+    (tmp_path / "paris.csv").write_text("row,col,n\n5,6,70\n9,3,40\n")
+    base = ("release", "paris.csv", "--row", "row", "--col", "col", "--count", "n", "--origin", "0,0", "--shape",
+            "16,16", *UNIT, "--epsilon", "5", "--unmetered", "--data", "paris")  # fmt: skip
+    for wanted in (("--export", "m.gpkg"), ("--export", "m.parquet"), ("--export", "m.csv", "--levels", "1km")):
+        run = kasuri(*base, "--out", "maps", *wanted, cwd=tmp_path, code=1)
+        assert "have no place on the map" in run.stderr and "--level 500m" in run.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["paris.csv"]
+    kasuri(*base, "--out", "out", "--export", "t.csv", "--export", "t.sqlite", "--export", "t.duckdb", cwd=tmp_path)
+    mesh = json.loads((tmp_path / "out" / "datapackage.json").read_text())["grid"][0]
+    assert mesh["mesh_level"] is None and mesh["crs"] is None
+    columns = ["release_id", "cell", "row", "col", "value", "lower", "upper"]
+    assert pq.read_schema(tmp_path / "out" / "release.parquet").names == columns
+    assert (tmp_path / "t.csv").read_text("utf-8-sig").splitlines()[0] == ",".join(f'"{name}"' for name in columns)
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as db:
+        assert [row[1] for row in db.execute("PRAGMA table_info(release)")] == columns
+    assert json.loads(kasuri("verify", "out", "--json", cwd=tmp_path).stdout)["ok"]
+    kasuri(*base, "--level", "500m", "--out", "placed", "--export", "p.gpkg", cwd=tmp_path)  # declared: their word
+    assert json.loads((tmp_path / "placed" / "datapackage.json").read_text())["grid"][0]["mesh_level"] == "500m"
 
 
 def test_a_budget_a_signature_and_a_check(census, tmp_path):

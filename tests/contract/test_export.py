@@ -18,6 +18,8 @@ import kasuri as ks
 from kasuri import examples
 from kasuri.ingest import read_table
 from kasuri.schema import Domain, Mesh, Nominal, Unit
+from kasuri.store.columns import has_outline, release_table
+from kasuri.store.export import export_faults
 
 PERSON = Unit("person", "add-remove", 1)
 LEVELS = ("500m", "1km", "10km")
@@ -147,6 +149,22 @@ def test_a_database_holds_many_releases_each_once(tmp_path, name):
         assert base.execute("SELECT count(*) FROM release_meta").fetchone() == (2,)
         assert base.execute("SELECT sum(value) FROM release").fetchone()[0] == first.total() + second.total()
     assert (tmp_path / name).stat().st_size <= before + (1 << 20)
+
+
+def test_a_grid_without_a_level_is_on_no_map(tmp_path):
+    """No outline in any format, and a sentence that says how to declare the level."""
+    domain = Domain.of(Mesh("grid", shape=(4, 4)))
+    counts = ks.Counts.from_dense(np.full((4, 4), 9), domain, PERSON, data="plain")
+    out = ks.release(counts, ks.geometric(), epsilon="1", ledger=None)
+    for name, levels in (("m.gpkg", ()), ("m.parquet", ()), ("m.csv", ("1km",)), ("m.sqlite", ("1km",))):
+        with pytest.raises(ks.DomainError, match=r"no place on the map, .* declare the mesh level they count in"):
+            out.export(str(tmp_path / name), levels=levels, unmetered=True)
+        (fault,) = export_faults(domain, [str(tmp_path / name)], levels)
+        assert "no place on the map" in fault and list(tmp_path.iterdir()) == []
+    with pytest.raises(ks.DomainError, match="no place on the map"):
+        release_table(out, geometry=True)
+    assert not has_outline(domain)  # what PostgreSQL asks before it makes a geom column
+    assert release_table(out).column_names == ["release_id", "cell", "row", "col", "value", "lower", "upper"]
 
 
 def test_what_may_not_leave(tmp_path):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri.ingest import Query, read_estat, read_mobile, read_people_flow
-from kasuri.schema import Domain, Mesh, Nominal, Time, Unit
+from kasuri.ingest import Query, Table, read_estat, read_mobile, read_people_flow
+from kasuri.schema import ROWS_ALONE, Domain, Mesh, Nominal, Time, Unit
 
 PERSON = Unit("person", "add-remove", 1)
 MESH = Mesh("grid", "500m", (53 * 160, 39 * 160), shape=(160, 160))
@@ -172,9 +172,13 @@ def test_queries(tmp_path):
         duck.executemany("INSERT INTO visit VALUES (?, ?)", rows)
     domain = Domain.of(Mesh("grid", "1km", (53 * 80, 39 * 80), shape=(2, 4)))
     for name in ("v.db", "v.duckdb"):
-        query = Query(str(tmp_path / name), "SELECT person, code FROM visit")
-        counts = ks.count(query, domain, columns={"grid": "code"}, unit=Unit("person", "add-remove", 2))
-        assert counts.values.tolist() == [3, 1]
+        for query, assume in (
+            (Table(str(tmp_path / name), "visit"), None),
+            (Query(str(tmp_path / name), "SELECT person, code FROM visit"), ROWS_ALONE),
+        ):
+            unit = Unit("person", "add-remove", 2)
+            counts = ks.count(query, domain, columns={"grid": "code"}, unit=unit, assume=assume)
+            assert counts.values.tolist() == [3, 1] and counts.assumes == (() if assume is None else (ROWS_ALONE,))
     from concurrent.futures import ThreadPoolExecutor
 
     from kasuri.ingest.sources import open_stream
@@ -186,7 +190,7 @@ def test_queries(tmp_path):
     with pytest.raises(ks.KasuriError, match="cannot be run"):
         ks.count(Query(str(tmp_path / "v.db"), "SELECT nothing"), domain, columns={"grid": "code"}, unit=PERSON)
     frame = duckdb.sql("SELECT 'x' AS person, 53390000 AS code")
-    assert ks.count(frame, domain, columns={"grid": "code"}, unit=PERSON).values.tolist() == [1]
+    assert ks.count(frame, domain, columns={"grid": "code"}, unit=PERSON, assume=ROWS_ALONE).values.tolist() == [1]
 
 
 def test_coordinates_and_times(tmp_path):

@@ -226,7 +226,6 @@ def test_bad_allowances(path, words):
     [
         {"data": "census\ud800"},
         {"owner": "\ud800"},
-        {"unit": ks.Unit("person\ud800", "add-remove", 1)},
         {"epsilon": 10**5000},
         {"epsilon": Fraction(1, 3**9999)},
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import kasuri as ks
-from kasuri.manifest import keygen
+from kasuri.manifest import keygen, tables
 from kasuri.manifest.package import digest, sha256, text
 
 UNIT = ks.Unit("person", "add-remove", 1)
@@ -574,3 +574,21 @@ def test_bad_keys(tmp_path, content):
     with pytest.raises(ks.KasuriError, match="key"):
         out.save(str(tmp_path / "release"), unmetered=True, sign=str(tmp_path / "bad.key"))
     assert not (tmp_path / "release").exists()
+
+
+def test_a_grid_without_a_level_names_no_reference_system(tmp_path):
+    """And a release that was saved while it did is still good, but not one that names another."""
+    domain = ks.Domain.of(ks.Mesh("grid", origin=(3, 4), shape=(4, 4)))
+    table = ks.Counts.from_dense(np.full((4, 4), 9), domain, UNIT, data="plain")
+    ks.release(table, ks.geometric(), epsilon="1", ledger=None).save(str(tmp_path / "release"), unmetered=True)
+    data = manifest(tmp_path)
+    assert data["grid"][0]["crs"] is None and data["grid"][0]["mesh_level"] is None
+    for crs, faults in ((None, []), ("JGD2011", []), ("Tokyo", ["says the same thing in two ways"])):
+        data["grid"][0]["crs"] = crs
+        found: list[str] = []
+        tables.check(tmp_path / "release", data, found)
+        assert len(found) == len(faults) and all(part in fault for part, fault in zip(faults, found, strict=True))
+    out = ks.Release.load(tmp_path / "release")
+    with pytest.raises(ks.DomainError, match="give rows and cols"):
+        out.area(code="5339")
+    assert out.area(rows=slice(0, 4), cols=slice(0, 4)) == out.total()

@@ -285,10 +285,11 @@ def test_the_confidential_files_of_a_cluster_are_not_public(folder, files, words
         ("SELECT * FROM read_parquet('FOLDER/older.parquet')", "named in the query"),
         ("SELECT * FROM read_parquet('FOLDER/old*.parquet')", "beside its database"),
         ("SELECT * FROM outside", "beside its database"),
+        ("SELECT * FROM listed", "itself"),
         ("SELECT * FROM people", None),
     ],
 )
-def test_a_query_beside_a_public_file_reads_its_own_database_only(folder, monkeypatch, sql, words):
+def test_a_query_reads_its_own_database_and_the_files_it_lists(folder, monkeypatch, sql, words):
     import duckdb
 
     monkeypatch.chdir(folder)
@@ -296,6 +297,7 @@ def test_a_query_beside_a_public_file_reads_its_own_database_only(folder, monkey
         base.execute(f"CREATE TABLE people AS SELECT * FROM read_parquet('{folder}/census.parquet')")
         base.execute(f"CREATE VIEW outside AS SELECT * FROM read_parquet('{folder}/older.parquet')")
     query = f'database = "q.duckdb"\nquery = "{sql.replace("FOLDER", str(folder))}"'
+    query += '\nreads = { listed = "older.parquet" }' if "listed" in sql else ""
 
     def asked(recipe: str) -> Path:
         path = write(folder, recipe)
@@ -303,8 +305,13 @@ def test_a_query_beside_a_public_file_reads_its_own_database_only(folder, monkey
         return path
 
     alone = asked('name = "geometric"')
-    assert job.counts(job.load(alone), folder).values.sum() >= CITY.sum()  # a query may read files by itself
-    assert job.check(alone) == []
+    if "people" in sql or "listed" in sql:
+        assert job.counts(job.load(alone), folder).values.sum() >= CITY.sum()
+        assert job.check(alone) == []
+    else:
+        with pytest.raises(ks.PrivacyError, match="beside its database"):
+            job.counts(job.load(alone), folder)
+        assert "beside its database" in " ".join(job.check(alone))
     many = ("--recipes", 'bayes_tree(prior={public="older", file="older.parquet"})', "--trials", "2", "--areas", "1")
     compared = CliRunner().invoke(app, ["compare", str(alone), *many])
     told = f"{compared.output} {compared.exception}"

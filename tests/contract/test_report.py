@@ -98,7 +98,7 @@ def test_every_phrase_of_a_claim_has_its_japanese():
     from kasuri.kanon.audit import IS_A_GUARANTEE, IS_NO_GUARANTEE, NO_GUARANTEE
     from kasuri.local import longitudinal, randomizer
     from kasuri.manifest import package
-    from kasuri.shuffle import plan, statistics
+    from kasuri.shuffle import marginals, plan, statistics, synthesis
     from kasuri.spark import cluster
 
     domain = ks.Domain.of(ks.Nominal("ward", ("a", "b")))
@@ -111,6 +111,7 @@ def test_every_phrase_of_a_claim_has_its_japanese():
         *(phrase for claim in claims for phrase in (*claim.assumes, *claim.public)),
         published.NO_LEDGER, estat.MERGED, cluster.STEADY, cluster.LOGS, sample.UNBOUNDED, pk.ONE_ROW, pk.IN_DOMAIN,
         longitudinal.PATTERN, randomizer.ONE_DEVICE, package.IN_PARTS, plan.ONE_KEY, statistics.NOT_IDENTIFIED,
+        marginals.MOVED, synthesis.TOGETHER,
         anonymized.UNMETERED, NO_GUARANTEE, IS_A_GUARANTEE, IS_NO_GUARANTEE,
         schema.PROVIDER_BOUNDED, mechanism.KEYSTREAM, mechanism.IDEALISED, mechanism.SAME_TOTAL,
         "table census-2015 (prior)", "matrix districts (workload)", "matrix of the recipe (strategy)",

@@ -92,9 +92,30 @@ def test_plan_round_trip_hash_and_every_mechanism():
 
 def test_a_changed_plan_file_is_refused():
     data = plan_of().to_json()
-    data["a"][0]["randomizer"]["slope"] += 1
+    data["a"][0]["randomizer"]["inside"] += 1
     with pytest.raises((FormatError, PrivacyError)):
         ks.shuffle.Plan.from_json(data)
+
+
+OLD_HASH = "0a1ffe58e79eb649bd0096859109e72e5bbe3e02e1793d35f68e6d6b35b1af8b"
+"""Of plan_of() when coin was the default of numbers: what a file written then has."""
+
+
+def test_a_plan_file_means_what_it_meant_whatever_the_default_is(tmp_path):
+    """Both sides compare hashes: a file written under the former default keeps its mechanisms and its hash."""
+    old = plan_of(mechanisms={"age": "coin", "spend": "coin"})
+    old.save(tmp_path / "plan.json")
+    again = ks.shuffle.Plan.load(tmp_path / "plan.json")
+    assert again.hash == old.hash == OLD_HASH
+    assert [column.numeric.kind for column in again.columns if column.is_number] == ["coin", "coin"]
+    new = plan_of()
+    assert new.hash != old.hash and new == plan_of(mechanisms={"age": "piecewise", "spend": "piecewise", "sex": "grr"})
+    for plan in (old, new):
+        said = plan.to_json()
+        assert all("mechanism" in column for column in (*said["a"], *said["b"])), "a file always says the word"
+        del said["a"][0]["mechanism"]
+        with pytest.raises(FormatError):
+            ks.shuffle.Plan.from_json(said)  # and is refused without it, as ever: nobody guesses
 
 
 @pytest.mark.parametrize(
@@ -578,7 +599,7 @@ def test_files_that_cannot_be_trusted_are_refused(tmp_path):
         ks.shuffle.Joined.load(tmp_path / "a.parquet")
     good = parquet.read_table(tmp_path / "a.parquet")
     for name, change in {
-        "code": good.set_column(1, "age", pa.array(np.full(N, 4, np.uint8))),
+        "code": good.set_column(1, "age", pa.array(np.full(N, plan.column("age").numeric.outputs, np.uint16))),
         "twice": pa.concat_tables([good, good]),
         "short": good.drop_columns(["age"]),
     }.items():

@@ -13,7 +13,7 @@ import kasuri as ks
 from kasuri.errors import DomainError, NumericsError
 from kasuri.shuffle.joined import Joined
 from kasuri.shuffle.party import _place
-from kasuri.shuffle.statistics import nearest_correlation, nearest_psd
+from kasuri.shuffle.statistics import nearest_correlation, nearest_psd, nearest_shares
 
 ADULT = Path(ks.__file__).parent / "reproduce" / "adult" / "numeric.parquet"
 BOUNDS = {
@@ -91,8 +91,9 @@ def test_the_square_of_two_point_reports_is_constant_and_refused():
 def test_the_coin_depends_on_nothing():
     # as many of each half report squares whatever their value
     plan = ks.shuffle.Plan(
-        key="id", a=("x",), b=("y",), bounds={"x": (0, 1), "y": (0, 1)}, epsilon_each="3", delta=1e-8
-    )
+        key="id", a=("x",), b=("y",), bounds={"x": (0, 1), "y": (0, 1)}, epsilon_each="3", delta=1e-8,
+        mechanisms={"x": "coin", "y": "coin"},
+    )  # fmt: skip
     n = 40_000
     rows = {"x": np.repeat([0.0, 1.0], n // 2), "y": np.tile([0.0, 1.0], n // 2)}
     joined = joined_of(plan, rows, 4)
@@ -214,6 +215,17 @@ def test_projections():
     assert np.linalg.eigvalsh(psd).min() > -1e-9 and np.allclose(nearest_psd(psd), psd)
     right = nearest_correlation(noisy)
     assert np.linalg.eigvalsh(right).min() > 0 and np.allclose(np.diagonal(right), 1)
+    # the example of Higham (2002), whose nearest correlation matrix is known
+    known = nearest_correlation(np.array([[1.0, 1, 0], [1, 1, 1], [0, 1, 1]]))
+    assert known[[0, 0, 1], [1, 2, 2]] == pytest.approx([0.7607, 0.1573, 0.7607], abs=2e-4)
+    assert nearest_correlation(known) is not known and np.array_equal(nearest_correlation(np.eye(3)), np.eye(3))
+    for seed in range(20):
+        found = np.random.default_rng(seed).normal(0.2, 0.4, 5)
+        shares = nearest_shares(found)
+        assert shares.min() >= 0 and shares.sum() == pytest.approx(1)
+        others = np.random.default_rng(seed).dirichlet(np.ones(5), 2000)
+        assert ((others - found) ** 2).sum(axis=1).min() >= ((shares - found) ** 2).sum() - 1e-12
+    assert nearest_shares(np.array([0.25, 0.75])) == pytest.approx([0.25, 0.75])
 
 
 @pytest.mark.parametrize("method", ["copula", "pca"])

@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / "docs" / "assurance.json"
@@ -27,11 +28,16 @@ that makes it anew stands under it.
 """
 
 
-def record(section: str, command: str, text: str, columns: list[str], rows: list[list[str]]) -> None:
+def kept(section: str) -> dict[str, Any]:
+    """What the runs before have left of one section."""
+    return json.loads(STORE.read_text(encoding="utf-8")).get(section, {}) if STORE.exists() else {}
+
+
+def record(section: str, command: str, text: str, columns: list[str], rows: list[list[str]], **more: Any) -> None:
     """Keep one section's table (it replaces the earlier one) and write the page anew."""
     found = json.loads(STORE.read_text(encoding="utf-8")) if STORE.exists() else {}
     day = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    found[section] = {"day": day, "command": command, "text": text, "columns": columns, "rows": rows}
+    found[section] = {"day": day, "command": command, "text": text, "columns": columns, "rows": rows, **more}
     ordered = {name: found[name] for name in SECTIONS if name in found}
     replace(STORE, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
     replace(PAGE, render())

@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
 
@@ -189,6 +189,9 @@ def local_claims() -> list[Claim]:
 # -- the shuffle-model join --------------------------------------------------------------------------------------------
 
 OVERLAP, APART = 20, 180
+FOUR = "4", 4, 20
+"""A join in which one person shows: epsilon of each side, rows in both tables, rows in one."""
+JOINS = 400
 
 
 @cache
@@ -276,11 +279,11 @@ def _victim(plan: ks.shuffle.Plan, names: tuple[str, ...], claim: object, side: 
     return Sample(columns, claim.epsilon, claim.delta)  # type: ignore[attr-defined]
 
 
-def post_processed(what: str, side: int, runs: int, seed: int) -> Sample:
+def post_processed(what: str, epsilon: str, overlap: int, apart: int, side: int, runs: int, seed: int) -> Sample:
     """Covariance and synthetic rows: made of the joined rows alone, and under the same claim."""
-    plan, found, claim = plan_of(("coin", "coin"), "1"), [], None
+    plan, found, claim = plan_of(("coin", "coin"), epsilon, overlap), [], None
     for i in range(runs):
-        joined = ks.shuffle.join(plan, *tables_of(plan, side, seed + i), source=ks.seeded(seed + i))
+        joined = ks.shuffle.join(plan, *tables_of(plan, side, seed + i, apart), source=ks.seeded(seed + i))
         claim = joined.claims.public
         if what == "covariance":
             made = ks.shuffle.covariance(joined)
@@ -295,21 +298,28 @@ def post_processed(what: str, side: int, runs: int, seed: int) -> Sample:
 
 
 def shuffle_claims() -> list[Claim]:
-    kinds = [("two_point", "two_point"), ("coin", "coin"), ("piecewise", "hybrid"), ("laplace", "two_point"),
+    kinds = [("two_point", "two_point"), ("piecewise", "piecewise"), ("coin", "hybrid"), ("laplace", "two_point"),
              ("grr", "one_hot")]  # fmt: skip
     joins = []
     for both in kinds:
         usual = Case("values change", partial(joined_rows, both, "1", OVERLAP, APART))
         few = Case("few in both tables", partial(joined_rows, both, "2", 8, 592))
-        joins.append(Claim(f"joined rows, {both[0]} and {both[1]}", "shuffle.join", (usual, few), cost=12))
+        least = Case("four rows", partial(joined_rows, both, *FOUR))
+        joins.append(Claim(f"joined rows, {both[0]} and {both[1]}", "shuffle.join", (least, usual, few), cost=12,
+                           least=JOINS))  # fmt: skip
+    made = {
+        what: (
+            Case("four rows", partial(post_processed, what, *FOUR)),
+            Case("values change", partial(post_processed, what, "1", OVERLAP, APART)),
+        )
+        for what in ("covariance", "synthesis")
+    }
     return [
         *joins,
         Claim("the joiner", "shuffle.join", (Case("values change", joiner_sees),), cost=0.1),
         Claim("one side's file", "shuffle.Party", (Case("values change", side_file),), small_coin, cost=0.1),
-        Claim("covariance of joined rows", "shuffle.covariance",
-              (Case("values change", partial(post_processed, "covariance")),), cost=11),
-        Claim("synthetic rows", "shuffle.synthesize",
-              (Case("values change", partial(post_processed, "synthesis")),), cost=28),
+        Claim("covariance of joined rows", "shuffle.covariance", made["covariance"], cost=11, least=JOINS),
+        Claim("synthetic rows", "shuffle.synthesize", made["synthesis"], cost=28, least=JOINS),
     ]  # fmt: skip
 
 
@@ -320,13 +330,13 @@ SPEC = kanon.Recoding.of(kanon.categories("v", {"g": ["x", "y"], "h": ["z", "w"]
 CUTS = [{"v": 0}, {"v": 1}, {"v": 2}]
 
 
-def classes(size: int, side: int, runs: int, seed: int) -> Sample:
+def classes(size: int, k: int, rate: str, epsilon: str, side: int, runs: int, seed: int) -> Sample:
     """Sampled, then hidden below k: the class the unit is in has `size` rows or one more."""
     rows = pd.DataFrame({"v": ["x"] * (size + side) + ["y"] * 5 + ["z"] * 4})
     found, claim = [], None
     for i in range(runs):
         out = kanon.sample_then_anonymize(
-            rows, SPEC, cut={"v": 2}, k=3, sampling_rate="1/3", epsilon="1", delta="0.9", unit=UNIT,
+            rows, SPEC, cut={"v": 2}, k=k, sampling_rate=rate, epsilon=epsilon, delta="0.9", unit=UNIT,
             rows_are_units=True, source=ks.seeded(seed + i),
         )  # fmt: skip
         claim = out.guarantee
@@ -338,13 +348,13 @@ def classes(size: int, side: int, runs: int, seed: int) -> Sample:
     return Sample(columns, claim.epsilon, claim.delta)
 
 
-def choices(side: int, runs: int, seed: int) -> Sample:
-    """A cut chosen by the exponential mechanism, where one row moves every score the most."""
-    rows = pd.DataFrame({"v": ["x"] * (6 + side) + ["y"] * 4 + ["z"] * 4})
+def choices(cuts: Sequence[Mapping[str, int]], values: str, side: int, runs: int, seed: int) -> Sample:
+    """A cut chosen by the exponential mechanism, where one row moves a score the most."""
+    rows = pd.DataFrame({"v": ["x"] * side + list(values)})
     found, claim = np.zeros(runs), None
     for i in range(runs):
         out = kanon.choose_cut(
-            rows, SPEC, cuts=CUTS, k=2, sampling_rate="0.5", epsilon="2", unit=UNIT, rows_are_units=True,
+            rows, SPEC, cuts=cuts, k=2, sampling_rate="0.5", epsilon="2", unit=UNIT, rows_are_units=True,
             source=ks.seeded(seed + i),
         )  # fmt: skip
         claim, found[i] = out.guarantee, number_of(out.cut[0].tolist())
@@ -361,9 +371,15 @@ def retained(side: int, runs: int, seed: int) -> Sample:
 
 
 def kanon_claims() -> list[Claim]:
-    sizes = tuple(Case(f"a class of {size} or {size + 1}", partial(classes, size)) for size in (0, 2, 5, 8))
+    small = (Case(f"a class of {size} or {size + 1}", partial(classes, size, 3, "1/3", "1")) for size in (0, 2, 5, 8))
+    # at this rate the smallest class that may be shown is shown often enough to be counted
+    sizes = (Case("a class of 10 or 11, k = 10", partial(classes, 10, 10, "0.7", "1.25")), *small)
+    cuts = (
+        Case("all or nothing", partial(choices, (CUTS[0], CUTS[2]), "xxxxx")),
+        Case("enters", partial(choices, CUTS, "xxxxxxyyyyzzzz")),
+    )
     return [
-        Claim("sample_then_anonymize", "kanon.sample_then_anonymize", sizes, cost=1),
-        Claim("choose_cut", "kanon.choose_cut", (Case("enters", choices),), cost=1.2),
+        Claim("sample_then_anonymize", "kanon.sample_then_anonymize", sizes, cost=1, least=10_000),
+        Claim("choose_cut", "kanon.choose_cut", cuts, cost=1.2, least=6000),
         Claim("pk_anonymize", "kanon.pk_anonymize", (Case("one value for another", retained),), cost=0.1),
     ]

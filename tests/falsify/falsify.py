@@ -7,7 +7,7 @@ other, an exact lower confidence bound on epsilon (lower_bound.py). All bounds o
   python3 run.py falsify                  some minutes
   python3 run.py falsify --hours 2        more runs and random neighbours, for two hours
   python3 run.py falsify --only haar      claims whose name holds this word; no twins
-  python3 run.py falsify --record         write the tables into docs/assurance.md
+  python3 run.py falsify --record         write the tables into docs/assurance.md; with --only: those rows alone
 
 Exit code 1 where a bound exceeds a claim, or a twin was not caught.
 """
@@ -149,7 +149,8 @@ def planned(names: Sequence[str], seconds: float, more: int, seed: int, *, fewes
     for name, i, weight in weights:
         claim = registry()[name]
         runs = int(1000 * seconds * weight / total / (2 * claim.cost))
-        jobs.append(Job(name, i, min(max(runs, fewest), 400_000), more, seed))
+        least = claim.least if i == 0 and fewest >= FEWEST else 0
+        jobs.append(Job(name, i, min(max(runs, fewest, least), 400_000), more, seed))
     return jobs
 
 
@@ -205,12 +206,13 @@ def _chunks(job: Job) -> list[int]:
 
 
 def audit(
-    jobs: Sequence[Job], pool: Executor | None = None, tell: Callable[[str], None] = lambda words: None
+    jobs: Sequence[Job], pool: Executor | None = None, tell: Callable[[str], None] = lambda words: None, of: int = 0
 ) -> list[Bound]:
-    """The bounds of these jobs, all true together with 99.9 %, and those of their claims that can be enumerated."""
+    """The bounds of these jobs, all true together with 99.9 % (with those of a table of `of` pairs, where they join
+    one), and those of their claims that can be enumerated."""
     names = dict.fromkeys(job.claim for job in jobs)
     bounds = [enumerated(name) for name in names if registry()[name].exact is not None]
-    return bounds + carry_out(jobs, FAMILY / len(jobs), pool, tell)
+    return bounds + carry_out(jobs, FAMILY / max(len(jobs), of), pool, tell)
 
 
 # -- broken twins ----------------------------------------------------------------------------------------------------
@@ -269,17 +271,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 run.py falsify", description=__doc__.split("\n\n")[0],
                                      epilog="example: python3 run.py falsify --hours 0.5")  # fmt: skip
     parser.add_argument("--hours", type=float, help="spend so long; otherwise some minutes")
-    parser.add_argument("--only", default="", help="claims whose name holds this word, without twins")
+    parser.add_argument("--only", default="", help="claims whose name holds this word (or one of a|b|c); no twins")
     parser.add_argument("--seed", type=int, help="repeat a run; otherwise a fresh one, which is printed")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; one per core unless given")
     parser.add_argument("--json", action="store_true", help="the tables as JSON on standard output")
-    parser.add_argument("--record", action="store_true", help="write the tables into docs/assurance.md")
+    parser.add_argument("--record", action="store_true", help="write the tables, or the rows of --only, into "
+                        "docs/assurance.md")  # fmt: skip
     parser.add_argument("--asked", help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     if given.asked is not None:
         answer(given.asked)
         return 0
-    names = [name for name in registry() if given.only in name]
+    names = [name for name in registry() if any(word in name for word in given.only.split("|"))]
     if not names:
         parser.error(f"no claim holds {given.only!r}; there are {', '.join(registry())}")
     seed = secrets.randbits(48) if given.seed is None else given.seed
@@ -290,15 +293,16 @@ def main(words: Sequence[str] | None = None) -> int:
     say(
         f"seed {seed}; {len(names)} claims, {len(jobs)} pairs of neighbours, {sum(2 * job.runs for job in jobs):,} runs"
     )
+    of = len(planned(list(registry()), seconds, more, seed))  # rows of a part must hold beside all the others
     began = time.monotonic()
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
-        bounds = audit(jobs, pool, say)
+        bounds = audit(jobs, pool, say, of)
     strengths, caught = {}, []
-    if not given.only:
-        strengths = powers(jobs, cores, say)
+    if given.record or not given.only:
+        strengths = powers(jobs, cores, say, of)
     rows = claim_rows(bounds, strengths)
-    if given.record and not given.only:
-        keep_claims(rows, bounds, seed, (time.monotonic() - began) / 60, given.hours)
+    if given.record:
+        keep_claims(rows, seed, (time.monotonic() - began) / 60, given.hours, given.only)
     if not given.only:
         caught = twin_rows(seed, cores, say)
     twins = [twin.row() for twin in caught]
@@ -355,22 +359,36 @@ def show(rows: list[list[str]]) -> None:
     print()
 
 
-def _command(hours: float | None) -> str:
-    return "python3 run.py falsify" + (f" --hours {hours:g}" if hours else "") + " --record"
+def _command(hours: float | None, only: str = "") -> str:
+    narrowed = f" --only '{only}'" if only else ""
+    return "python3 run.py falsify" + (f" --hours {hours:g}" if hours else "") + narrowed + " --record"
 
 
-def keep_claims(rows: list[list[str]], bounds: Sequence[Bound], seed: int, took: float, hours: float | None) -> None:
-    from assurance import record
+def keep_claims(rows: list[list[str]], seed: int, took: float, hours: float | None, only: str = "") -> None:
+    """The whole table, or the rows of a run with --only in the place of the older ones."""
+    from assurance import kept, record
 
-    runs = sum(2 * bound.runs for bound in bounds)
+    earlier = kept("claims") if only else {}
+    names = [row[0] for row in rows]
+    order = [f"`{name}`" for name in registry()]
+    rows = sorted(
+        [row for row in earlier.get("rows", []) if row[0] not in names and row[0] in order] + rows,
+        key=lambda row: order.index(row[0]),
+    )
+    runs = [part for part in earlier.get("runs", []) if not set(part["rows"]) <= set(names)]
+    runs.append({"seed": seed, "minutes": round(took), "command": _command(hours, only), "rows": names})
+    seeds = " and ".join(f"{part['seed']} (`{part['command']}`)" for part in runs)
+    pairs, times = (sum(int(row[CLAIM_COLUMNS.index(name)].replace(",", "")) for row in rows)
+                    for name in ("pairs", "runs"))  # fmt: skip
     text = (
-        f"{len(rows)} claims, {len(bounds)} pairs of neighbours or enumerations, {runs:,} runs, {took:.0f} minutes "
-        f"with those of the last column, seed {seed}.\nThe lower bound is what the outputs prove about epsilon: with "
+        f"{len(rows)} claims, {pairs} pairs of neighbours or enumerations, {times:,} runs, "
+        f"{sum(part['minutes'] for part in runs)} minutes with those of the last column, seed {seeds}.\n"
+        "The lower bound is what the outputs prove about epsilon: with "
         "a confidence of 99.9 % for the whole table the\ntrue loss is at least so large. A bound below the claim is no "
         "proof of the claim; the last column says which fault so many runs on each side find.\nA run of a local "
         "randomizer is 40 reports. [How to read it](guide/assurance.md)."
     )
-    record("claims", _command(hours), text, CLAIM_COLUMNS, rows)
+    record("claims", _command(hours), text, CLAIM_COLUMNS, rows, runs=runs)
 
 
 def keep_twins(rows: list[list[str]], hours: float | None) -> None:

@@ -23,8 +23,8 @@ import numpy as np
 from fuzz import CANARY, Target
 
 import kasuri as ks
-from kasuri.ingest import Query, read_estat, read_mobile, read_people_flow, read_table
-from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
+from kasuri.ingest import Query, Table, read_estat, read_mobile, read_people_flow, read_table
+from kasuri.schema import ROWS_ALONE, Domain, Mesh, Nominal, Ordered, Time, Unit
 
 PERSON = Unit("person", "add-remove", 2)
 WINDOW = Mesh("grid", "500m", (53 * 160, 39 * 160), shape=(160, 160))
@@ -172,13 +172,13 @@ def sqlite_records(folder: Path) -> Any:
     base.execute("INSERT INTO t VALUES (x'ff00', 1.5, NULL, 7, 'z')")
     base.commit()
     base.close()
-    read = lambda made: _count(Query(str(made), "SELECT * FROM t"))  # noqa: E731
+    read = lambda made: _count(Table(str(made), "t"))  # noqa: E731
     return [path.read_bytes()], file_reader(folder / "r.db", read)
 
 
 def queries(folder: Path) -> Any:
     sqlite_records(folder)
-    read = lambda data: _count(Query(str(folder / "seed.db"), data.decode(errors="replace")))  # noqa: E731
+    read = lambda data: _count(Query(str(folder / "seed.db"), data.decode(errors="replace")), assume=ROWS_ALONE)  # noqa: E731
     return [b"SELECT * FROM t", b"SELECT person, code, sex, at FROM t WHERE n > 1 ORDER BY 1 LIMIT 3"], read
 
 

@@ -199,9 +199,9 @@ def _estat(name: str) -> Callable[[Path], object]:
 def _query(folder: Path) -> object:
     import fuzz_targets as targets
 
-    from kasuri.ingest import Query
+    from kasuri.ingest import Table
 
-    return targets._count(Query(str(folder / "a.db"), "SELECT * FROM t"))
+    return targets._count(Table(str(folder / "a.db"), "t"))
 
 
 def _collector(folder: Path) -> object:

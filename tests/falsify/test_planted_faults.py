@@ -12,6 +12,7 @@ INTERVAL_LAWS, INTERVALS = "tests/laws/test_interval_laws.py", "tests/contract/t
 BAYES_LAWS = "tests/laws/test_bayes.py"
 NOISE = "tests/distributions/test_noise.py"
 SPARK = "tests/laws/test_spark_blocks.py"
+WORDS = "tests/contract/test_words.py"
 PARTS = "tests/laws/test_bounding.py::test_many_batches_and_parts_give_the_same"
 
 FAULTS = [
@@ -171,6 +172,20 @@ FAULTS = [
           "lengths = pc.utf8_length(items)", "tests/laws/test_bounding.py::test_text_ids_are_exact_bytes"),
     Fault("one line that is no UTF-8 stops the reading", "ingest/utf8.py", "    if _is_utf8(path):", "    if True:",
           "tests/laws/test_bounding.py::test_one_line_of_a_csv_file_never_stops_the_others"),
+    Fault("an unknown word is drawn as geometric", "draw.py",
+          'raise unknown(PrivacyError, "what is to be drawn", ", ".join(parts), known)',
+          "cells, values = _draw_cells(run, counts, streams, threads)",
+          f"{WORDS}::test_nothing_is_drawn_for_an_unknown_word"),
+    Fault("an unknown noise is drawn as discrete Laplace", "draw.py", 'if run.mechanism.noise != "discrete Laplace":',
+          "if False:", f"{WORDS}::test_a_reader_has_no_default"),
+    Fault("a word that nothing reads is charged", "mechanism.py", "    _read(mechanism)\n", "",
+          f"{WORDS}::test_an_unknown_word_is_refused_before_anything_is_charged"),
+    Fault("intervals of an unknown refinement", "intervals.py", "if recipe[name] not in known:", "if False:",
+          f"{WORDS}::test_intervals_of_unknown_words_are_refused"),
+    Fault("a declared tree is ignored", "mechanism.py", "    _no_tree_ignored(mechanism, domain)\n", "",
+          "tests/contract/test_recipes.py::test_a_declared_tree_is_followed_or_refused"),
+    Fault("rows and columns taken for the 500 m mesh", "cli/options.py", '(None if plain else "500m")', '"500m"',
+          "tests/contract/test_cli.py::test_rows_and_columns_have_no_place_unless_it_is_declared"),
 ]  # fmt: skip
 
 

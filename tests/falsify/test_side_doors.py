@@ -182,11 +182,11 @@ LIBRARY = """
 import traceback
 from pathlib import Path
 import kasuri as ks
-from kasuri.ingest import Query
+from kasuri.ingest import Table
 domain = ks.Domain.of(ks.Mesh("grid", "500m", (8400, 6080), shape=(16, 16)), ks.Nominal("sex", ("f", "m")))
 unit = ks.Unit(id="person", change="add-remove", max_cells=2)
 told = []
-source = "people.parquet" if Path("people.parquet").exists() else Query("people.db", "SELECT * FROM people")
+source = "people.parquet" if Path("people.parquet").exists() else Table("people.db", "people")
 counts = ks.count(source, domain, columns={"grid": "code", "sex": "sex"}, unit=unit, data="doors", progress=told.append)
 print("progress", told, repr(counts), str(counts), f"{counts}")
 for wrong in (lambda: ks.release(counts, ks.geometric(), epsilon=0.5, ledger=None),

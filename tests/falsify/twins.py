@@ -122,14 +122,14 @@ def twin_rows(seed: int, cores: int, tell: Callable[[str], None]) -> list[Caught
     return out
 
 
-def powers(jobs: Sequence[Job], cores: int, tell: Callable[[str], None]) -> dict[str, str]:
+def powers(jobs: Sequence[Job], cores: int, tell: Callable[[str], None], of: int = 0) -> dict[str, str]:
     """For each claim that rests on a noise scale the mildest error of it that its first case finds, with as many runs
     as the audit of the shipped code gave that case, or as the claim asks for. x0.95 is tried where the bound of x0.9
     promises it."""
     first = {job.claim: job for job in jobs if job.case == 0 and registry()[job.claim].covers in SCALED}
     first = {name: replace(job, runs=max(job.runs, registry()[name].enough)) for name, job in first.items()}
     found = {name: f"none up to x0.8 in {job.runs:,} runs" for name, job in first.items()}
-    alpha, left = FAMILY / len(jobs), list(first)
+    alpha, left = FAMILY / max(len(jobs), of), list(first)
 
     def note(bounds: Sequence[Bound], factor: Fraction) -> None:
         for bound in bounds:

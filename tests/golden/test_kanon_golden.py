@@ -70,13 +70,36 @@ def test_pycanon(table, quasi, sensitive, order, expected):
     assert one.t == pytest.approx(expected[3], abs=1e-9)
 
 
+def test_the_trees_of_the_thesis():
+    """Six leaves each for age and workclass; its example, (10s-20s, Government), has NCP 2/6 + 3/6."""
+    rows, spec = paper.thesis()
+    age, work = spec.attributes[:2]
+    assert age.leaf_labels == ("10-19", "20-29", "30-39", "40-49", "50-59", "60-69") and work.leaves == 6
+
+    def ncp(tree, label):
+        node = tree.node_of[label]
+        return Fraction(int(tree.high[node] - tree.low[node]), tree.leaves)
+
+    assert ncp(age, "10-29") == Fraction(2, 6) and ncp(work, "Government") == Fraction(3, 6)
+    assert rows.num_rows == 45_222 - 732  # nobody but those of 70 and older is left out
+
+
+def test_the_cuts_of_figures_2_2_and_2_3():
+    found = {cut["k"]: cut["found"] for cut in paper.cuts()}
+    assert found == {
+        5: ["10-29", "30-39", "40-49", "50-59", "60-69"],  # 10s-20s, 30s, 40s, 50s, 60s
+        10: ["10-29", "30-39", "40-49", "50-69"],  # 50s and 60s are one
+    }
+
+
 def test_table_4_1_trends(tmp_path):
-    result = paper.run(runs=10)
+    result = paper.run(runs=30)
     by = {(s["sampling_rate"], s["k"]): s["mean"] for s in result["settings"]}
     rates = [by[rate, 10] for rate in ("0.1", "0.15", "0.2", "0.25", "0.3", "0.35")]
     ks = [by["0.2", k] for k in (3, 5, 10, 15)]
     assert rates == sorted(rates) and ks == sorted(ks, reverse=True)
     assert rates[-1] > 2 * rates[0] and ks[0] > 2 * ks[-1]
     assert "guarantee" in result["note"]
+    assert paper.text(result).count("(as drawn)") == 2
     paper.figure(result, tmp_path / "table.png")
     assert (tmp_path / "table.png").stat().st_size > 10_000

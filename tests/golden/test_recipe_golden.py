@@ -30,6 +30,7 @@ SMALL = {
     "axes": Domain.of(
         Mesh("g", shape=(3, 4)), Ordered("age", 3), Nominal("w", tuple("abc"), Tree.of({"x": ["a", "b"], "y": ["c"]}))
     ),
+    "axes, no tree": Domain.of(Mesh("g", shape=(3, 4)), Ordered("age", 3), Nominal("w", tuple("abc"))),
 }
 LARGE = {
     "wide": Domain.of(Mesh("g", shape=(256, 200))),

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import intervals as slow
+from reference.domains import taken_by
 
 import kasuri as ks
-from kasuri import bounds, estimate, intervals, order, transform
+from kasuri import bounds, estimate, intervals, order, recipes, transform
+from kasuri.mechanism import resolve
 from kasuri.noise import laplace_variance
-from kasuri.regions import Boxes, CellSearch, leaves_below
+from kasuri.regions import Boxes, BoxSearch, CellSearch, leaves_below
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 
 MASK = np.zeros((5, 7), dtype=bool)
@@ -28,6 +30,7 @@ PERSON = ks.Unit("person", "add-remove", 1)
 
 
 def released(domain, recipe, seed, mean=4.0, epsilon="1"):
+    domain = taken_by(recipe, domain)
     truth = np.random.default_rng(seed).poisson(mean, domain.shape)
     truth[~domain.possible_dense()] = 0
     counts = ks.Counts.from_dense(truth, domain, PERSON)
@@ -75,13 +78,64 @@ def test_the_variance_of_an_area_is_that_of_least_squares(which, recipe, seed):
     possible = np.flatnonzero(out.domain.possible_dense().ravel())
     cells = np.sort(rng.choice(possible, rng.integers(1, possible.size + 1), replace=False))
     keys, every = np.sort(tree.keys(cells)), tree.keys(possible)
-    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 2.0)
+    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 0.95)
     a = []
     for depth, prefix in ends:
         inside, below = (np.sum(part // tree.stride(depth) == prefix) for part in (keys, every))
         a.append(inside / below)
     a = np.array(a)
     assert np.isclose(found.limits[2][0], a @ x) and np.isclose(found.variance[0], a @ inverse @ a)
+
+
+@given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES) - 1), seed=st.integers(0, 10**6),
+       mean=st.sampled_from([0.2, 4.0]))  # fmt: skip
+def test_windows_are_the_best_estimates_of_one_count_along_a_path(which, recipe, seed, mean):
+    out, _ = released(DOMAINS[which], COUNT_TREES[recipe], seed, mean)
+    tree, nodes, parent, y, variance = dense_tree(out)
+    _, inverse, ends = slow.covariance(nodes, parent, y, variance)
+    found = estimate.counts(out.measurements, tree, shrink=False)
+    seen, at = bounds.windows(found), {depth: i for i, depth in enumerate(found.depths)}
+    siblings: dict = {}
+    for node in nodes:
+        siblings.setdefault(parent.get(node), []).append(node)
+    factors = [bounds.factor(0.95, 1 + n) for n in range(20)]
+    for node in [nodes[i] for i in np.random.default_rng(seed).choice(len(nodes), 8)]:
+        path, above = [], node
+        while above is not None:
+            if len(siblings[parent.get(above)]) > 1 or above not in parent:  # an only child is its parent once more
+                path.append(above)
+            above = parent.get(above)
+        path = path[::-1]
+        weights = np.array([[1.0 if slow.under(end, one, parent) else 0.0 for end in ends] for one in path])
+        x = [found.levels[at[d]].x[found.find(at[d], np.array([prefix]))[0]] for d, prefix in path]
+        wanted = slow.window(np.array(x), weights @ inverse @ weights.T, factors, bounds._SMALL)
+        window, place = seen[at[node[0]]], found.find(at[node[0]], np.array([node[1]]))[0]
+        assert np.allclose((window.x[place], window.sd[place] ** 2, window.chances[place]), wanted)
+        limit = slow._limit(*wanted[:2], bounds.factor(0.9, 1 + wanted[2]))
+        assert np.isclose(window.upper(0.9)[place], limit)
+
+
+@given(which=st.integers(0, 2), order_of=st.sampled_from([order.morton, order.row_major]), seed=st.integers(0, 10**6))
+def test_halves_are_shared_at_every_node(which, order_of, seed):
+    """Of boxes by a formula, of any cells by going up: both against the recursion."""
+    domain = DOMAINS[which]
+    tree, rng = order_of(domain), np.random.default_rng(seed)
+    low = np.array([[rng.integers(0, size) for size in domain.shape]])
+    boxes = Boxes(low, np.array([[rng.integers(a + 1, size + 1) for a, size in zip(low[0], domain.shape, strict=True)]]))
+    cells, _ = boxes.all_cells(domain)
+    if not cells.size:
+        return
+    inside = np.zeros(tree.leaves, dtype=bool)
+    inside[tree.keys(cells)] = True
+    searches = [CellSearch(tree, np.sort(tree.keys(cells)))]
+    places = boxes.in_places(tree, domain)
+    if places is not None and not domain.mask:
+        searches.append(BoxSearch(tree, places))
+    for depth in range(tree.depth + 1):
+        nodes, _ = tree.children(np.zeros(1, dtype=np.int64), 0, depth)
+        wanted = [slow.halves(tree, depth, prefix, inside) for prefix in nodes.tolist()]
+        for search in searches:
+            assert np.allclose(search.halves(depth, nodes, np.zeros_like(nodes)), wanted)
 
 
 @pytest.mark.parametrize("domain", DOMAINS[:3])
@@ -148,6 +202,47 @@ def test_the_variance_of_privelet_areas_is_that_of_its_inverse(domain, recipe):
         one = bars.of_area(possible[inside], np.array([1e6]), 0.95)
         both = bars.of_boxes(Boxes(low, high), np.array([1e6, 1e6]), 0.95)
         assert np.isclose(both[1][r], one[1][0])
+
+
+LINEAR = [recipes.hierarchy(), recipes.hierarchy("morton"), recipes.hierarchy("hierarchy"), recipes.matrix()]
+
+
+def measured_rows(out):
+    """What hierarchy or matrix measures, a row per number and a column per cell, as the draw has it."""
+    domain, cells = out.domain, np.flatnonzero(out.domain.possible_dense().ravel())
+    if out.recipe["name"] == "matrix":
+        return resolve(recipes.matrix(), domain, PERSON, "1").strategy.rows, cells
+    tree = estimate.tree_of(out.recipe, domain)
+    levels = [tree.keys(cells) // tree.stride(int(depth)) for depth in out.recipe["shares"]]
+    return np.vstack([nodes == np.unique(nodes)[:, None] for nodes in levels]).astype(float), cells
+
+
+@pytest.mark.parametrize("recipe", LINEAR, ids=lambda recipe: f"{recipe.name} {recipe.order}")
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_variance_of_linear_recipes_is_that_of_the_normal_equations(domain, recipe):
+    """hierarchy and matrix: sum w^2 = a (A^T A)^-1 a for cells, boxes and any cells."""
+    out, _ = released(domain, recipe, 5)
+    bars, rng = intervals.bars_of(out), np.random.default_rng(1)
+    rows, cells = measured_rows(out)
+    inverse = np.linalg.inv(rows.T @ rows)
+    share = Fraction(1, len(out.recipe["shares"])) if recipe.name == "hierarchy" else 1
+    assert bars.scale == Fraction(out.recipe["scale"]) / share
+    one = bars.of_area(cells[:1], np.array([1e6]), 0.95)
+    unit = (one[1] - one[2])[0] / np.sqrt(inverse[0, 0])  # the half-width of a single number
+    assert unit >= -np.log(0.05) * float(bars.scale)
+    of_cells = bars.of_cells(cells, np.full(cells.size, 1e6), 0.95)
+    assert np.allclose(of_cells[1] - of_cells[2], unit * np.sqrt(np.diag(inverse)))
+    for _ in range(5):
+        a = rng.random(cells.size) < rng.random()
+        found = bars.of_area(cells[a], np.array([1e6]), 0.95)
+        assert np.isclose((found[1] - found[2])[0], unit * np.sqrt(a @ inverse @ a))
+    low = np.zeros((2, len(domain.shape)), dtype=np.int64)
+    low[1, 0] = 2
+    boxes = Boxes(low, np.array([(2, *domain.shape[1:]), domain.shape]))
+    both = bars.of_boxes(boxes, np.full(2, 1e6), 0.95)
+    for r in range(2):
+        inside, _ = Boxes(boxes.low[r : r + 1], boxes.high[r : r + 1]).all_cells(domain)
+        assert np.isclose(both[1][r], bars.of_area(inside, np.array([1e6]), 0.95)[1][0])
 
 
 @given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES)), seed=st.integers(0, 10**6))

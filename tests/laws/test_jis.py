@@ -53,7 +53,7 @@ def test_releases_are_whole_numbers_on_possible_cells(name):
     domain = WINDOWS[name]
     dense = np.random.default_rng(3).poisson(50, domain.shape) * domain.possible_dense()
     counts = ks.Counts.from_dense(dense, domain, Unit("person", "add-remove", 1))
-    out = ks.release(counts, ks.haar_topdown(order="jis"), epsilon="100", ledger=None, source=ks.seeded(2))
+    out = ks.release(counts, ks.haar_topdown(order="jis"), epsilon="100 weak", ledger=None, source=ks.seeded(2))
     assert np.array_equal(out.to_dense(), dense)  # at a large epsilon nothing is lost on the way
     noisy = ks.release(counts, ks.haar_topdown(order="jis"), epsilon="0.05", ledger=None, source=ks.seeded(2))
     assert noisy.values.min(initial=1) > 0 and domain.possible(noisy.cells).all()

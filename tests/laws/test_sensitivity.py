@@ -66,7 +66,7 @@ def test_nominal(name, c, change):
 
 
 @pytest.mark.parametrize("change", ["add-remove", "replace"])
-@pytest.mark.parametrize("shape", [(1,), (4,), (5,), (4, 4), (3, 5), (2, 3, 2), (1, 6)])
+@pytest.mark.parametrize("shape", [(1,), (4,), (5,), (4, 4), (3, 5), (2, 3, 2), (1, 6), (3, 3), (2, 2, 2)])
 def test_standard_decomposition(shape, change):
     trees = tuple(order.row_major(Domain.of(Ordered("x", size))) for size in shape)
     made = transform.haar_nd(trees)
@@ -77,6 +77,42 @@ def test_standard_decomposition(shape, change):
         if limit(Domain.of(Ordered("x", int(np.prod(shape)))), c):
             found = brute_force(made.forward, made.weights, int(np.prod(padded)), possible.ravel(), change, c)
             assert found == c * made.cost(change)
+
+
+MOVES = [
+    (3,),
+    (12,),
+    (19,),
+    (3, 3),
+    (3, 12),
+    (16, 19),
+    (19, 19),
+    (3, 3, 3),
+    (3, 3, 5),
+    (3, 3, 12),
+    (7, 7, 9),
+    (2, 3, 3, 4),
+]
+
+
+@pytest.mark.parametrize("shape", MOVES, ids=str)
+def test_the_dearest_move_between_any_two_cells(shape):
+    """Where the pairs part along each axis is a choice of its own: at the root, below it, or on some axes only."""
+    trees = tuple(order.row_major(Domain.of(Ordered("x", size))) for size in shape)
+    made = transform.haar_nd(trees)
+    padded = tuple(tree.leaves for tree in trees)
+    cells = np.ravel_multi_index(np.unravel_index(np.arange(np.prod(shape)), shape), padded)
+    changes = np.array([made.forward(np.eye(1, int(np.prod(padded)), cell, dtype=np.int64)[0]) for cell in cells])
+    dearest = max(int(np.abs(changes - one).sum(axis=1).max()) for one in changes)
+    assert made.cost("replace") == max(dearest, int(np.abs(changes).sum(axis=1).max()))
+
+
+def test_many_axes_are_resolved_at_once():
+    """The pairs of kinds of 26 axes are 2^26 and more; the cost of 26 axes of two cells each is known: 2 * 2^26 entries
+    that differ from 0, less the 2^26 in which they agree."""
+    for sizes, cost in (([2] * 26, 2**26), ([3] * 13, 3**13)):
+        domain = Domain(tuple(Ordered(f"d{i}", size) for i, size in enumerate(sizes)))
+        assert resolve(ks.privelet("2d"), domain, Unit("person", "replace", 1), "1").scale == cost
 
 
 @pytest.mark.parametrize("change", ["add-remove", "replace"])

@@ -14,6 +14,7 @@ from kasuri.errors import DomainError, PrivacyError
 from kasuri.local import numeric
 from kasuri.shuffle import bounds
 from kasuri.shuffle.columns import Column, category, coin, number
+from kasuri.shuffle.plan import Plan
 
 DELTA = Fraction("1e-10")
 
@@ -249,6 +250,80 @@ def test_covered_columns_are_below_two_point_in_convex_order(name):
             other = [(e * U - g * V, 1 / (e + 1)), (U - g * e * V, 1 / (e + 1)), (0.0, 1 - 2 / (e + 1))]
             for at in [x for x, _ in own[:: max(1, len(own) // 40)]] + [x for x, _ in other]:
                 assert stop_loss(own, at) <= stop_loss(other, at) + 1e-9, (x0, x1, U, V, g)
+
+
+def enumerated(made):
+    """The exact law of one report at every grid point."""
+    return [{y: Fraction(int(k), made.words) for y, k in enumerate(row)} for row in made.weights.tolist()]
+
+
+@pytest.mark.parametrize(("steps", "columns", "people"), [(4, 1, 2), (4, 1, 3), (2, 2, 2), (2, 2, 3)])
+@pytest.mark.parametrize("g", [Fraction(1), Fraction(5, 4), Fraction(2)])
+def test_piecewise_columns_lose_no_more_than_two_point_columns_by_enumeration(steps, columns, people, g):
+    """The public epsilon of the default is that of two-point columns: every data set of few people, exactly."""
+    made = numeric.piecewise((0, 1), epsilon="1", steps=steps, shift=1, bits=12)
+    assert Column("x", "a", made).covered
+    one = enumerated(made)
+    records = {
+        record: {report: math.prod(one[g_][y] for g_, y in zip(record, report, strict=True))
+                 for report in itertools.product(range(made.outputs), repeat=columns)}
+        for record in itertools.product(sorted({0, steps // 2, steps}), repeat=columns)
+    }  # fmt: skip
+    bound = bounds.delta_of(bounds.columns([Fraction(1)] * columns), people, math.log(g))
+    corners = [record for record in records if set(record) <= {0, steps}]
+    worst = Fraction(0)
+    for rest in itertools.combinations_with_replacement(records, people - 1):
+        laws = [records[record] for record in rest]
+        seen = {record: shuffled([records[record], *laws]) for record in corners}
+        worst = max(worst, *(hockey_stick(seen[x], seen[y], g) for x, y in itertools.permutations(corners, 2)))
+    assert worst > 0 and float(worst) <= bound + 1e-12
+
+
+EVERY = ("0.000001", "0.001", "0.01", "0.1", "0.3", "0.61", "1", "2", "4", "8", "12", "20", "30", "60")
+
+
+@pytest.mark.parametrize("each", EVERY)
+def test_the_default_of_numbers_is_covered_at_every_epsilon(each):
+    assert number("x", "a", (0, 1), "piecewise", Fraction(each), None).covered
+
+
+@pytest.mark.parametrize("each", ["0.1", "1", "4"])
+def test_the_default_promises_what_coin_and_two_point_promise(each):
+    claims = {
+        kind: Plan(key="k", a=("x",), b=("y",), bounds={"x": (0, 1), "y": (0, 1)}, epsilon_each=each, delta=1e-8,
+                   mechanisms=dict.fromkeys("xy", kind) if kind else {}).guarantee(n=20_000)
+        for kind in (None, "piecewise", "coin", "two_point")
+    }  # fmt: skip
+    assert all(claim == claims[None] for claim in claims.values()) and claims[None].bound == "blanket"
+
+
+SHAPES = {
+    "all at the middle": [0.0], "all at the low end": [-1.0], "near it": [-0.9], "ends": [-1.0, 1.0],
+    "even": list(np.linspace(-1, 1, 257)),
+}  # fmt: skip
+
+
+def spread_of(kind, each, values):
+    """Variances of one report: of the value, and of the influence on a variance; exact laws, in floating point."""
+    made = number("x", "a", (-1, 1), kind, Fraction(each), None).numeric
+    people = np.bincount([round((v + 1) / 2 * made.steps) for v in values], minlength=made.steps + 1) / len(values)
+    law = people @ made.channel
+    z, s = (np.array([float(t) for t in table]) for table in (made.values, made.squares))
+    m = law @ z
+    return [law @ f**2 - (law @ f) ** 2 for f in (z, s - 2 * m * z)]
+
+
+@pytest.mark.parametrize("each", ["0.05", "0.5", "1", "2", "4", "8"])
+def test_coin_is_dominated_by_piecewise_but_for_the_variance_of_a_centred_column(each):
+    """What the guide says: a mean has 1.2 to 17 times and a covariance of two such columns 1.5 times coin's error."""
+    for name, values in SHAPES.items():
+        old, new = spread_of("coin", each, values), spread_of("piecewise", each, values)
+        assert (old[0] / new[0]) ** 0.5 > 1.2, name  # of a mean
+        assert old[0] / new[0] > 1.45, name  # of a covariance: the product of two such errors
+        if name in ("all at the low end", "near it") or Fraction(each) > 2:
+            assert old[1] > new[1], name  # of a variance
+    middle = [spread_of(kind, each, SHAPES["even"])[1] for kind in ("coin", "piecewise")]
+    assert (middle[0] < middle[1]) == (Fraction(each) < 2)
 
 
 def test_a_window_of_more_than_half_the_outputs_is_not_covered():

@@ -212,7 +212,8 @@ def test_area_and_labels():
     domain = Domain.of(Mesh("grid", shape=(4, 4)), Nominal("sex", ("f", "m")))
     truth = np.arange(32).reshape(4, 4, 2)
     counts = ks.Counts.from_dense(truth, domain, PERSON)
-    out = ks.release(counts, ks.geometric(), epsilon="1000", ledger=None, source=ks.seeded(1))  # scale 1/1000: no noise
+    # scale 1/1000: no noise
+    out = ks.release(counts, ks.geometric(), epsilon="1000 weak", ledger=None, source=ks.seeded(1))
     assert np.array_equal(out.to_dense(), truth)
     assert out.area(rows=slice(1, 3), cols=slice(0, 2), sex="m") == truth[1:3, :2, 1].sum()
     assert out.area(rows=2) == truth[2].sum()

@@ -19,3 +19,39 @@ def under(node, above, parent):
             return True
         node = parent.get(node)
     return False
+
+
+def halves(order, depth, prefix, inside):
+    """Share of the area `inside` (truth per leaf) in a node, every node shared in halves by its possible children."""
+    possible = order.possible_leaves()
+    if depth == order.depth:
+        return float(inside[prefix])
+    stride = order.stride(depth + 1)
+    below = [2 * prefix + side for side in (0, 1)]
+    below = [child for child in below if possible[child * stride : (child + 1) * stride].any()]
+    return sum(halves(order, depth + 1, child, inside) for child in below) / len(below)
+
+
+def window(x, covariance, factors, small):
+    """Estimate, variance and chances of the last of a path of nodes, from their estimates and the covariance of these:
+    the best estimate of one count that all nodes of a window hold, by the normal equations. A node extends the window
+    or begins one, whichever has the lower upper limit."""
+    sd = np.sqrt(np.diag(covariance))
+    start, chances, seen = 0, 0, 0
+    for j in range(len(x)):
+        if j:
+            limits = [_limit(*_pooled(x, covariance, i, j), factors[n]) for i, n in ((start, chances), (j, seen))]
+            if limits[1] < limits[0]:
+                start, chances = j, seen
+        seen += int(x[j] < small * sd[j])
+    return *_pooled(x, covariance, start, len(x) - 1), chances
+
+
+def _pooled(x, covariance, start, end):
+    inverse = np.linalg.inv(covariance[start : end + 1, start : end + 1])
+    return inverse.sum(axis=0) @ x[start : end + 1] / inverse.sum(), 1 / inverse.sum()
+
+
+def _limit(x, variance, factor):
+    half = factor * np.sqrt(variance)
+    return max(x + half, half / 2)

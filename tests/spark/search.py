@@ -118,7 +118,7 @@ def case(session, folder: Path):
     call = {
         "domain": domain,
         "recipe": ks.geometric(),
-        "epsilon": "1000",
+        "epsilon": "1000 weak",
         "unit": unit,
         "ledger": None,
         "columns": {"grid": ["row", "col"]},

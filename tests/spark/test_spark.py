@@ -17,6 +17,7 @@ import pytest
 from reference.bounding import bounded
 
 import kasuri as ks
+from kasuri.schema import ROWS_ALONE
 from kasuri.spark import bounding, files, keep, subtrees
 from kasuri.spark import cluster as module
 from kasuri.spark import session as checks
@@ -406,6 +407,7 @@ def test_saved_paid_and_verified(cluster, tmp_path, monkeypatch):
     call |= {"ledger": book, "data": "visits", "source": None}
     with ks.spark.release(frame, **call) as out:
         assert module.LOGS in out.guarantee.assumes and module.STEADY in out.guarantee.assumes
+        assert ROWS_ALONE not in out.guarantee.assumes
         out.save(str(tmp_path / "out"))
         assert out.frame().count() == out.non_zero
         total = out.total()

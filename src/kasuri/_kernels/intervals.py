@@ -35,12 +35,31 @@ def spread_down(first, z, v, above_x, above_f, x, f):
 
 
 @njit()
-def limit_down(first, x, f, factor, above_upper, upper):
-    """Upper limits of all children: x + factor sqrt(f), at least half the latter, at most the parent's upper limit."""
-    for i in range(above_upper.size):
-        for j in range(first[i], first[i + 1]):
-            half = factor * np.sqrt(f[j])
-            upper[j] = min(max(x[j] + half, 0.5 * half), above_upper[i])
+def pool_down(first, x, f, v, factors, small, above_x, above_w, above_g, above_chances, above_seen,
+              w, g, chances, seen):  # fmt: skip
+    """The windows of the children of every node.
+
+    A node's window (w, g) is the estimate, and its variance, of a count that has been all of its ancestors' since the
+    window began: a child adds x - share x_parent, which is independent of all above it and expects (1 - share) times
+    that count. Or a new window begins with the child alone. The one of the lower upper limit is taken, at
+    factors[chances]: chances are the nodes above the window's first whose estimate was `small`, in standard
+    deviations; seen are those above and with this node."""
+    for i in range(above_x.size):
+        start, end = first[i], first[i + 1]
+        total = 0.0
+        for j in range(start, end):
+            total += v[j]
+        for j in range(start, end):
+            w[j], g[j], chances[j], seen[j] = above_w[i], above_g[i], above_chances[i], above_seen[i]
+            if end - start == 1:  # the same node once more
+                continue
+            share = v[j] / total
+            g[j] = 1.0 / (1.0 / above_g[i] + (1.0 - share) / v[j])
+            w[j] = g[j] * (above_w[i] / above_g[i] + (x[j] - share * above_x[i]) / v[j])
+            pooled, alone = factors[chances[j]] * np.sqrt(g[j]), factors[seen[j]] * np.sqrt(f[j])
+            if max(x[j] + alone, 0.5 * alone) < max(w[j] + pooled, 0.5 * pooled):
+                w[j], g[j], chances[j] = x[j], f[j], seen[j]
+            seen[j] += x[j] < small * np.sqrt(f[j])
 
 
 @njit()
@@ -93,11 +112,49 @@ def box_share(prefix, region, depth, dims, weights, radices, sizes, low, high, o
         out[i] = share
 
 
+@njit()
+def _below(bound, start, span, size):
+    """Share of the leaves below `bound` in a node of one binary, padded dimension, where every node with two possible
+    children gives each of them one half, whatever their sizes."""
+    out, weight = 0.0, 1.0
+    while bound > start:
+        if bound >= min(start + span, size):
+            return out + weight
+        span //= 2
+        if start + span >= size:  # one possible child has it all
+            continue
+        weight /= 2
+        if bound > start + span:
+            out += weight
+            start += span
+    return out
+
+
+@njit()
+def box_halves(prefix, region, depth, dims, weights, radices, sizes, low, high, out):
+    """Share of box `region` in a node of a binary tree without a mask, every level shared in halves."""
+    start, span = np.zeros(low.shape[1], np.int64), np.zeros(low.shape[1], np.int64)
+    for i in range(prefix.size):
+        r = region[i]
+        _place(prefix[i], depth, dims, weights, radices, start, span)
+        share = 1.0
+        for d in range(span.size):
+            whole = span[d]
+            if whole < 0:
+                whole = np.int64(1)
+                while whole < sizes[d]:
+                    whole *= 2
+            a, b = max(low[r, d], np.int64(0)), min(high[r, d], sizes[d])
+            share *= _below(b, start[d], whole, sizes[d]) - _below(a, start[d], whole, sizes[d])
+        out[i] = share
+
+
 def warm_up():
     one, f = np.zeros(1, np.int64), np.ones(1)
     first, box = np.array([0, 1], np.int64), np.ones((1, 1), np.int64)
     join_up(f, f, first, f, f, f.copy(), f.copy())
     spread_down(first, f, f, f, f, f.copy(), f.copy())
-    limit_down(first, f, f, 1.0, f, f.copy())
+    pool_down(first, f, f, f, f, 1.0, f, f, f, one, one, f.copy(), f.copy(), one.copy(), one.copy())
     box_status(one, one, 0, one, one, one, box, box, one.copy())
     box_share(one, one, 0, one, one, one, one, box, box, f.copy())
+    box_halves(one, one, 0, one, one, one, one, box, box, f.copy())

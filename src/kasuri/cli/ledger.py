@@ -23,7 +23,7 @@ def open_ledger(
     change: Annotated[str, typer.Option(help="add-remove or replace.", show_default=False)],
     max_cells: Annotated[int, typer.Option(help="Most cells one unit stands in.", show_default=False)],
     max_weight: Annotated[int | None, typer.Option(help="Most one record counts.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Allowance, e.g. 1.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help='Allowance, e.g. 1; above 20: "25 weak".')] = None,
     delta: Annotated[str | None, typer.Option(help="Allowance, e.g. 1e-9.")] = None,
     rho: Annotated[str | None, typer.Option(help="zCDP allowance, instead of epsilon.")] = None,
     owner: Annotated[str, typer.Option(help="Who answers for the budget.")] = "",
@@ -147,10 +147,10 @@ def plan(
     Example: kasuri ledger plan --releases 720 --epsilon 0.1 --delta 1e-9 --recipe haar_topdown --cells 512x512
     """
     from kasuri.accounting import generic, pld_epsilon, repeated
-    from kasuri.privacy import decimal, exact
+    from kasuri.privacy import asked, decimal, exact
     from kasuri.schema import Unit
 
-    each, small = exact(epsilon), exact(delta, "delta")
+    each, small = asked(epsilon, study=True), exact(delta, "delta")
     if releases < 1:
         raise typer.BadParameter("--releases must be at least 1")
     if (recipe is None) != (cells is None):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from kasuri import aside
+from kasuri import aside, names
 from kasuri.cli import show
 from kasuri.errors import DomainError, FormatError, PrivacyError
 
@@ -22,19 +22,19 @@ app = typer.Typer(no_args_is_help=True, help="Local differential privacy: device
 LABELS = typer.Option(None, "--labels", help="Categories, separated by commas, or @file with one on each line.")
 MESH = typer.Option(None, "--mesh", help="A mesh of ROWSxCOLS cells, e.g. 32x32.")
 SIZE = typer.Option(None, "--categories", min=1, help="A number of categories without names.")
-EPSILON = typer.Option(..., "--epsilon", help='What one person may spend in all, e.g. "1".')
+EPSILON = typer.Option(..., "--epsilon", help='What one person may spend in all, e.g. "1"; above 20: "25 weak".')
 
 
 def _places(labels: str | None, mesh: str | None, size: int | None) -> Mesh | Nominal | Ordered:
     import kasuri as ks
 
-    if sum(given is not None for given in (labels, mesh, size)) != 1:
+    if sum(choice is not None for choice in (labels, mesh, size)) != 1:
         raise typer.BadParameter("give one of --labels, --mesh, --categories: places are declared, not read from data")
     if labels is not None:
-        names = (
+        given = (
             Path(labels[1:]).read_text(encoding="utf-8").split("\n") if labels.startswith("@") else labels.split(",")
         )
-        return ks.Nominal("place", labels=tuple(name.strip() for name in names if name.strip()))
+        return ks.Nominal("place", labels=tuple(name.strip() for name in given if name.strip()))
     if mesh is not None:
         try:
             rows, cols = (int(part) for part in mesh.lower().split("x"))
@@ -156,7 +156,7 @@ def estimate(
         with aside.whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["category", "people", "standard_error", "lower", "upper"])
-            writer.writerows([label, *(f"{number:.3f}" for number in numbers)] for label, *numbers in rows)
+            writer.writerows([names.cell(label), *(f"{number:.3f}" for number in numbers)] for label, *numbers in rows)
     if report is not None:
         from kasuri.report.local import estimate_page
 

@@ -36,6 +36,8 @@ def verify(
 ) -> None:
     """Check a release: form, every file's hash, signature, tables, certificate, and the ledger's entry.
 
+    Recipe and refinement are run again, and what they give is compared; what could not be run again is listed.
+
     Example: kasuri verify release/ --key office.key.pub
     """
     from kasuri.manifest import verify as check
@@ -47,6 +49,8 @@ def verify(
         for fault in result["faults"]:
             typer.echo(fault, err=True)
         state = "whole" if result["ok"] else "NOT as it was written"
+        for item in result["not_recomputed"] if result["ok"] else ():
+            typer.echo(f"not recomputed: {item}")
         typer.echo(f"{folder}: {state}; signature: {result['signature']}; ledger: {result['ledger']}")
     if not result["ok"]:
         raise typer.Exit(1)

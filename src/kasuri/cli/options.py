@@ -20,7 +20,14 @@ Count = Annotated[str | None, typer.Option("--count", help="Column of counts (or
 Window = Annotated[
     str | None, typer.Option("--window", help="Public window: japan, kanto, ... or a mesh such as 5339.")
 ]
-Level = Annotated[str, typer.Option("--level", help="Mesh level: 80km, 10km, 5km, 2km, 1km, 500m, 250m, 125m.")]
+Level = Annotated[
+    str | None,
+    typer.Option(
+        "--level",
+        help="Mesh level: 80km, 10km, 5km, 2km, 1km, 500m, 250m, 125m. Default: 500m; none with --row, --col and "
+        "--origin: a plain grid, without mesh codes or a place on the map.",
+    ),
+]
 Origin = Annotated[str | None, typer.Option("--origin", help="ROW,COL of the south-west cell, instead of --window.")]
 Shape = Annotated[str | None, typer.Option("--shape", help="ROWS,COLS, with --origin.")]
 Mask = Annotated[Path | None, typer.Option("--mask", help="Public .npy array of the window, true where nobody can be.")]
@@ -98,7 +105,10 @@ def asked(context: typer.Context, table: Path | None, *also: str) -> Asked:
     if missing:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise typer.BadParameter(f"missing: {words} (none has a default); or give a job file")
-    domain = _domain(*(given[name] for name in ("window", "level", "origin", "shape", "mask")))
+    # codes and coordinates say where on earth they are; rows and columns do not, until someone declares it
+    plain = given.get("row") is not None and given["window"] is None
+    level = given["level"] or (None if plain else "500m")
+    domain = _domain(given["window"], level, given["origin"], given["shape"], given["mask"])
     unit = ks.Unit(*(given[name] for name in ("unit", "change", "max_cells", "max_weight")))
     if table is None:
         return Asked(domain, unit)
@@ -114,7 +124,6 @@ def asked(context: typer.Context, table: Path | None, *also: str) -> Asked:
 def asked_by_job(context: typer.Context, path: Path, *also: str) -> Asked:
     """What a job file asks for; of the options only those named in `also` go with it."""
     from kasuri import job
-    from kasuri.parameters import parse, split
 
     alone(context, *also)
     work, base = job.load(path), path.parent
@@ -122,9 +131,7 @@ def asked_by_job(context: typer.Context, path: Path, *also: str) -> Asked:
     recipe = job.mechanism(work, base, domain)
 
     def read(progress: Any = None) -> Any:
-        named = context.params.get("recipes")
-        closed = named is not None and any(parse(part).public for part in split(named))
-        return job.counts(work, base, progress, closed=closed)
+        return job.counts(work, base, progress)
 
     return Asked(
         domain, job.unit(work), read, job.sources(work, base), *job.public_columns(work),
@@ -141,7 +148,7 @@ def alone(context: typer.Context, *also: str) -> None:
             raise typer.BadParameter(f"a job file says everything itself; only {words} go with it")
 
 
-def _domain(window: str | None, level: str, origin: str | None, shape: str | None, mask: Path | None) -> Any:
+def _domain(window: str | None, level: str | None, origin: str | None, shape: str | None, mask: Path | None) -> Any:
     """The public window without the cells of a public .npy array."""
     import kasuri as ks
     from kasuri.ingest import read_array
@@ -153,7 +160,7 @@ def _domain(window: str | None, level: str, origin: str | None, shape: str | Non
         raise typer.BadParameter(str(error), param_hint="--mask") from None
 
 
-def _mesh(window: str | None, level: str, origin: str | None, shape: str | None) -> Any:
+def _mesh(window: str | None, level: str | None, origin: str | None, shape: str | None) -> Any:
     from kasuri.errors import DomainError
     from kasuri.schema import WINDOWS, Mesh
 
@@ -161,7 +168,7 @@ def _mesh(window: str | None, level: str, origin: str | None, shape: str | None)
         if window is not None:
             if origin or shape:
                 raise typer.BadParameter("give --window, or --origin and --shape, not both")
-            return Mesh.window("grid", window, level=level)
+            return Mesh.window("grid", window, level=level or "500m")
         if origin is None or shape is None:
             known = "; ".join(f"{name} ({own}, origin {at}, shape {size})" for name, (own, at, size) in WINDOWS.items())
             raise typer.BadParameter(

@@ -15,14 +15,14 @@ def release(
     context: typer.Context,
     table: Path = typer.Argument(..., help="A job file (.toml), or CSV or Parquet: one row per cell, or records."),
     out: Path | None = typer.Option(None, "--out", help="New folder for the release."),
-    epsilon: str | None = typer.Option(None, "--epsilon", help='Privacy loss, an exact decimal such as "0.1".'),
+    epsilon: str | None = typer.Option(None, "--epsilon", help='Privacy loss, such as "0.1"; above 20: "25 weak".'),
     unit: options.UnitId = None,
     change: options.Change = None,
     max_cells: options.MaxCells = None,
     max_weight: options.MaxWeight = None,
     count: options.Count = None,
     window: options.Window = None,
-    level: options.Level = "500m",
+    level: options.Level = None,
     origin: options.Origin = None,
     shape: options.Shape = None,
     mask: options.Mask = None,
@@ -68,12 +68,13 @@ def release(
         raise typer.BadParameter(f"{out} exists; a release is never written over another", param_hint="--out")
 
     import kasuri as ks
+    from kasuri import privacy
     from kasuri.job import judge_exports
     from kasuri.manifest import keys
     from kasuri.store import ready
 
     mechanism = asked.one_recipe(recipe)
-    mechanism.guarantee(asked.domain, asked.unit, epsilon)  # refuses before the file is read
+    mechanism.guarantee(asked.domain, asked.unit, privacy.asked(epsilon))  # refuses before the file is read
     sums = [part for part in levels.split(",") if part]
     judge_exports(asked.domain, export, sums)
     book = ks.Ledger.load(ledger[0]) if ledger else None
@@ -109,6 +110,7 @@ def summary(released: Any, out: Path) -> dict[str, Any]:
         "cells": released.domain.size,
         "non_zero": int(released.non_zero),
         "total": released.total(),
+        "total_is_in": _counted(released),
         "recipe": dict(released.recipe),
         "guarantee": released.guarantee.to_json(),
         "ledger": released.provenance["ledger"],
@@ -123,11 +125,19 @@ def describe(released: Any, out: Path) -> str:
     single = (out / "release.parquet").exists()
     files = f"{out / 'release.duckdb'} (tables release, release_meta) or {out / 'release.parquet'}"
     return (
-        f"{out}: {released.non_zero:,} of {released.domain.size:,} cells are not 0, total {released.total():,}.\n"
+        f"{out}: {released.non_zero:,} of {released.domain.size:,} cells are not 0, "
+        f"total {released.total():,} {_counted(released)}.\n"
         f"  {released.guarantee.words()}\n"
         f"  recipe {released.recipe['name']}, noise scale {released.recipe['scale']}; assumes:{assumes}{budget}\n"
         f"  open {files if single else out / 'release-*.parquet'}"
     )
+
+
+def _counted(released: Any) -> str:
+    from kasuri.report.japanese import counted
+
+    unit = released.guarantee.unit
+    return counted(unit.id, unit.max_cells, unit.max_weight)[0]
 
 
 def _left(balance: dict[str, str]) -> str:

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import typer
 
-from kasuri import aside
+from kasuri import aside, names
 from kasuri.cli import show
-from kasuri.errors import DomainError
+from kasuri.errors import DomainError, NumericsError, raise_faults
 
 app = typer.Typer(no_args_is_help=True, help="Two organisations join their tables in the shuffle model.")
 
@@ -50,7 +50,9 @@ def plan(
     epsilon_each: str | None = typer.Option(None, "--epsilon-each", help="Local epsilon of every column."),
     epsilon: list[str] = typer.Option([], "--epsilon", help="column=epsilon, for one column."),
     mechanism: list[str] = typer.Option(
-        [], "--mechanism", help="column=coin, two_point, piecewise, hybrid, laplace, grr or one_hot."
+        [],
+        "--mechanism",
+        help="column=piecewise (default), hybrid, coin, two_point, laplace; grr (default) or one_hot.",
     ),
     delta: str = typer.Option(..., "--delta", help='Delta of the joined rows, e.g. "1e-8".'),
     minimum_overlap: int = typer.Option(1000, "--minimum-overlap", help="Fewer joined rows are refused."),
@@ -230,7 +232,8 @@ def synthesize(
     report: Path | None = REPORT,
     as_json: bool = show.JSON,
 ) -> None:
-    """Write synthetic rows made from the estimates, and say how near to them they are.
+    """Write synthetic rows made from the estimates, and say how near to them they are. Rows whose means are over 3
+    standard errors off the estimates are not written: exit code 1.
 
     Example: kasuri shuffle synthesize joined.parquet --rows 100000 --out synthetic.csv
     """
@@ -244,15 +247,25 @@ def synthesize(
     joined = ks.shuffle.Joined.load(joined_file)
     made = ks.shuffle.synthesize(joined, rows=rows, method=cast(Any, method))
     near = ks.shuffle.quality(made, joined)
+    raise_faults(
+        NumericsError,
+        [f"{name}: the mean of the synthetic rows is {near.off[name]:.1f} standard errors off; nothing was written. "
+         "Run again, or ask for more rows" for name in near.failed],
+    )  # fmt: skip
     from pyarrow import csv, parquet
 
     with aside.whole(out, new=True) as part:
-        (csv.write_csv if out.suffix.lower() == ".csv" else parquet.write_table)(made.to_arrow(), part)
+        if out.suffix.lower() == ".csv":
+            csv.write_csv(names.cells(made.to_arrow()), part)
+        else:
+            parquet.write_table(made.to_arrow(), part)
     if report is not None:
         with aside.whole(report, new=True) as part:
             part.write_text(ks.shuffle.report(joined, synthetic=made), encoding="utf-8")
-    data = {"out": str(out), "rows": rows, "quality": near.to_json(), "guarantee": made.guarantee.to_json()}
-    show.result(data, f"{out}: {rows} rows\n{near.words()}\n{made.guarantee.words()}", as_json)
+    data = {"out": str(out), "rows": rows, "quality": near.to_json(), "notes": list(made.notes),
+            "guarantee": made.guarantee.to_json()}  # fmt: skip
+    notes = "".join(f"note: {note}\n" for note in made.notes)
+    show.result(data, f"{out}: {rows} rows\n{near.words()}\n{notes}{made.guarantee.words()}", as_json)
 
 
 def _free(report: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -60,6 +60,16 @@ def place_faults(present: Sequence[str], domain: Domain, columns: Mapping[str, P
     known = {axis.name for axis in domain.axes}
     faults += [f"{file}: no axis {name!r} in the domain" for name in columns if name not in known]
     return faults
+
+
+def twice(present: Sequence[str], wanted: Iterable[str], file: str) -> list[str]:
+    """The wanted columns that stand twice in a table, or once more but for case and spaces: which one is meant?"""
+    plain = [name.strip().casefold() for name in present]
+    return [
+        f"{file}: more than one column is called {name!r} (case and spaces aside); rename all but one"
+        for name in dict.fromkeys(wanted)
+        if plain.count(name.strip().casefold()) > 1
+    ]
 
 
 def indices(axis: Axis, place: Place, parts: list[NDArray[Any]]) -> tuple[list[Int], NDArray[np.bool_], str]:

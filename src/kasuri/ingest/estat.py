@@ -181,6 +181,7 @@ def _sheet(
     report = _Report(sheet.name, faults)
     missing = [key for key in _KEYS if key not in sheet.header]
     faults.extend(f"{sheet.name}: no column {key}; is the header row complete?" for key in missing)
+    faults.extend(f"{sheet.name}: more than one column {key}" for key in _KEYS if sheet.header.count(key) > 1)
     column = {label: _column(sheet, name, faults) for label, name in wanted.items()}
     at = {key: sheet.header.index(key) for key in _KEYS if key not in missing}
     width = len(sheet.header)
@@ -189,10 +190,9 @@ def _sheet(
     for number, row in enumerate(sheet.rows, start=3):
         if len(row) != width:
             report.add("", f"{width} fields are needed", number)
-        elif not (row[0].strip().isascii() and row[0].strip().isdigit() and len(row[0].strip()) < 12):
-            report.add("KEY_CODE", f"not a {mesh.level} mesh code", number)
         else:
-            codes.append(int(row[0]))
+            text = row[0].strip()
+            codes.append(int(text) if text.isascii() and text.isdigit() and len(text) < 12 else -1)  # no cell's code
             kept.append([str(number), *row])
     y, x, good = meshcode.try_decode(np.array(codes, dtype=np.int64), mesh.level or "")
     y, x = y - mesh.origin[0], x - mesh.origin[1]

@@ -7,8 +7,9 @@ from csv import reader
 from pathlib import Path
 from typing import Any
 
-from kasuri.errors import DomainError, FormatError
+from kasuri.errors import DomainError, FormatError, raise_faults
 from kasuri.ingest import utf8
+from kasuri.ingest.axes import twice
 from kasuri.ingest.sources import MAX_COLUMNS
 
 _LONGEST_LINE = 1 << 26  # bytes; a line that is longer than a block of the reader stops it
@@ -35,7 +36,9 @@ def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = Fal
         from pyarrow import parquet
 
         with parquet.ParquetFile(path) as file:  # read_table would import pandas where it is installed
-            return file.read([name for name in file.schema_arrow.names if name in text] if only else None)
+            wanted = [name for name in file.schema_arrow.names if name in text]
+            raise_faults(DomainError, twice(file.schema_arrow.names, wanted, str(path)))
+            return file.read(wanted if only else None)
     except DomainError:
         raise
     except Exception as error:  # a library's message can quote a line of the file: only its kind is passed on
@@ -51,8 +54,7 @@ def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
     if len(header) > MAX_COLUMNS:
         raise DomainError(f"{path}: has more than {MAX_COLUMNS} columns; keep those that are needed")
     wanted = [name for name in header if name in text]
-    if len(set(wanted)) != len(wanted):
-        raise DomainError(f"{path}: two columns have the same name; give each its own")
+    raise_faults(DomainError, twice(header, wanted, str(path)))
     if only and not wanted:
         return pa.table({name: pa.nulls(0) for name in header})  # whoever asked says which columns it misses
     options = csv.ConvertOptions(column_types=dict.fromkeys(wanted, pa.large_string()))

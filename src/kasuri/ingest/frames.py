@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, PrivacyError, raise_faults, rows_faults
-from kasuri.ingest.axes import Place, from_arrow, names, place_faults
+from kasuri.ingest.axes import Place, from_arrow, names, place_faults, twice
 from kasuri.ingest.files import read_array
-from kasuri.ingest.micro import Engine, Progress, count_records
-from kasuri.ingest.sources import BATCH, RAGGED, Stream, numbered, open_stream
+from kasuri.ingest.micro import Engine, Progress, count_records, needed
+from kasuri.ingest.sources import RAGGED, numbered, open_stream
+from kasuri.ingest.stream import BATCH, Stream, trusted, vouched
+from kasuri.names import uncell
 from kasuri.public import PublicTable
-from kasuri.schema import PROVIDER_BOUNDED, Domain, Unit
+from kasuri.schema import MAX_CELLS, PROVIDER_BOUNDED, Domain, Unit
 from kasuri.table import Counts, checked
 
 
@@ -34,8 +36,9 @@ def count(
     memory: str = "1GB",
     progress: Progress | None = None,
     away: Sequence[str | Path] = (),
+    assume: str | None = None,
 ) -> Counts:
-    """Counts from a frame, a CSV or Parquet file (or several), or a `Query`.
+    """Counts from a frame, a CSV or Parquet file (or several), or a `Table` or `Query` of a database.
 
     With the column `unit.id` the rows are records (people, visits, events): the tool bounds them, each unit counts in
     at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`). Rows
@@ -52,9 +55,14 @@ def count(
     `columns` says where each axis stands: a mesh in one column of mesh codes, in two of row and column numbers of the
     level's grid (not of the window), or in {"lat": column, "lon": column}; any other axis in one column of labels,
     indices or (a time axis) local times. `file` names the source in messages.
+
+    Records of a query, a DuckDB relation or a lazy frame are bounded only if one record changes no other's rows. Where
+    kasuri cannot see that, they are refused, unless `assume="rows depend on their own id alone"` vouches for it; the
+    guarantee then says so. A frame in memory and a file are the records themselves.
     """
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+    vouched(assume)  # refused before anything is read
     folders = [Path(folder) for folder in away]
     stream = open_stream(frame, file, memory=memory, away=folders)
     alike = [name for name in stream.names if name != unit.id and name.casefold() == unit.id.casefold()]
@@ -63,19 +71,21 @@ def count(
             f"{stream.label}: is column {alike[0]!r} the id column {unit.id!r}? Names must agree exactly"
         )
     if unit.id in stream.names:
+        assumes = trusted(stream, unit.id, needed(columns, unit, weight), assume)
         return count_records(
             stream, domain, columns, unit, weight, data, key=key, engine=engine, memory=memory, progress=progress,
-            away=folders,
+            away=folders, assumes=assumes,
         )  # fmt: skip
+    if assume is not None:
+        raise PrivacyError(f"{stream.label}: rows without the id column {unit.id!r} are nobody's; leave assume out")
     if weight is None:
         raise DomainError(
             *place_faults(stream.names, domain, columns, stream.label),
             f"{stream.label}: a table without the id column {unit.id!r} is pre-aggregated: "
             "name its count column (weight=)",
         )
-    cells, values = _one_row_per_cell(stream, domain, columns, weight, "not a whole number")
-    where = _Rows(stream.label)
-    return checked(cells, values, domain, unit, data, assumes=(PROVIDER_BOUNDED,), where=where)
+    cells, values = _one_row_per_cell(stream, domain, columns, weight, whole=True)
+    return checked(cells, values, domain, unit, data, assumes=(PROVIDER_BOUNDED,))
 
 
 def read_public(
@@ -95,7 +105,7 @@ def read_public(
     if not array and (columns is None or value is None):
         raise DomainError(f"{path}: say where its axes stand (columns) and its numbers (value)")
     if columns is not None and value is not None:
-        cells, values = _one_row_per_cell(open_stream(path), domain, columns, value, "not a number")
+        cells, values = _one_row_per_cell(open_stream(path), domain, columns, value, whole=False)
     try:
         if array:
             return PublicTable.from_dense(read_array(path), domain, name=name)
@@ -105,17 +115,20 @@ def read_public(
 
 
 def _one_row_per_cell(
-    stream: Stream, domain: Domain, columns: Mapping[str, Place], weight: str, rule: str
+    stream: Stream, domain: Domain, columns: Mapping[str, Place], weight: str, *, whole: bool
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Cells and numbers of a table with one row per cell; a row whose number breaks `rule` is a fault."""
+    """Cells and numbers (`whole` ones) of a table with one row per cell. Every fault of every row is named at once: a
+    row that cannot be placed may have a wrong number too, and hides no other row."""
     import pyarrow as pa
 
     faults = place_faults(stream.names, domain, columns, stream.label)
     if weight not in stream.names:
         faults.append(f"{stream.label}: no column {weight!r}; is there a header line?")
     raise_faults(DomainError, faults)
+    placing = list(dict.fromkeys(name for place in columns.values() for name in names(place)))
+    wanted = list(dict.fromkeys([*placing, weight]))
+    raise_faults(DomainError, twice(stream.names, wanted, stream.label))
 
-    wanted = list(dict.fromkeys([*(n for place in columns.values() for n in names(place)), weight]))
     ragged: list[int] = []
     batches, rows = [], 0
     for batch, _ in stream.start(wanted, ragged):
@@ -132,19 +145,53 @@ def _one_row_per_cell(
     except pa.ArrowException:
         raise DomainError(f"{stream.label}: a column has one type in one part and another in the next") from None
     index: list[NDArray[np.int64]] = []
+    placed = np.ones(rows, dtype=bool)
 
-    def report(wrong: NDArray[np.bool_], column: str, broken: str) -> None:
-        faults.extend(rows_faults(stream.label, column, broken, numbered(np.flatnonzero(wrong), ragged)))
+    def report(wrong: NDArray[np.bool_], column: str, broken: str, remedy: str) -> None:
+        found = rows_faults(stream.label, column, broken, numbered(np.flatnonzero(wrong), ragged))
+        faults.extend(f"{fault}; {remedy}" for fault in found)
 
     for axis in domain.axes:
         place = columns[axis.name]
-        parts, wrong, broken = from_arrow(axis, place, [_one(table, name) for name in names(place)])
-        report(wrong, "/".join(names(place)), broken)
+        labels = getattr(axis, "labels", None) or ()
+        try:
+            found = [uncell(_one(table, name), labels) for name in names(place)]
+            parts, wrong, broken = from_arrow(axis, place, found)
+        except DomainError as error:  # of the whole column
+            faults += [f"{stream.label}: {fault}" for fault in error.faults]
+            placed[:] = False
+            continue
+        report(wrong, "/".join(names(place)), broken, "correct it, or leave the row out")
         index += parts
+        placed &= ~wrong
+    every = "/".join(placing)
+    cells = domain.ravel(index) if len(index) == len(domain.shape) else np.zeros(rows, dtype=np.int64)
+    if domain.mask:
+        report(placed & ~domain.possible(cells), every, "a cell is impossible by the mask", "correct row or mask")
+    report(_repeated(cells, placed), every, "a cell appears more than once", "write one row per cell")
     values, wrong = numbers(_one(table, weight))
-    report(wrong, weight, rule)
+    report(wrong, weight, "not a whole number" if whole else "not a number", "write digits, 0 for nobody")
+    with np.errstate(invalid="ignore"):
+        if values.dtype.kind == "f":
+            finite = np.isfinite(values)
+            report(~wrong & ~finite, weight, "a count is missing or not finite", "write digits, 0 for nobody")
+            if whole:
+                broken_up = finite & (values != np.floor(values))
+                report(broken_up, weight, "a count has a fraction", "counts are 0, 1, 2, ...")
+        report(values < 0, weight, "a count is negative", "counts are 0 or more")
+        report(values > MAX_CELLS, weight, "a count is larger than 2^62", "correct it")
     raise_faults(DomainError, faults)
-    return domain.ravel(index), values
+    return cells, values
+
+
+def _repeated(cells: NDArray[np.int64], placed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The rows whose cell stands in another row too, the first of them among these."""
+    at = np.flatnonzero(placed)
+    at = at[np.argsort(cells[at], kind="stable")]
+    same = cells[at][1:] == cells[at][:-1]
+    out = np.zeros(cells.size, dtype=bool)
+    out[at[1:][same]] = out[at[:-1][same]] = True
+    return out
 
 
 def _one(table: Any, name: str) -> Any:
@@ -168,16 +215,3 @@ def numbers(column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         return np.zeros(len(column), np.int64), np.ones(len(column), dtype=bool)
     wrong = pc.is_null(column).to_numpy(zero_copy_only=False)
     return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.array(wrong)
-
-
-class _Rows(Sequence[str]):
-    """Names of data rows, made only when a message needs one (row 1 is the first below the header)."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-
-    def __len__(self) -> int:
-        return 1 << 62
-
-    def __getitem__(self, i: Any) -> Any:
-        return f"{self._file} row {int(i) + 1}"

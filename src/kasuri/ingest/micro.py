@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, NumericsError, PrivacyError, raise_faults
 from kasuri.ingest import axes, scratch
-from kasuri.ingest.sources import Stream
+from kasuri.ingest.stream import Stream
 from kasuri.schema import MAX_CELLS, Domain, Unit
 from kasuri.table import Counts, checked
 
@@ -67,6 +67,7 @@ def count_records(
     memory: str,
     progress: Progress | None,
     away: Sequence[Path],
+    assumes: tuple[str, ...] = (),
 ) -> Counts:
     """Counts of records with the id column `unit.id`; see `ingest.count`.
 
@@ -76,7 +77,7 @@ def count_records(
     Sensitivity: at most max_cells cells change, each by at most max_weight (1 without weights): L1 at most
     max_cells * max_weight, twice that under replace. Guarantee: none by itself, it is the bound releases rest on.
     Proof: docs/proofs/bounding.md. Public: domain, unit. Assumes: one person has one id; the sampling key was not
-    chosen by looking at the data.
+    chosen by looking at the data; `assumes`, where somebody vouches that rows depend on their own id alone.
     """
     key = sampling(stream, domain, columns, unit, weight, key)
     if engine not in ("auto", "duckdb", "radix"):
@@ -90,7 +91,7 @@ def count_records(
             cells, values = _duckdb(kind, first, domain, unit, weight is not None, key, memory, tell, folder)
         else:
             cells, values = _radix(first, domain, unit, weight is not None, key, tell, folder)
-    return checked(cells, values, domain, unit, data, assumes=())
+    return checked(cells, values, domain, unit, data, assumes=assumes)
 
 
 def sampling(
@@ -106,6 +107,8 @@ def sampling(
     faults = axes.place_faults(stream.names, domain, columns, stream.label)
     if weight is not None and weight not in stream.names:
         faults.append(f"{stream.label}: no column {weight!r}; is there a header line?")
+    if not faults:
+        faults += axes.twice(stream.names, needed(columns, unit, weight), stream.label)
     raise_faults(DomainError, faults)
     if weight is not None and unit.max_weight is None:
         raise PrivacyError(

@@ -5,59 +5,24 @@ CSV is read as text, so that an id "0012" stays four characters. No message quot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
-from kasuri.ingest import scratch, utf8
-from kasuri.ingest.axes import LONGEST
-
-BATCH = 1 << 20
-"""Rows per batch."""
-_TEXT = 1 << 26
-"""Bytes of text in a batch."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """The rows of an SQL query: `database` is a .duckdb or SQLite file, or a postgresql:// address. A `closed` query
-    of DuckDB reads its own database and no other file, not through a view either."""
-
-    database: str
-    sql: str
-    closed: bool = False
-
-    def __repr__(self) -> str:
-        return "Query(...)"  # an address can hold a password
-
-
-Batches = Iterator[tuple[Any, float | None]]
-"""Arrow batches, each with the share of the source that is read by then."""
-
-
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """Column names, and a function that starts reading the wanted ones.
-
-    A line of a CSV file that does not have the header's number of cells is left out, and its number (1 is the first
-    below the header) added to `start`'s second argument: one record never stops the reading of the others.
-    """
-
-    names: tuple[str, ...]
-    start: Callable[[Sequence[str], list[int]], Batches]
-    label: str
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
+from kasuri.ingest import databases, utf8
+from kasuri.ingest.axes import LONGEST, twice
+from kasuri.ingest.stream import BATCH, TEXT, Batches, Doubt, Stream
 
 
 def open_stream(source: Any, file: str | None = None, *, memory: str = "1GB", away: Sequence[Path] = ()) -> Stream:
-    """The stream of a path, several paths, a Query, or any data frame narwhals knows. `memory` limits DuckDB where it
-    runs the query; what it spills does not lie in the folders `away`.
+    """The stream of a path, several paths, a Query, a Table, or any data frame narwhals knows. `memory` limits DuckDB
+    where it runs the query; what it spills does not lie in the folders `away`.
 
     An error of a library can quote a record, so only its kind is passed on, here and while the rows are read.
     """
@@ -69,6 +34,7 @@ def open_stream(source: Any, file: str | None = None, *, memory: str = "1GB", aw
         raise _damaged(file or "the source", error) from None
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
+        raise_faults(DomainError, twice(stream.names, wanted, stream.label))
         try:
             for batch, share in stream.start(wanted, ragged):
                 for piece in short(batch):
@@ -82,7 +48,7 @@ def open_stream(source: Any, file: str | None = None, *, memory: str = "1GB", aw
 
 
 def short(batch: Any) -> Iterator[Any]:
-    """An Arrow batch without cells of text longer than LONGEST, in pieces of at most _TEXT bytes of it. Text that came
+    """An Arrow batch without cells of text longer than LONGEST, in pieces of at most TEXT bytes of it. Text that came
     with a dictionary is looked at there and unfolded last: a small file can hold a long text in very many rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -103,7 +69,7 @@ def short(batch: Any) -> Iterator[Any]:
         columns.append(column)
     half = batch.num_rows // 2
     made = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-    if size > _TEXT and half:
+    if size > TEXT and half:
         yield from short(made.slice(0, half))
         yield from short(made.slice(half))
         return
@@ -126,8 +92,8 @@ def _open(source: Any, file: str | None, memory: str, away: Sequence[Path]) -> S
         return _files([Path(source)], file, away)
     if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
         return _files([Path(item) for item in source], file, away)
-    if isinstance(source, Query):
-        return _query(source, file, memory, away)
+    if isinstance(source, (databases.Query, databases.Table)):
+        return databases.stream(source, file, memory, away)
     return _frame(source, file or "frame")
 
 
@@ -139,13 +105,15 @@ def _files(paths: list[Path], file: str | None, away: Sequence[Path]) -> Stream:
         if path.suffix.lower() not in (".csv", ".parquet")
     ]
     raise_faults(DomainError, faults)
-    first = _file_names(paths[0], away)
-    for path in paths[1:]:
-        own = _file_names(path, away)
+    every = [_file_names(path, away) for path in paths]
+    first = every[0]
+    for path, own in zip(paths[1:], every[1:], strict=True):
         faults += [f"{path}: no column {name!r}, which {paths[0]} has" for name in first if name not in own]
     raise_faults(DomainError, faults)
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
+        doubled = [fault for path, own in zip(paths, every, strict=True) for fault in twice(own, wanted, str(path))]
+        raise_faults(DomainError, doubled)
         before = 0
         for i, path in enumerate(paths):
             rows, own = 0, list[int]()
@@ -204,7 +172,7 @@ def _parquet_rows(metadata: Any) -> int:
     """Rows per batch of a Parquet file: fewer where its rows are large."""
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     large = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=0)
-    return max(1, min(BATCH, int(_TEXT / max(1, large))))
+    return max(1, min(BATCH, int(TEXT / max(1, large))))
 
 
 _CSV_BLOCK = 1 << 24
@@ -258,140 +226,6 @@ def _damaged(path: Path | str, error: Exception) -> FormatError:
     return FormatError(f"{path}: cannot be read ({type(error).__name__}); is it damaged, or not UTF-8?")
 
 
-def _query(query: Query, file: str | None, memory: str, away: Sequence[Path]) -> Stream:
-    database = query.database
-    if database.startswith(("postgresql://", "postgres://")):
-        return _postgres(query, file or "query")
-    path = Path(database)
-    if not path.exists():
-        raise DomainError(f"{path}: no such database file")
-    with path.open("rb") as handle:
-        magic = handle.read(16)
-    if magic.startswith(b"SQLite format 3"):
-        return _sqlite(query, file or str(path))
-    if magic[8:12] == b"DUCK":
-        return _duckdb(query, file or str(path), memory, away)
-    raise DomainError(f"{path}: neither a DuckDB nor a SQLite file")
-
-
-def _sqlite(query: Query, label: str) -> Stream:
-    import sqlite3
-
-    import pyarrow as pa
-
-    def connect() -> Any:
-        # DuckDB may pull the rows from a thread of its own, one batch after the other
-        address = f"{Path(query.database).absolute().as_uri()}?mode=ro"
-        return sqlite3.connect(address, uri=True, check_same_thread=False)
-
-    try:
-        with connect() as base:
-            names = tuple(column[0] for column in base.execute(query.sql).description)
-        base.close()
-    except sqlite3.Error as error:
-        raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
-
-    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
-        keep = [names.index(name) for name in wanted]
-        base = connect()
-        base.text_factory = bytes  # text that is not UTF-8 must not stop the reading
-        try:
-            cursor = base.execute(query.sql)
-            # SQLite types each value by itself: as text, one value never changes how the others are read
-            while rows := [[_sqlite_text(row[i]) for i in keep] for row in islice(cursor, 1 << 16)]:
-                arrays = [pa.array(column, pa.binary()).view(pa.string()) for column in zip(*rows, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, list(wanted)), None
-        except sqlite3.Error as error:
-            raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
-        finally:
-            base.close()
-
-    return Stream(names, start, label)
-
-
-def _sqlite_text(value: Any) -> bytes | None:
-    """A value's text (longer than LONGEST: none); whole numbers in decimal also where SQLite holds them as floats."""
-    if value is None or isinstance(value, bytes):
-        return None if value is None or len(value) > LONGEST else value
-    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53
-    return str(int(value) if whole else value).encode()
-
-
-def _duckdb(query: Query, label: str, memory: str, away: Sequence[Path]) -> Stream:
-    import duckdb
-
-    @contextmanager
-    def rows() -> Iterator[Any]:
-        with scratch.folder(away) as folder:  # what the query spills is true records: never beside the database
-            base = duckdb.connect(query.database, read_only=True)
-            try:
-                base.execute("SET memory_limit = ?", [memory])
-                base.execute("SET temp_directory = ?", [str(folder / "spill")])
-                if query.closed:
-                    base.execute("SET enable_external_access = false")
-                yield base.sql(query.sql)
-            except duckdb.Error as error:
-                if query.closed and isinstance(error, duckdb.PermissionException):
-                    raise PrivacyError(
-                        f"{label}: the query reads a file beside its database, which cannot be told from the public "
-                        "file that the recipe names; import it into the database"
-                    ) from None
-                raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
-            finally:
-                base.close()
-
-    with rows() as found:
-        names = tuple(found.columns)
-
-    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
-        with rows() as found:
-            for batch in _duckdb_batches(found, wanted):
-                yield batch, None
-
-    return Stream(names, start, label)
-
-
-def _duckdb_batches(relation: Any, wanted: Sequence[str]) -> Any:
-    """Arrow batches of a DuckDB relation, whose own text can be as small as a Parquet file's: `short` in SQL."""
-
-    def one(name: str) -> str:
-        quoted = '"' + name.replace('"', '""') + '"'
-        text = str(relation.types[relation.columns.index(name)]) == "VARCHAR"
-        return f"CASE WHEN strlen({quoted}) <= {LONGEST} THEN {quoted} END AS {quoted}" if text else quoted
-
-    return relation.project(", ".join(map(one, wanted))).to_arrow_reader(min(BATCH, _TEXT // LONGEST))
-
-
-def _postgres(query: Query, label: str) -> Stream:
-    try:
-        from adbc_driver_manager import Error
-        from adbc_driver_postgresql import dbapi
-    except ImportError:
-        raise DomainError("PostgreSQL needs the extra: pip install 'kasuri[postgres]'") from None
-
-    def read() -> Iterator[Any]:
-        try:
-            with dbapi.connect(query.database) as base, base.cursor() as cursor:
-                cursor.execute(query.sql)
-                reader = cursor.fetch_record_batch()
-                yield reader.schema
-                yield from reader
-        except Error as error:
-            raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
-
-    first = read()
-    names = tuple(next(first).names)
-    first.close()  # type: ignore[attr-defined]
-
-    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
-        batches = read()
-        next(batches)
-        for batch in batches:
-            yield batch.select(list(wanted)), None
-
-    return Stream(names, start, label)
-
-
 def _frame(frame: Any, label: str) -> Stream:
     import narwhals as nw
 
@@ -402,16 +236,18 @@ def _frame(frame: Any, label: str) -> Stream:
         raise DomainError(f"{label}: not a data frame with one name per column") from None
     if len(set(names)) != len(names):
         raise DomainError(f"{label}: a column name stands twice; rename one")
+    lazy = isinstance(table, nw.LazyFrame)
+    if lazy and table.implementation.is_duckdb():
+        return databases.relation_stream(table.to_native(), label)
+    doubt = Doubt()
+    if lazy and not (table.implementation.is_polars() and _is_scan(table.to_native())):
+        doubt = Doubt("a lazy frame is a query that kasuri does not look into; collect it first, or give its file")
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         import pyarrow as pa
 
         chosen = table.select(list(wanted))
         if isinstance(chosen, nw.LazyFrame):
-            if chosen.implementation.is_duckdb():
-                for batch in _duckdb_batches(chosen.to_native(), wanted):
-                    yield batch, None
-                return
             chosen = chosen.collect()
         try:
             arrow = chosen.to_arrow()
@@ -424,4 +260,12 @@ def _frame(frame: Any, label: str) -> Stream:
             done += batch.num_rows
             yield batch, done / max(1, arrow.num_rows)
 
-    return Stream(names, start, label)
+    return Stream(names, start, label, doubt)
+
+
+_SCAN = re.compile(r"\w+ SCAN \[.*\]\nPROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?|DF \[.*\]; PROJECT \*/\d+ COLUMNS")
+
+
+def _is_scan(frame: Any) -> bool:
+    """Whether a lazy frame of polars is a file or a frame as it is: not one step, limit or row number more."""
+    return _SCAN.fullmatch(frame.explain(optimized=False)) is not None

@@ -13,6 +13,7 @@ from kasuri.aside import whole
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.kanon.classes import Measures, Tuples, grouped, measured
 from kasuri.kanon.recoding import Coded, Cut, Recoding
+from kasuri.names import cells
 from kasuri.privacy import Guarantee
 
 Int = NDArray[np.int64]
@@ -107,13 +108,10 @@ class Anonymized:
             raise PrivacyError("this release was drawn from a seed, for tests only; make it with source=secure()")
         path = checked_path(path)
         if path.suffix.lower() == ".csv":
-            import pyarrow as pa
             from pyarrow import csv
 
-            table = self.table()
-            plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
             with whole(path) as part:
-                csv.write_csv(pa.table(plain, names=table.column_names), part)
+                csv.write_csv(cells(self.table()), part)
         else:
             from pyarrow import parquet
 

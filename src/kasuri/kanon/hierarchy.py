@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
+from kasuri import meshcode, names
 from kasuri.aside import whole
 from kasuri.errors import DomainError, FormatError, raise_faults
 from kasuri.schema import Mesh, Tree
@@ -58,6 +58,10 @@ class Hierarchy:
     reader: Any
     ordered: bool = False
     missing: str | None = None
+
+    def __post_init__(self) -> None:
+        found = names.faults(self.name, "a hierarchy's name")
+        raise_faults(DomainError, found or names.first(self.labels, f"hierarchy {self.name!r}: label"))
 
     def __repr__(self) -> str:
         return f"Hierarchy({self.name!r}, {self.kind}, {self.leaves} leaves, {len(self.labels)} nodes)"

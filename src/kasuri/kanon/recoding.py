@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
+from kasuri import meshcode, names
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
 from kasuri.kanon import hierarchy
 from kasuri.kanon.columns import arrow_of, cells_of, ranked, table_of
@@ -65,8 +65,9 @@ class Recoding:
         faults = []
         if not self.attributes:
             faults.append("a recoding needs at least one attribute with a hierarchy")
-        names = [*(tree.name for tree in self.attributes), *(column.name for column in self.sensitive)]
-        faults += [f"column {name!r} is named twice" for name in sorted({n for n in names if names.count(n) > 1})]
+        every = [*(tree.name for tree in self.attributes), *(column.name for column in self.sensitive)]
+        faults += [f"column {name!r} is named twice" for name in sorted({n for n in every if every.count(n) > 1})]
+        faults += names.first((column.name for column in self.sensitive), "the name of sensitive column")
         faults += [
             f'sensitive column {column.name!r}: order must be "nominal" or "ordered"'
             for column in self.sensitive

@@ -18,7 +18,7 @@ from kasuri.kanon.columns import cells_of, identified, table_of
 from kasuri.kanon.delta import Sampling, exact_delta, least_k
 from kasuri.kanon.draw import checked_source, coin_exp, coins, source_faults, uniform
 from kasuri.kanon.recoding import Coded, Cut, Recoding, absent, encode
-from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.privacy import Guarantee, Meant, asked, decimal, exact, promised
 from kasuri.rng import Source, Streams
 from kasuri.schema import Unit
 
@@ -84,6 +84,9 @@ def sample_then_anonymize(
     chosen, before = _chosen(spec, cut, unit, wrong)
     most = _most(delta, wrong)
     table, sampling, value = _checked(rows, spec, k, sampling_rate, epsilon, unit, rows_are_units, source, wrong)
+    whole = value + before.guarantee.epsilon if before else value
+    if not isinstance(value, Meant):
+        promised(whole, "epsilon, with that of the chosen cut,")
     claimed = exact_delta(value, sampling)
     if claimed > most:
         raise PrivacyError(
@@ -99,7 +102,7 @@ def sample_then_anonymize(
     shown = sizes[of] >= k
     guarantee = Guarantee(
         "central",
-        value + (before.guarantee.epsilon if before else 0),
+        whole,
         claimed,
         unit,
         ("recoding", "cuts" if before else "cut", "k", "sampling rate", "column types"),
@@ -215,7 +218,7 @@ def _most(delta: object, wrong: list[KasuriError]) -> Fraction:
 
 def _exact_or(default: Fraction, value: object, what: str, wrong: list[KasuriError]) -> Fraction:
     try:
-        return exact(value, what)
+        return asked(value) if what == "epsilon" else exact(value, what)
     except PrivacyError as error:
         wrong.append(error)
         return default

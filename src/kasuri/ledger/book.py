@@ -16,11 +16,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
+from kasuri import names
 from kasuri.accounting import Series
 from kasuri.errors import BudgetError, DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.ledger import files
 from kasuri.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
-from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.privacy import Guarantee, asked, decimal, exact, promised
 from kasuri.schema import Part, Unit
 
 
@@ -103,16 +104,13 @@ class Ledger:
 
         Give epsilon (and delta), or rho for zCDP. accounting="pld" prices a series declared now
         (`series=recipe.series(...)`) by its privacy-loss distribution. An existing ledger must have been opened with
-        the same allowance, unit and data: an allowance never changes.
+        the same allowance, unit and data: an allowance never changes. One above epsilon 20 is opened with a second
+        word, epsilon="25 weak".
         """
         if not isinstance(unit, Unit):
             raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
-        if not isinstance(data, str) or not data.strip():
-            raise PrivacyError('ledger: data must be a declared name such as "census-2020"')
-        try:
-            f"{data}{owner}{unit.id}".encode()
-        except UnicodeEncodeError:
-            raise PrivacyError("ledger: data, owner and unit must be text that can be written as UTF-8") from None
+        names.declared(data, "ledger: data")
+        raise_faults(PrivacyError, names.faults(owner, "ledger: owner"))
         if (epsilon is None) == (rho is None):
             raise PrivacyError("ledger: give an allowance, epsilon (and delta) or rho")
         zero = Fraction(0)
@@ -121,8 +119,11 @@ class Ledger:
             allowance = Allowance(accounting or "zcdp", zero, least, exact(rho, "rho"), series, zero)
         else:
             price = series.price(least) if series is not None else zero
-            allowance = Allowance(accounting or "pure", exact(epsilon), least, None, series, price)
+            whole = asked(epsilon, study=True)
+            allowance = Allowance(accounting or "pure", whole, least, None, series, price)
         ledger = cls(path)
+        if not ledger.path.exists() and not ledger.journal.exists():
+            promised(allowance.epsilon, "ledger: epsilon")  # what it pays for may add up to that
         with ledger._locked(create=True) as connection:
             if ledger._state.entries == 0:
                 fields = {
@@ -189,6 +190,8 @@ class Ledger:
 
         Raises BudgetError, and writes nothing, where the allowance does not reach.
         """
+        said = [recipe, plan, *guarantee.public, *guarantee.assumes, guarantee.basis]
+        raise_faults(PrivacyError, names.first(said, "ledger: what is said of a release"))
         claim: dict[str, Any] = {
             "epsilon": decimal(guarantee.epsilon),
             "delta": decimal(guarantee.delta),

@@ -30,7 +30,7 @@ from kasuri.local.randomizer import (
     number_of,
     words_of,
 )
-from kasuri.privacy import exact
+from kasuri.privacy import asked, exact
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time
 
@@ -351,14 +351,14 @@ Places = Domain | Mesh | Ordered | Nominal | Time
 def unary(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int = BITS) -> Unary:
     """Symmetric unary encoding (basic RAPPOR): every bit kept with p = e^(eps/2) / (1 + e^(eps/2)), rounded towards
     privacy: the least q of the word size with ((N - q)/q)^2 <= e^epsilon. [Horigome2020, A.2]"""
-    eps, N = exact(epsilon), 1 << bits
+    eps, N = asked(epsilon), 1 << bits
     q = least(1, N // 2, lambda k: within(Fraction((N - k) ** 2, k * k), eps))
     return Unary(domain_of(places), eps, N - q, q, elsewhere, bits=bits)
 
 
 def oue(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int = BITS) -> Unary:
     """Optimised unary encoding: p = 1/2 and the least q with (N - q)/q <= e^epsilon. [Wang2017, sec. 4.3]"""
-    eps, N = exact(epsilon), 1 << bits
+    eps, N = asked(epsilon), 1 << bits
     q = least(1, N // 2, lambda k: within(Fraction(N - k, k), eps))
     return Unary(domain_of(places), eps, N // 2, q, elsewhere, bits=bits)
 
@@ -372,7 +372,7 @@ def _response(size: int, epsilon: Fraction, bits: int) -> tuple[int, int]:
 
 def grr(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int = BITS) -> Grr:
     """Generalised randomised response: best for few categories (d < 3 e^eps + 2)."""
-    domain, eps = domain_of(places), exact(epsilon)
+    domain, eps = domain_of(places), asked(epsilon)
     return Grr(domain, eps, *_response(domain.size + elsewhere, eps, bits), elsewhere, bits=bits)
 
 
@@ -380,14 +380,14 @@ def olh(
     places: Places, *, epsilon: object, elsewhere: bool = True, buckets: int | None = None, bits: int = BITS
 ) -> Olh:
     """Optimised local hashing, g = round(e^eps) + 1 buckets: OUE's accuracy at five or six bytes a report."""
-    eps = exact(epsilon)
+    eps = asked(epsilon)
     g = buckets if buckets is not None else min(max(2, round(math.exp(min(float(eps), 20.0))) + 1), MAX_BUCKETS)
     return Olh(domain_of(places), eps, *_response(g, eps, bits), elsewhere, buckets=g, bits=bits)
 
 
 def hadamard(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int = BITS) -> Hadamard:
     """Hadamard response: one sign of one coefficient, two to four bytes; near the best accuracy for small epsilon."""
-    eps = exact(epsilon)
+    eps = asked(epsilon)
     return Hadamard(domain_of(places), eps, *_response(2, eps, bits), elsewhere, bits=bits)
 
 
@@ -401,7 +401,7 @@ def count_mean_sketch(
     bits: int = BITS,
 ) -> CountMeanSketch:
     """Count-mean sketch: reports of buckets/8 + 2 bytes whatever the number of categories; symmetric bits."""
-    eps, N = exact(epsilon), 1 << bits
+    eps, N = asked(epsilon), 1 << bits
     q = least(1, N // 2, lambda k: within(Fraction((N - k) ** 2, k * k), eps))
     return CountMeanSketch(domain_of(places), eps, N - q, q, elsewhere, bits=bits, buckets=buckets, hashes=hashes)
 

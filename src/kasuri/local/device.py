@@ -27,7 +27,7 @@ from kasuri.errors import FormatError, KasuriError, PrivacyError, ProtocolError,
 from kasuri.local.categorical import from_json
 from kasuri.local.longitudinal import Memoised, MemoisedClient
 from kasuri.local.wire import Round, encode, verify
-from kasuri.privacy import decimal, exact
+from kasuri.privacy import asked, decimal, exact
 
 
 class Device:
@@ -55,7 +55,7 @@ class Device:
             self._key = bytes.fromhex(public_key)
         except ValueError:
             raise FormatError("public_key must be 64 hexadecimal digits") from None
-        self._most = exact(max_epsilon, "max_epsilon")
+        self._most = asked(max_epsilon, "max_epsilon")
         self._state = None if state is None else Path(state)
         self._clock = clock
         self._forget()

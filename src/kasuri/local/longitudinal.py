@@ -19,7 +19,7 @@ from kasuri.errors import DomainError, PrivacyError, ProtocolError
 from kasuri.local.categorical import Unary, unary
 from kasuri.local.odds import BITS, demand, least, within
 from kasuri.local.randomizer import ONE_DEVICE, PUBLIC, Law, Reports, Word, domain_of
-from kasuri.privacy import Guarantee, exact
+from kasuri.privacy import Guarantee, Meant, asked, exact, promised
 from kasuri.rng import Source
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 
@@ -153,7 +153,10 @@ def memoised(
 ) -> Memoised:
     """Two-stage unary reports: epsilon_permanent bounds what all reports of one place tell together, epsilon_instant
     how much one copy tells of its permanent report; the claim is v_max * epsilon_permanent."""
-    base = unary(places, epsilon=epsilon_permanent, bits=bits)
+    each = asked(epsilon_permanent, "epsilon_permanent")
+    if isinstance(v_max, int) and not isinstance(each, Meant):
+        promised(each * v_max, "v_max times epsilon_permanent")
+    base = unary(places, epsilon=each, bits=bits)
     eps, N = exact(epsilon_instant, "epsilon_instant"), 1 << bits
     q = least(1, N // 2 - 1, lambda k: within(Fraction((N - k) ** 2, k * k), eps))
     return Memoised(

@@ -40,7 +40,7 @@ from kasuri.local.randomizer import (
     words_of,
 )
 from kasuri.noise import exp_minus
-from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.privacy import Guarantee, asked, decimal, exact
 from kasuri.rng import Source, Streams
 
 Outputs = NDArray[np.int64]
@@ -448,7 +448,7 @@ def two_point(
 
     Only b/a matters there: P(+ | v) = (1 + v a/b)/2 loses ln((b + a)/(b - a)); a = b would be no privacy at all.
     """
-    low, high, eps, N = *_bounds(bounds), exact(epsilon), 1 << bits
+    low, high, eps, N = *_bounds(bounds), asked(epsilon), 1 << bits
 
     def ratio(slope: int) -> Fraction:
         return Fraction(N // 2 + steps * slope, N // 2 - steps * slope)
@@ -484,7 +484,7 @@ def _window(kind: type[Window], bounds: Bounds, eps: Fraction, steps: int, shift
 
 def piecewise(bounds: Bounds, *, epsilon: object, steps: int = 64, shift: int = 4, bits: int = BITS) -> Piecewise:
     """The Piecewise mechanism: a window of e^(-eps/2) times the distance it slides, drawn e^eps times as often."""
-    eps = exact(epsilon)
+    eps = asked(epsilon)
     window = _odd(steps * shift * math.exp(-float(eps) / 2))
     made: Piecewise = _window(Piecewise, bounds, eps, steps, shift, window, bits)
     return made
@@ -492,7 +492,7 @@ def piecewise(bounds: Bounds, *, epsilon: object, steps: int = 64, shift: int = 
 
 def square_wave(bounds: Bounds, *, epsilon: object, steps: int = 64, bits: int = BITS) -> SquareWave:
     """The square wave of half-width b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)), for histograms."""
-    eps = exact(epsilon)
+    eps = asked(epsilon)
     e, grown = float(eps), math.exp(min(float(eps), 50.0))
     half = (e * grown - grown + 1) / (2 * grown * (grown - 1 - e)) if e > 1e-3 else 0.5
     made: SquareWave = _window(SquareWave, bounds, eps, steps, 1, _odd(2 * half * steps), bits)
@@ -501,7 +501,7 @@ def square_wave(bounds: Bounds, *, epsilon: object, steps: int = 64, bits: int =
 
 def hybrid(bounds: Bounds, *, epsilon: object, steps: int = 64, shift: int = 4, bits: int = BITS) -> Hybrid:
     """Piecewise with probability 1 - e^(-eps/2), else two-point: best above epsilon 0.61 (below, take two_point)."""
-    eps, N = exact(epsilon), 1 << bits
+    eps, N = asked(epsilon), 1 << bits
     mix = min(max(1, round(N * -math.expm1(-float(eps) / 2))), N - 1)
     wide = piecewise(bounds, epsilon=eps, steps=steps, shift=shift, bits=bits)
     narrow = two_point(bounds, epsilon=eps, steps=steps, bits=bits)
@@ -512,7 +512,7 @@ def laplace(
     bounds: Bounds, *, epsilon: object, steps: int = 64, margin: int | None = None, bits: int = BITS
 ) -> Laplace:
     """Discrete Laplace noise of scale steps/epsilon on the grid, cut `margin` steps outside the bounds."""
-    eps, N = exact(epsilon), 1 << bits
+    eps, N = asked(epsilon), 1 << bits
     margin = margin if margin is not None else math.ceil(steps * min(4.0, 6 / float(eps)))
     for tries in range(24, 3, -1):  # rounding to whole words costs a little: lower the rate until the claim holds
         rate = eps * (1 - Fraction(1, 1 << tries)) / steps

@@ -9,7 +9,7 @@ from kasuri.errors import DomainError
 from kasuri.local.categorical import MAKERS, Places
 from kasuri.local.odds import loss
 from kasuri.local.randomizer import Randomizer
-from kasuri.privacy import exact
+from kasuri.privacy import Meant, asked
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def plan(places: Places, *, users: int, epsilon: object, reports: int = 1, share
     """
     if not isinstance(users, int) or users < 1 or not isinstance(reports, int) or reports < 1 or not 0 <= share <= 1:
         raise DomainError("plan: users and reports are whole numbers of at least 1, share lies in 0..1")
-    each = exact(epsilon) / reports
+    whole = asked(epsilon)
+    each = Meant(whole / reports) if isinstance(whole, Meant) else whole / reports
     options = []
     for make in MAKERS.values():
         randomizer = make(places, epsilon=each)
@@ -73,4 +74,4 @@ def plan(places: Places, *, users: int, epsilon: object, reports: int = 1, share
             Option(randomizer, empty**0.5 / (p - q), full**0.5 / (p - q), randomizer.width, loss(randomizer.law.ratio))
         )
     options.sort(key=lambda option: (option.standard_error_share, option.bytes))
-    return Plan(tuple(options), users, reports, exact(epsilon))
+    return Plan(tuple(options), users, reports, whole)

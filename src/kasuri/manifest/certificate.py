@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kasuri.manifest.bias import AREAS
 from kasuri.report.japanese import ja, unit
 
 
@@ -30,7 +31,8 @@ def english(privacy: Mapping[str, Any]) -> str:
                     + (f", but for a chance of {parameters['delta']}." if parameters["delta"] != "0" else "."),
                     f"Contribution bound: {_cells(bound['max_cells'])}"
                     + (f", weight at most {bound['max_weight']}" if bound["max_weight"] else "")
-                    + f" per {loss['privacy_unit']}, enforced {bound['enforced']}.",
+                    + f" per {loss['privacy_unit']}, enforced {bound['enforced']}."
+                    + (f" {bound['sums']['en']}" if "sums" in bound else ""),
                     f"Treated as known to everyone: {', '.join(variant['unprotected_quantities']) or 'nothing'}.",
                 ],
             ),
@@ -52,7 +54,7 @@ def english(privacy: Mapping[str, Any]) -> str:
             ),
             (
                 "How far off it may be",
-                [*_errors(privacy["expected_error"], _ENGLISH), privacy["expected_error"]["bias"]],
+                [*_errors(privacy["expected_error"], _ENGLISH), *_bias(privacy["expected_error"]["bias"], "en")],
             ),
         ],
     )
@@ -79,7 +81,7 @@ def japanese(privacy: Mapping[str, Any]) -> str:
                     + f"）が{change}場合。ほかのすべてを知る人がこの公表物を見ても、二つの場合を見分けるオッズは"
                     f"最大 e^{parameters['epsilon']} 倍しか変わりません"
                     + (f"（確率 {parameters['delta']} を除く）。" if parameters["delta"] != "0" else "。"),
-                    f"寄与の上限：{ja(bound['enforced'])}。",
+                    f"寄与の上限：{ja(bound['enforced'])}。" + (bound["sums"]["ja"] if "sums" in bound else ""),
                     f"公開情報として扱うもの：{'、'.join(map(ja, variant['unprotected_quantities'])) or 'なし'}。",
                 ],
             ),
@@ -98,7 +100,10 @@ def japanese(privacy: Mapping[str, Any]) -> str:
                     f"- ソフトウェア：{implementation['software']}、証明：{implementation['basis']}",
                 ],
             ),
-            ("誤差の目安", [*_errors(privacy["expected_error"], _JAPANESE), ja(privacy["expected_error"]["bias"])]),
+            (
+                "誤差の目安",
+                [*_errors(privacy["expected_error"], _JAPANESE), *_bias(privacy["expected_error"]["bias"], "ja")],
+            ),
         ],
     )
 
@@ -193,3 +198,14 @@ def _errors(error: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
     if error["advised_smallest_area"] is not None:
         lines.append(words["advised"].format(cells=f"{error['advised_smallest_area']['cells']:,}"))
     return lines
+
+
+def _bias(said: str | list[Mapping[str, str]], language: str) -> list[str]:
+    """A line per kind of area; releases of earlier versions have one sentence for all."""
+    if isinstance(said, str):
+        return [said if language == "en" else ja(said)]
+    if language == "en":
+        lines = [f"- {item['area']}: {item['en']}" for item in said]
+        return ["Bias, the mean of released less true, by kind of area:", *lines]
+    lines = [f"- {AREAS.get(item['area'], item['area'])}：{item['ja']}" for item in said]
+    return ["偏り（公表値と真の値の差の平均）、区域の種類別：", *lines]

@@ -2,64 +2,37 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from kasuri.noise import laplace_variance
-from kasuri.privacy import written
-from kasuri.published import Described, Release
-from kasuri.schema import Domain, Mesh
-from kasuri.transform import node_variance
+from kasuri.published import Release
+from kasuri.recipes.mechanism import Run, square_errors
 
 ADVISED = 0.25
 """An area is advised from the size where the expected error is at most this share of a typical released value."""
 
 
-def by_area(release: Described) -> list[dict[str, Any]] | None:
+def by_area(run: Run) -> list[dict[str, Any]] | None:
     """[{cells, rmse, exact}]: root mean square error of aligned square blocks (of a cell and the total where the
-    domain is no single mesh), before refinement. None where a recipe has no closed form.
-
-    Tree recipes: see `transform.node_variance`; where padding or a mask leaves a split unmeasured a child keeps its
-    parent's variance, and that of a single draw is an upper bound (`exact` false).
+    domain is not a single mesh), before refinement. None where a recipe has no closed form. Where padding or a mask
+    leaves splits unmeasured it is an upper bound (`exact` false).
     """
-    recipe, domain = release.recipe, release.domain
-    if recipe.get("transform") not in ("identity", "sum_difference", "haar", "haar_nd") or "scale" not in recipe:
-        return None
-    if recipe.get("refine") not in ("none", "inverse", "topdown"):
-        return None
-    variance = laplace_variance(written(recipe["scale"]), recipe["noise"])
-    rows = []
-    for cells, depths, places in _blocks(domain):
-        exact = not domain.mask and all(size & (size - 1) == 0 for size in domain.shape)
-        if recipe["transform"] == "identity":
-            value, exact = cells * variance, True
-        elif recipe["transform"] == "haar_nd":
-            value = variance * math.prod(node_variance(depth) for depth in depths) if exact else variance
-        elif recipe["order"] == "1d" and 1 < cells < places:
-            continue  # a square block is no node of this tree
-        else:
-            value = variance * node_variance(sum(depths)) if exact else variance
-        rows.append({"cells": cells, "rmse": float(f"{math.sqrt(value):.4g}"), "exact": exact})
-    return rows
-
-
-def _blocks(domain: Domain) -> list[tuple[int, tuple[int, ...], int]]:
-    """(cells, depth of the block along each dimension, cells of the domain), from one cell to all."""
-    bits = tuple((size - 1).bit_length() for size in domain.shape)
-    out = [(1, bits)]
-    if len(domain.axes) == 1 and isinstance(domain.axes[0], Mesh):
-        out += [(4**level, tuple(bit - level for bit in bits)) for level in range(1, min(bits) + 1)]
-    if out[-1][0] < domain.size:
-        out.append((domain.size, (0,) * len(bits)))
-    return [(cells, depths, domain.size) for cells, depths in out]
+    domain = run.domain
+    sizes = [1, *(4**level for level in range(1, min(domain.shape).bit_length()) if domain.one_mesh), domain.size]
+    wanted = sorted({size for size in sizes if size <= domain.size})
+    found = [error for error in square_errors(run, wanted).values() if not error.about]
+    rows = [
+        {"cells": error.cells, "rmse": float(f"{error.rmse:.4g}"), "exact": not error.bound}
+        for error in sorted(found, key=lambda error: error.cells)
+    ]
+    return rows or None
 
 
 def advised(release: Release, errors: list[dict[str, Any]] | None) -> dict[str, Any] | None:
     """The smallest square block whose expected error is at most a quarter of the median released non-empty block."""
     domain = release.domain
-    if errors is None or len(domain.axes) != 1 or not isinstance(domain.axes[0], Mesh) or release.cells.size == 0:
+    if errors is None or not domain.one_mesh or release.cells.size == 0:
         return None
     row, col = domain.unravel(release.cells)
     values: Any = release.values

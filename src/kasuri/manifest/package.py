@@ -16,12 +16,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from kasuri import intervals
+from kasuri import intervals, refine
 from kasuri.errors import PrivacyError
-from kasuri.manifest import certificate, expected, keys
+from kasuri.manifest import bias, certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import NO_LEDGER, Described, Release, files_of
-from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh
+from kasuri.recipes.read import read
+from kasuri.report import japanese
+from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Mesh, Unit
 
 MANIFEST = "datapackage.json"
 VERSION = 1
@@ -78,8 +80,23 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
     key = None if sign is None else keys.private(sign)
     privacy = privacy_block(release)
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
-        (folder / name).write_text(words(privacy), encoding="utf-8")
-    manifest = {
+        (folder / name).write_bytes(words(privacy).encode())
+    manifest = described(release, privacy)
+    manifest["resources"] = [resource(path, release) for path in sorted(folder.iterdir())]
+    manifest["report"] = page.too_large(folder)
+    if manifest["report"] is None:
+        (folder / page.REPORT).write_bytes(page.build(folder, manifest).encode())
+        manifest["resources"].append(resource(folder / page.REPORT, release))
+    manifest["digest"] = digest(manifest)
+    data = text(manifest)
+    (folder / MANIFEST).write_bytes(data)
+    if key is not None:
+        (folder / keys.SIGNATURE).write_bytes(text(keys.signature(key, data)))
+
+
+def described(release: Described, privacy: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest but for its files, its report and its digest."""
+    return {
         "profile": "data-package",
         "name": f"kasuri-{release.provenance['release_id']}",
         "id": release.provenance["release_id"],
@@ -90,18 +107,8 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
         "absent_cells": "0: every cell of the domain that is not listed was released as 0",
         "intervals": error_bars(release),
         "total": release.total(),
-        "resources": [resource(path, release) for path in sorted(folder.iterdir())],
         "privacy": privacy,
     }
-    manifest["report"] = page.too_large(folder)
-    if manifest["report"] is None:
-        (folder / page.REPORT).write_text(page.build(folder, manifest), encoding="utf-8")
-        manifest["resources"].append(resource(folder / page.REPORT, release))
-    manifest["digest"] = digest(manifest)
-    data = text(manifest)
-    (folder / MANIFEST).write_bytes(data)
-    if key is not None:
-        (folder / keys.SIGNATURE).write_bytes(text(keys.signature(key, data)))
 
 
 IN_PARTS = (
@@ -126,12 +133,13 @@ def error_bars(release: Described) -> dict[str, Any]:
 
 
 def grid(domain: Domain) -> list[dict[str, Any]]:
-    """Where the mesh lies: reference system, level, and the south-west corner in cells of that level."""
+    """Where the mesh lies: reference system, level, and the south-west corner in cells of that level. A grid without a
+    level has no place, and so no reference system."""
     meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
     return [
         {
             "axis": mesh.name,
-            "crs": mesh.crs,
+            "crs": None if mesh.level is None else mesh.crs,
             "mesh_level": mesh.level,
             "anchor": {"row": mesh.origin[0], "col": mesh.origin[1], "corner": "south-west"},
             "shape": {"rows": mesh.shape[0], "cols": mesh.shape[1]},
@@ -165,7 +173,8 @@ def _field(name: str, kind: str, release: Described) -> dict[str, Any]:
         if name == known or name.endswith(f"_{known}"):
             field["description"] = words
     if name == "value":
-        field["unit"] = f"{release.guarantee.unit.id} (count)"
+        unit = release.guarantee.unit
+        field["unit"] = f"{unit.id} (count)" if unit.max_weight is None else f"weight of each {unit.id}, summed"
     return field
 
 
@@ -173,8 +182,13 @@ def privacy_block(release: Described) -> dict[str, Any]:
     """Everything a privacy officer asks, in plain data; nothing of it depends on the input but through the release."""
     guarantee, recipe, unit = release.guarantee, release.recipe, release.guarantee.unit
     ledger = release.provenance.get("ledger")
-    errors = expected.by_area(release)
-    on_trust = PROVIDER_BOUNDED in guarantee.assumes
+    run = read(recipe, release.domain, unit, guarantee.epsilon, told=True)
+    errors = expected.by_area(run)
+    enforced = "by kasuri, when counting"
+    if PROVIDER_BOUNDED in guarantee.assumes:
+        enforced = "by the provider of the table, on trust"
+    elif ROWS_ALONE in guarantee.assumes:
+        enforced = "by kasuri, when counting rows taken on trust"
     return {
         "release_id": release.provenance["release_id"],
         "data": release.provenance["data"],
@@ -197,8 +211,9 @@ def privacy_block(release: Described) -> dict[str, Any]:
             "contribution_bound": {
                 "max_cells": unit.max_cells,
                 "max_weight": unit.max_weight,
-                "enforced": "by the provider of the table, on trust" if on_trust else "by kasuri, when counting",
-            },
+                "enforced": enforced,
+            }
+            | _sums(unit),
         },
         "deployment_model": {
             "model_name": guarantee.model,
@@ -217,13 +232,13 @@ def privacy_block(release: Described) -> dict[str, Any]:
                 "tuning",
                 {"source": "none: this recipe has no parameter tuned on data", "charged": "nothing to charge"},
             ),
-            "sampler": "exact on the integers"
-            if recipe["noise"] != "float Laplace"
-            else "floating point (papers only)",
+            "sampler": run.noise.sampler_words,
             "randomness": release.provenance["source"],
             "secure": release.provenance["secure"],
             "software": release.provenance["software"],
             "environment": environment(),
+            "recipe": dict(recipe),
+            "refinement": {"version": refine.VERSION},
             "configuration_hash": release.provenance.get("plan"),
             "basis": guarantee.basis,
         },
@@ -231,10 +246,26 @@ def privacy_block(release: Described) -> dict[str, Any]:
         "expected_error": {
             "before_refinement": errors,
             "note": "closed form, aligned square blocks" if errors else "this recipe has no closed form",
-            "bias": _bias(recipe["refine"]),
+            "bias": bias.by_area(run),
             "advised_smallest_area": expected.advised(release, errors) if isinstance(release, Release) else None,
         },
     }
+
+
+def _sums(unit: Unit) -> dict[str, Any]:
+    """What a sum over cells is not: a number of units, where one unit may be in it more than once."""
+    named, most = japanese.unit(unit.id), f"{unit.most:,}"
+    if unit.max_weight is not None:
+        en = f"A sum over cells, the total included, adds weights, up to {most} per {unit.id}: it counts no {unit.id}s."
+        ja = f"セルの合計（総数を含む）は重みの和で、{named} 1 単位につき最大 {most} です。{named}の数ではありません。"
+    elif unit.max_cells > 1:
+        en = (
+            f"A sum over cells, the total included, counts one {unit.id} once in each of its cells: up to {most} times."
+        )
+        ja = f"複数のセルの合計（総数を含む）では、{named} 1 単位がそのセルごとに、最大 {most} 回数えられます。"
+    else:
+        return {}
+    return {"sums": {"en": en, "ja": ja}}
 
 
 def variant(guarantee: Guarantee) -> str:
@@ -262,7 +293,8 @@ def post_processing(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def mechanisms(recipe: Mapping[str, Any], epsilon: Fraction) -> list[dict[str, Any]]:
     """What was measured, and with which noise: one entry each. A level of a count tree has its own share of epsilon,
-    and so the scale of the whole over that share."""
+    and so the scale of the whole over that share. The sensitivity is that of the recipe; words of an earlier kasuri do
+    not tell it, and what they say is then judged by `recompute`."""
     if "mechanisms" in recipe:
         return list(recipe["mechanisms"])
     scale = written(recipe["scale"])
@@ -271,7 +303,7 @@ def mechanisms(recipe: Mapping[str, Any], epsilon: Fraction) -> list[dict[str, A
         {
             "query": query,
             "recipe": recipe["name"],
-            "sensitivity": decimal(scale * epsilon),
+            "sensitivity": recipe.get("sensitivity") or decimal(scale * epsilon),
             "noise": recipe["noise"],
             "scale": decimal(scale / share),
         }
@@ -290,21 +322,8 @@ def _composition(ledger: dict[str, Any] | None) -> str:
     return how[ledger["accounting"]]
 
 
-def _bias(refine: str) -> str:
-    if refine == "threshold":
-        return "Cells below the threshold are 0: small cells are lost, and areas of many small cells come out too low."
-    if refine == "lasso":
-        return "Thresholding pulls cells towards 0: small cells are lost, and dense cells come out too low on average."
-    if refine in ("none", "inverse", "consistency"):
-        return "none: every sum is unbiased, and values may be negative."
-    return (
-        "Making the table non-negative biases small areas: empty cells come out too high and dense cells too low on "
-        "average; sums over larger areas much less, the total hardly at all."
-    )
-
-
 def environment() -> dict[str, Any]:
-    """Versions of what can change a released number, and one hash over them."""
+    """Versions of what can change a released number, one hash over them, and the kind of machine."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -312,4 +331,17 @@ def environment() -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             versions[name] = "unknown"
     lock = "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
-    return {"versions": versions, "hash": sha256(lock.encode())}
+    return {"versions": versions, "hash": sha256(lock.encode()), "machine": machine()}
+
+
+def machine() -> str:
+    """What else can change the last digit of a number: the processor and its instructions, under the versions above.
+    Refinements are replayed to the last value where it is the same."""
+    try:
+        from numpy._core._multiarray_umath import __cpu_features__ as known
+
+        features = sorted(name for name, there in known.items() if there)
+    except ImportError:
+        features = []
+    versions = [f"{name} {metadata.version(name)}" for name in ("llvmlite", "numba", "numpy")]
+    return f"{platform.machine()} {sha256(json.dumps([features, versions]).encode())[7:19]}"

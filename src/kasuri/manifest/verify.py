@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from kasuri import names
 from kasuri.errors import DomainError, KasuriError
 from kasuri.ledger import Ledger
-from kasuri.manifest import certificate, keys, tables
-from kasuri.manifest.package import MANIFEST, VERSION, digest, environment, sha256, text
+from kasuri.manifest import certificate, keys, recompute, tables
+from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
 from kasuri.privacy import decimal
 from kasuri.published import files_of
 
@@ -60,13 +61,20 @@ _ALWAYS = ("release_meta.parquet", "certificate.md", "certificate.ja.md")
 which a very large table does without."""
 
 
+NOT_REACHED = "recipe and values: the release is not as it was written"
+UNPAID = "the entry that paid: no ledger was given to look it up in"
+
+
 def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> dict[str, Any]:
-    """Check a saved release; returns {"ok", "faults", "files", "signature", "ledger", "release_id"}.
+    """Check a saved release; returns {"ok", "faults", "files", "signature", "ledger", "release_id", "not_recomputed"}.
 
     Checked: the manifest's form and digest, every file's SHA-256 and that no other file is there, the
     signature (against `key`, a public key from outside the folder; without one only that it is intact), the tables
     (cells rising and inside the domain, none masked, non-negative where the refinement says so, columns and copies
-    that agree, the total), the certificates, and, with `ledger`, the entry that paid and the whole chain.
+    that agree, the total), the certificates, and, with `ledger`, the entry that paid and the whole chain. The recipe is
+    rebuilt from its words and resolved on domain, unit and epsilon, and what is said must be what it gives; the
+    measurements are refined again, and the values must be what comes out. `not_recomputed` lists what could not be
+    computed again, each with its reason.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -80,6 +88,7 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
         "signature": "none",
         "ledger": "not checked",
         "release_id": None,
+        "not_recomputed": [NOT_REACHED],
     }
     faults = out["faults"]
     manifest, data = _manifest(folder, faults)
@@ -93,7 +102,11 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
             _words(folder, manifest, faults)
             tables.check(folder, manifest, faults)
         if not faults:
-            _report(folder, manifest, faults)
+            out["not_recomputed"] = [
+                *recompute.check(folder, manifest, faults),
+                *_report(folder, manifest, faults),
+                *([UNPAID] if ledger is None and manifest["privacy"]["accounting"].get("ledger") is not None else []),
+            ]
         if ledger is not None:
             out["ledger"] = _paid(manifest, ledger, faults)
     out["ok"] = not faults
@@ -212,17 +225,29 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
 
 
 def _words(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    if names.first(_texts(manifest["privacy"]), "text"):
+        faults.append(f"{MANIFEST}: a name in it breaks a line or changes how text is shown")
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
         try:
-            same = (folder / name).read_text(encoding="utf-8") == words(manifest["privacy"])
+            same = (folder / name).read_bytes() == words(manifest["privacy"]).encode()
         except tables.UNREADABLE:
             same = False
         if not same:
             faults.append(f"{name}: does not say what the manifest says")
 
 
-def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
-    """The page made again and compared; one of another version of kasuri looks otherwise, and has its hash alone."""
+def _texts(value: Any) -> Iterator[str]:
+    """All text in plain data, keys among it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
+def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
+    """The page made again and compared; one of another version of kasuri looks otherwise, and has its hash alone.
+    Returns what was not made again."""
     from kasuri.report import page
 
     try:
@@ -232,16 +257,16 @@ def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> Non
     if said != manifest["report"]:
         faults.append(f"{MANIFEST}: whether there is a report does not follow from the size of the table")
     if manifest["report"] is not None:
-        return
-    versions = manifest["privacy"]["implementation"]["environment"].get("versions")
-    if not isinstance(versions, dict) or versions.get("kasuri") != environment()["versions"]["kasuri"]:
-        return
+        return []
+    if not recompute.same_version(manifest):
+        return [f"{page.REPORT}: made by another version of kasuri; only its hash was checked"]
     try:
         same = page.says_the_same(folder, manifest)
     except tables.UNREADABLE:
         same = False
     if not same:
         faults.append(f"{page.REPORT}: does not show what the manifest and the table say")
+    return []
 
 
 def _paid(manifest: Mapping[str, Any], path: str | Path, faults: list[str]) -> str:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, ClassVar
 
+import numpy as np
+
 from kasuri import transform
 from kasuri.accounting import Losses
+from kasuri.bars import CellBars
 from kasuri.laws import DiscreteLaplace, FloatLaplace, Noise
+from kasuri.measurements import Measurements
 from kasuri.recipes.mechanism import (
+    Bias,
     BlockError,
     Drawn,
     Int,
     Mechanism,
+    Replay,
     Run,
     dense,
     equal_losses,
@@ -62,7 +68,7 @@ class Cells(Mechanism):
     def stored(self) -> dict[str, Any]:
         return {"transform": "identity", "noise": self.law.name, "refine": "none"}
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> CellsRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> CellsRun:
         claim = self.claim(domain, unit, epsilon, self.law)
         dense(self.name, domain.size)
         cost = transform.identity_cost(domain.size, unit.change)
@@ -79,7 +85,13 @@ class CellBlocks:
 @dataclass(frozen=True, eq=False)
 class CellsRun(Run):
     signed: ClassVar[bool] = True
+    bias: ClassVar[Bias] = Bias.UNBIASED
     cells_apart: ClassVar[bool] = True
+    untold: ClassVar[str] = "they are the noisy numbers themselves"
+
+    @property
+    def fractions(self) -> bool:  # type: ignore[override]
+        return self.noise.continuous
 
     @property
     def losses(self) -> Losses:
@@ -91,6 +103,14 @@ class CellsRun(Run):
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError]:
         powers = (1 << at for at in range(self.domain.size.bit_length()))
         return [BlockError(size, sqrt(self.noise.variance * size), True) for size in sizes or powers]
+
+    def bars(self, measurements: Measurements | None) -> CellBars:
+        return CellBars(self.domain, self.noise)
+
+    def replay(self, drawn: Drawn) -> Replay:
+        absent = int(self.domain.possible_dense().sum()) - drawn.cells.size
+        values = np.append(drawn.values.astype(np.float64), np.zeros(absent))
+        return replace(super().replay(drawn), shown=(self.noise.chances(values),))
 
     def blocks(self) -> CellBlocks | None:
         return CellBlocks(self.noise) if isinstance(self.noise, DiscreteLaplace) else None

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from kasuri.measurements import Measurements
 from kasuri.order import Order
 from kasuri.privacy import decimal
 from kasuri.public import PublicTable
@@ -108,21 +109,29 @@ class Chooser(ABC):
         return True
 
     @abstractmethod
-    def choice(self, offer: Offer, pilot: Whole | None, streams: Streams) -> tuple[str, str]:
-        """(preset, why), from noisy counts or public tables."""
+    def choice(self, offer: Offer, pilot: Whole | None, streams: Streams) -> Choice:
+        """The preset, from noisy counts or public tables."""
 
     def choose(self, offer: Offer, pilot: Whole | None, streams: Streams) -> Choice:
         """The preset for a run, with streams that serve nothing else."""
-        if len(offer.choices) == 1:
-            (preset,) = offer.choices
-            why = "none: the tree has no level between its root and its cells that is small enough for a pilot"
-            return Choice(preset, offer.join(preset).word, why, "nothing: no pilot was measured")
-        charged = "nothing: the public table was declared"
-        if pilot is not None:
-            assert offer.pilot is not None
-            charged = f"{decimal(offer.pilot[1])} of epsilon, within the total; the pilot stays a measurement"
-        preset, why = self.choice(offer, pilot, streams)
-        return Choice(preset, offer.join(preset).word, why, charged)
+        return _only(offer) if len(offer.choices) == 1 else self.choice(offer, pilot, streams)
+
+    @abstractmethod
+    def again(self, offer: Offer, preset: str, measured: Measurements) -> tuple[Choice, list[str]]:
+        """What a release with these measurements and this preset was to choose; and what of it is not known."""
+
+
+def _only(offer: Offer) -> Choice:
+    (preset,) = offer.choices
+    why = "none: the tree has no level between its root and its cells that is small enough for a pilot"
+    return Choice(preset, offer.join(preset).word, why, "nothing: no pilot was measured")
+
+
+def _chosen(offer: Offer, preset: str, why: str) -> Choice:
+    charged = "nothing: the public table was declared"
+    if offer.pilot is not None:
+        charged = f"{decimal(offer.pilot[1])} of epsilon, within the total; the pilot stays a measurement"
+    return Choice(preset, offer.join(preset).word, why, charged)
 
 
 @dataclass(frozen=True)
@@ -140,11 +149,21 @@ class Pilot(Chooser):
     def stored(self) -> dict[str, Any]:
         return {"refine": "bayes", "shares": self.word}
 
-    def choice(self, offer: Offer, pilot: Whole | None, streams: Streams) -> tuple[str, str]:
+    def choice(self, offer: Offer, pilot: Whole | None, streams: Streams) -> Choice:
         assert pilot is not None
+        return self._rule(offer, pilot)
+
+    def _rule(self, offer: Offer, pilot: Whole) -> Choice:
         density, size = _facts(offer, pilot)
         why = f"pilot: about {density:.2f} of the cells not empty, {size:.0f} scales of noise each on average"
-        return shares.rule(density, size), why
+        return _chosen(offer, shares.rule(density, size), why)
+
+    def again(self, offer: Offer, preset: str, measured: Measurements) -> tuple[Choice, list[str]]:
+        if offer.pilot is None:
+            return _only(offer), []
+        own = measured.level == offer.pilot[0]
+        scale = offer.scale / offer.pilot[1]
+        return self._rule(offer, Whole(offer.pilot[0], scale, measured.prefix[own], measured.value[own])), []
 
 
 @dataclass(frozen=True)
@@ -173,8 +192,21 @@ class Simulated(Chooser):
     def needs_pilot(self, prior: PublicTable | None) -> bool:
         return prior is None
 
-    def choice(self, offer: Offer, pilot: Whole | None, streams: Streams) -> tuple[str, str]:
-        return _simulated(offer, self, pilot, streams)
+    def choice(self, offer: Offer, pilot: Whole | None, streams: Streams) -> Choice:
+        return self._found(offer, _simulated(offer, self, pilot, streams))
+
+    def _found(self, offer: Offer, preset: str) -> Choice:
+        what = "people made up from the pilot" if offer.pilot is not None else "the declared public table"
+        sizes = ", ".join(str(area) for area in self.areas)
+        candidates = ", ".join(offer.choices)
+        why = f"least {self.metric} for areas of {sizes} cells among {candidates}, simulated on {what}"
+        return _chosen(offer, preset, why)
+
+    def again(self, offer: Offer, preset: str, measured: Measurements) -> tuple[Choice, list[str]]:
+        if len(offer.choices) == 1:
+            return _only(offer), []
+        note = "which preset was chosen: by simulation, with random people; only that it is a candidate"
+        return self._found(offer, preset), [note]
 
 
 def _projected(pilot: Whole) -> Float:
@@ -193,7 +225,7 @@ def _facts(run: Offer, pilot: Whole) -> tuple[float, float]:
     return shares.facts(x, np.full(x.size, float(run.tree.stride(pilot.depth))), float(max(run.scale, LEAST_SCALE)))
 
 
-def _simulated(run: Offer, wanted: Simulated, pilot: Whole | None, streams: Streams) -> tuple[str, str]:
+def _simulated(run: Offer, wanted: Simulated, pilot: Whole | None, streams: Streams) -> str:
     seed = np.empty(4, dtype=np.uint64)
     streams.open("people").fill(seed)
     rng = np.random.default_rng(seed)
@@ -213,9 +245,7 @@ def _simulated(run: Offer, wanted: Simulated, pilot: Whole | None, streams: Stre
         racing = [name for name in racing if mean[name] <= mean[best] + BEHIND]
         if len(racing) == 1:
             break
-    what = "people made up from the pilot" if pilot is not None else "the declared public table"
-    sizes = ", ".join(str(area) for area in wanted.areas)
-    return best, f"least {wanted.metric} for areas of {sizes} cells among {', '.join(scores)}, simulated on {what}"
+    return best
 
 
 def _depth(tree: Order, area: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import sqrt
@@ -19,29 +19,35 @@ import numpy as np
 
 from kasuri import order as orders
 from kasuri.accounting import Losses, generic
-from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.bars import Bars, CountBars, NoBars
+from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.laws import DiscreteLaplace
 from kasuri.measurements import Measurements
 from kasuri.order import Order
 from kasuri.privacy import decimal, exact
-from kasuri.public import PublicTable
+from kasuri.public import Named, PublicTable
 from kasuri.recipes.choose import ERRORS, Chooser, Offer, Pilot, Simulated
 from kasuri.recipes.descent import by_cell, by_key
 from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, variances, visit_of
 from kasuri.recipes.mechanism import (
     MAX_SCALE,
     TOO_SMALL,
+    Bias,
     BlockError,
     Drawn,
     Int,
     Mechanism,
     NoForm,
+    Replay,
     Run,
     TreeRun,
+    Words,
+    ignoring,
     of_sizes,
     scale_of,
     single,
 )  # fmt: skip
+from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.shares import BAYES, REFINED, pilot_height, rule, with_pilot
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
@@ -341,6 +347,14 @@ class Trees(Mechanism):
             "interleave": self.interleave, "descent": "plain",
         }  # fmt: skip
 
+    @property
+    def ignores_trees(self) -> str | None:
+        return ignoring(self.tree_word)
+
+    @property
+    def follows_trees(self) -> str:
+        return f"{self.name}(order='hierarchy')"
+
     def tree(self, domain: Domain) -> Order:
         return orders.make(self.tree_word, domain, self.interleave)
 
@@ -363,7 +377,7 @@ class CountTree(Trees):
     def stored(self) -> dict[str, Any]:
         return super().stored() | self.shares.stored() | {"refine": self.join.word, "prior": self.prior}
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> CountTreeRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> CountTreeRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, self.shares.public)
         tree, cost = self.tree(domain), level_cost(unit)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
@@ -391,6 +405,8 @@ class CountTreeRun(TreeRun):
     mechanism: CountTree
     cuts: Cuts
     signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.TREES
+    publishes: ClassVar[bool] = True
 
     @property
     def losses(self) -> Losses:
@@ -400,10 +416,18 @@ class CountTreeRun(TreeRun):
     def visit(self) -> Visit:
         return visit_of(self.tree, self.noise.scale, self.cuts, self.mechanism.join)
 
+    def arguments(self) -> dict[str, Any]:
+        return self.mechanism.shares.told() | prior_words(self.mechanism.prior)
+
     def further(self) -> dict[str, Any]:
-        arguments = self.mechanism.shares.told() | prior_words(self.mechanism.prior)
-        words = {"arguments": arguments, "shares": share_words(self.cuts)}
+        words = {"shares": share_words(self.cuts)}
         return words | declared_words(self.mechanism.prior, self.mechanism.shares)
+
+    def replay(self, drawn: Drawn) -> Replay:
+        return replayed(self, drawn, self.visit, self.mechanism.join, None)
+
+    def bars(self, measurements: Measurements | None) -> Bars | NoBars:
+        return count_bars(self, measurements)
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         keys, values = by_key(self.tree, self.domain, cells, values)
@@ -414,11 +438,38 @@ class CountTreeRun(TreeRun):
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
         if not isinstance(self.mechanism.join, LeastSquares):
             return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
-        found = [BlockError(size, sqrt(variance), False) for size, variance in node_variances(self.visit)]
+        padded = not self.tree.whole
+        found = [BlockError(size, sqrt(variance), False, about=padded) for size, variance in node_variances(self.visit)]
         return of_sizes(found, sizes)
 
     def blocks(self) -> CountBlocks | None:
         return CountBlocks(self.visit) if isinstance(self.mechanism.join, LeastSquares) else None
+
+
+def count_bars(run: TreeRun, measurements: Measurements | None) -> Bars | NoBars:
+    if measurements is None:
+        return NoBars(f"{run.mechanism.name} with these options publishes no measurements")
+    return CountBars(run.domain, run.tree, measurements)
+
+
+def replayed(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, pilot: int | None) -> Replay:
+    """A count tree follows wholly from its measurements; with a public table that the release only names, its noisy
+    numbers alone are looked at."""
+    measured = drawn.measurements
+    if measured is None:
+        return Run.replay(run, drawn)
+    scales = dict(zip(visit.cuts, visit.scales, strict=True))
+    if any(scales.get(level) != scale for level, scale in measured.scale.items()):
+        return Replay(wrong_measurements=WRONG_SCALE)
+    try:
+        tree = visited(visit, measured)
+    except FormatError:
+        return Replay(wrong_measurements="its nodes are not those that the recipe draws")
+    own = tuple(DiscreteLaplace(scale).chances(level.y) for level, scale in zip(tree.levels, tree.scales, strict=True))
+    shown = Replay(shown=own, apart=tuple(apart(tree, pilot)))
+    if isinstance(join, Bayes) and isinstance(join.prior, Named):
+        return replace(shown, notes=("values: refined with a public table that the release names and does not hold",))
+    return replace(shown, found=by_cell(run.tree, run.domain, [join.refine(tree, run.tree, run.domain)]))
 
 
 def prior_words(prior: PublicTable | None) -> dict[str, Any]:
@@ -487,7 +538,7 @@ class ChosenTree(Trees):
     def stored(self) -> dict[str, Any]:
         return super().stored() | self.chooser.stored() | {"prior": self.prior}
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> ChosenTreeRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> ChosenTreeRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         tree, cost = self.tree(domain), level_cost(unit)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
@@ -519,10 +570,33 @@ class ChosenTreeRun(TreeRun):
     mechanism: ChosenTree
     offer: Offer
     signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.TREES
+    publishes: ClassVar[bool] = True
+
+    def arguments(self) -> dict[str, Any]:
+        return self.mechanism.chooser.told() | prior_words(self.mechanism.prior)
 
     def further(self) -> dict[str, Any]:
-        arguments = self.mechanism.chooser.told() | prior_words(self.mechanism.prior)
-        return {"arguments": arguments} | declared_words(self.mechanism.prior, None)
+        return declared_words(self.mechanism.prior, None)
+
+    def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
+        """The rule once more where a pilot chose, any candidate where a simulation did."""
+        if measurements is None:  # a table too large to be replayed: what was chosen is not known from its words alone
+            kept = {name: words[name] for name in ("preset", "refined", "shares", "tuning") if name in words}
+            return self.words() | kept, []
+        preset = str(words.get("preset"))
+        if preset not in self.offer.choices:
+            raise FormatError("the preset is not among the candidates")
+        choice, notes = self.mechanism.chooser.again(self.offer, preset, measurements)
+        found = choice.words() | {"shares": share_words(self.offer.choices[choice.preset])}
+        return self.words() | found, notes
+
+    def replay(self, drawn: Drawn) -> Replay:
+        preset, pilot = str(drawn.words["preset"]), self.offer.pilot
+        return replayed(self, drawn, self.offer.visit(preset), self.offer.join(preset), pilot and pilot[0])
+
+    def bars(self, measurements: Measurements | None) -> Bars | NoBars:
+        return count_bars(self, measurements)
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         """Measure (the pilot first, where there is one), choose, visit."""

@@ -6,28 +6,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from kasuri import engine
 from kasuri import order as orders
 from kasuri.accounting import Losses
+from kasuri.bars import Bars, DifferenceBars, NoBars
 from kasuri.errors import DomainError, raise_faults
 from kasuri.laws import DiscreteLaplace
+from kasuri.measurements import Measurements
 from kasuri.order import Order
 from kasuri.recipes.mechanism import (
+    Bias,
     BlockError,
     Drawn,
     Int,
     Mechanism,
     NoForm,
+    Replay,
     TreeRun,
     equal_losses,
+    ignoring,
     kept,
     of_sizes,
     scale_of,
 )  # fmt: skip
+from kasuri.recipes.replay import WRONG_SCALE, descends
 from kasuri.recipes.wavelet import InFloats, Refined, tree_errors
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
@@ -107,7 +113,14 @@ class Halving(Mechanism):
             "order": self.tree_word, "interleave": self.interleave, "descent": descent,
         }  # fmt: skip
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> HalvingRun:
+    def once_told_alike(self) -> list[Mechanism]:
+        return [] if self.jumps is None else [replace(self, jumps=None)]
+
+    @property
+    def ignores_trees(self) -> str | None:
+        return ignoring(self.tree_word)
+
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> HalvingRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         tree = orders.make(self.tree_word, domain, self.interleave)
         cost = tree.cost(unit.change)
@@ -131,8 +144,10 @@ class HalvingBlocks:
 
 @dataclass(frozen=True, eq=False)
 class HalvingRun(TreeRun):
+    mechanism: Halving
     jumps: bool
     signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.TREES
 
     @property
     def descent(self) -> str:
@@ -141,6 +156,31 @@ class HalvingRun(TreeRun):
     @property
     def losses(self) -> Losses:
         return equal_losses(self)
+
+    @property
+    def publishes(self) -> bool:  # type: ignore[override]
+        return not self.jumps
+
+    def arguments(self) -> dict[str, Any]:
+        return {"descent": "auto"} if self.mechanism.jumps is None else {}
+
+    def replay(self, drawn: Drawn) -> Replay:
+        measured = drawn.measurements
+        if measured is None:
+            return super().replay(drawn)
+        if any(scale != self.noise.scale for scale in measured.scale.values()):
+            return Replay(wrong_measurements=WRONG_SCALE)
+        if not descends(self.tree, measured, drawn.cells, drawn.values):
+            return Replay(wrong_values="its values do not follow from the measurements")
+        note = "the coins of the descent: random; the values follow from the measurements but for them"
+        return Replay(notes=(note,), shown=(self.noise.chances(measured.value),))
+
+    def bars(self, measurements: Measurements | None) -> Bars | NoBars:
+        if measurements is None:
+            return NoBars(
+                "drawn with level jumps, which leave no measurements; haar_topdown(descent='plain') publishes them"
+            )
+        return DifferenceBars(self.domain, self.tree, measurements)
 
     @property
     def engine(self) -> engine.Descent:
@@ -175,7 +215,7 @@ class Fan(Mechanism):
     def told_apart(self) -> list[str]:
         return [*super().told_apart(), "nominal"]
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> FanRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> FanRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         tree = orders.make(self.tree_word, domain)
         cost: Fraction = tree.cost(unit.change)
@@ -185,11 +225,15 @@ class Fan(Mechanism):
 @dataclass(frozen=True, eq=False)
 class FanRun(TreeRun):
     signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.TREES
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         keys, values = by_key(self.tree, self.domain, cells, values)
         parts = [engine.FanDescent(self.tree, self.noise.scale).run(keys, values, streams)]
         return Drawn(*by_cell(self.tree, self.domain, parts))
+
+    def bars(self, measurements: Measurements | None) -> NoBars:
+        return NoBars(f"{self.mechanism.name} with these options publishes no measurements")
 
     def errors(self, sizes: Sequence[int] = ()) -> NoForm:
         return NoForm("no closed form for the nominal transform: its noise differs from node to node")

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.accounting import Losses
+from kasuri.bars import HierarchyBars
 from kasuri.errors import DomainError
 from kasuri.laws import DiscreteLaplace
+from kasuri.measurements import Measurements
 from kasuri.recipes.counttree import (
     Trees,
     cuts_of,
@@ -25,6 +27,7 @@ from kasuri.recipes.counttree import (
 )  # fmt: skip
 from kasuri.recipes.joins import Cuts, LeastSquares, variances, visit_of
 from kasuri.recipes.mechanism import (
+    Bias,
     BlockError,
     Drawn,
     Int,
@@ -71,7 +74,7 @@ class Hierarchy(Trees):
     def stored(self) -> dict[str, Any]:
         return super().stored() | {"refine": "consistency", "descent": "dense", "shares": "u4"}
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> HierarchyRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> HierarchyRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         tree, cost = self.tree(domain), level_cost(unit)
         dense(self.name, tree.leaves)
@@ -89,6 +92,14 @@ class Hierarchy(Trees):
 class HierarchyRun(TreeRun):
     cuts: Cuts
     signed: ClassVar[bool] = True
+    bias: ClassVar[Bias] = Bias.UNBIASED
+    fractions: ClassVar[bool] = True
+
+    def arguments(self) -> dict[str, Any]:
+        return {"shares": "u4"}
+
+    def bars(self, measurements: Measurements | None) -> HierarchyBars:
+        return HierarchyBars(self.domain, max(self.visit.scales), self.tree, self.visit.cuts)
 
     @property
     def losses(self) -> Losses:
@@ -99,7 +110,7 @@ class HierarchyRun(TreeRun):
         return visit_of(self.tree, self.noise.scale, self.cuts, LeastSquares())
 
     def further(self) -> dict[str, Any]:
-        return {"arguments": {"shares": "u4"}, "shares": share_words(self.cuts)}
+        return {"shares": share_words(self.cuts)}
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         """Noisy counts of every possible node of every measured level, made consistent by least squares."""

@@ -5,21 +5,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import strategy as matrices
+from kasuri.bars import MatrixBars, NoBars
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.laws import DiscreteLaplace
+from kasuri.measurements import Measurements
 from kasuri.public import PublicMatrix
-from kasuri.recipes.mechanism import Drawn, Int, Mechanism, NoForm, Run, kept, scale_of
+from kasuri.recipes.mechanism import Bias, Drawn, Int, Mechanism, NoForm, Run, kept, scale_of
 from kasuri.refine import nonnegative_fit
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
 from kasuri.strategy import Matrix, Strategy
 
+NO_FORM = "no closed form for matrix: its error differs from cell to cell, as the strategy does"
+MOST_WRITTEN = 1 << 16
+"""Most characters of a measured matrix that a release writes out: enough for about 128 cells."""
 WRITTEN = 1 << 10
 """Most characters of a matrix that a release writes out; of a larger one it tells the fingerprint."""
 
@@ -90,6 +96,10 @@ class Queries(ABC):
 
     @abstractmethod
     def on(self, domain: Domain) -> Strategy: ...
+
+    optimised: ClassVar[bool] = False
+    """Was the matrix found by an optimisation?"""
+
     @abstractmethod
     def options(self) -> list[tuple[str, str]]:
         """As the plan's fingerprint has them."""
@@ -113,6 +123,7 @@ class Workload(Queries):
     """Optimised for a workload by name."""
 
     workload: str
+    optimised: ClassVar[bool] = True
 
     def on(self, domain: Domain) -> Strategy:
         return matrices.optimised(domain, self.workload)
@@ -162,12 +173,27 @@ class GivenMatrix(Written):
 @dataclass(frozen=True)
 class GivenWorkload(Written):
     use: ClassVar[str] = "workload"
+    optimised: ClassVar[bool] = True
 
     def on(self, domain: Domain) -> Strategy:
         return matrices.optimised(domain, self.text)
 
     def options(self) -> list[tuple[str, str]]:
         return [("strategy", "optimised"), *self._named()]
+
+
+@dataclass(frozen=True)
+class ToldRows(Queries):
+    """The rows of a saved release, which tells them for its error bars, and the options it tells."""
+
+    rows: str
+    said: tuple[tuple[str, str], ...]
+
+    def on(self, domain: Domain) -> Strategy:
+        return Strategy(matrices.parse(self.rows), matrices.possible_cells(domain))
+
+    def options(self) -> list[tuple[str, str]]:
+        return list(self.said)
 
 
 @dataclass(frozen=True)
@@ -186,7 +212,7 @@ class Measured(Mechanism):
             "options": tuple(self.queries.options()),
         }  # fmt: skip
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> MeasuredRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> MeasuredRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, self.queries.public)
         strategy = self.queries.on(domain)
         cost = strategy.cost(unit.change)
@@ -206,7 +232,7 @@ class Fourier(Mechanism):
             "options": (("ways", str(self.ways)),),
         }  # fmt: skip
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> FourierRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> FourierRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         if not isinstance(self.ways, int):
             raise PrivacyError("fourier: ways must be a whole number; make a Mechanism by its recipe")
@@ -243,27 +269,83 @@ class StrategyRun(Run):
 @dataclass(frozen=True, eq=False)
 class MeasuredRun(StrategyRun):
     mechanism: Measured
+
+    @property
+    def optimised(self) -> bool:  # type: ignore[override]
+        return self.mechanism.queries.optimised
+
     signed: ClassVar[bool] = True
+    bias: ClassVar[Bias] = Bias.UNBIASED
+
+    fractions: ClassVar[bool] = True
 
     def further(self) -> dict[str, Any]:
-        return {"options": self.mechanism.queries.told()}
+        words: dict[str, Any] = {"options": self.mechanism.queries.told()}
+        if not self.mechanism.declared:
+            rows = ";".join(" ".join(map(str, row)) for row in self.strategy.rows.tolist())  # error bars need them
+            words |= {"rows": rows} if len(rows) <= MOST_WRITTEN else {}
+        return words
+
+    def bars(self, measurements: Measurements | None) -> MatrixBars | NoBars:
+        if "rows" not in self.further():
+            return NoBars("the release does not say its strategy row by row: it has a name, or is large")
+        return MatrixBars(self.domain, self.noise.scale, self.strategy.rows)
 
     def finish(self, noisy: NDArray[np.float64]) -> NDArray[Any]:
         return np.linalg.lstsq(self.strategy.rows.astype(np.float64), noisy)[0]
 
     def errors(self, sizes: Sequence[int] = ()) -> NoForm:
-        return NoForm("no closed form for matrix: its error differs from cell to cell, as the strategy does")
+        return NoForm(NO_FORM)
 
 
 @dataclass(frozen=True, eq=False)
 class FourierRun(StrategyRun):
     signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.NEAREST
 
     def further(self) -> dict[str, Any]:
         return {"options": dict(self.mechanism.stored()["options"])}
+
+    def bars(self, measurements: Measurements | None) -> NoBars:
+        return NoBars(f"{self.mechanism.name} with these options publishes no measurements")
 
     def finish(self, noisy: NDArray[np.float64]) -> NDArray[Any]:
         return nonnegative_fit(self.strategy.rows, noisy)
 
     def errors(self, sizes: Sequence[int] = ()) -> NoForm:
         return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
+
+
+@dataclass(frozen=True)
+class Untold(Mechanism):
+    """A measured matrix of which a saved release tells the fingerprint and the scale: it can be read, not drawn."""
+
+    said: tuple[tuple[str, str], ...]
+    scale_said: Fraction
+
+    def stored(self) -> dict[str, Any]:
+        return {"transform": "matrix", "noise": DiscreteLaplace.name, "refine": "inverse", "options": self.said}
+
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> UntoldRun:
+        claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
+        cost = self.scale_said * claim.epsilon / unit.most
+        return UntoldRun(self, domain, claim, cost, DiscreteLaplace(self.scale_said))
+
+
+@dataclass(frozen=True, eq=False)
+class UntoldRun(Run):
+    signed: ClassVar[bool] = True
+    fractions: ClassVar[bool] = True
+    bias: ClassVar[Bias] = Bias.UNBIASED
+
+    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        raise PrivacyError("the matrix of a saved release is not told: it cannot be drawn from again")
+
+    def errors(self, sizes: Sequence[int] = ()) -> NoForm:
+        return NoForm(NO_FORM)
+
+    def bars(self, measurements: Measurements | None) -> NoBars:
+        return NoBars("the release does not say its strategy row by row: it has a name, or is large")
+
+    def blocks(self) -> None:
+        return None

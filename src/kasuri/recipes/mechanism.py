@@ -13,6 +13,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -20,11 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.accounting import Losses, Series, generic
+from kasuri.bars import Bars, NoBars
 from kasuri.errors import DomainError, PrivacyError
+from kasuri.evidence import Chances
 from kasuri.laws import Noise
 from kasuri.measurements import Measurements
-from kasuri.order import Order
-from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.order import GROUPED, Order
+from kasuri.privacy import Guarantee, asked, decimal
 from kasuri.public import PublicTable
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
@@ -69,6 +72,8 @@ class BlockError:
     rmse: float
     exact: bool
     bound: bool = False
+    about: bool = False
+    """Computed as if nothing were padded or masked."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,34 @@ class NoForm:
     """No closed form for a recipe's error, and why."""
 
     why: str
+
+
+class Bias(Enum):
+    """What a refinement does to the mean of released sums; `manifest.bias` puts it into words."""
+
+    UNBIASED = "linear in the noise, which has mean 0"
+    TREES = "from the top of a tree to numbers that are not negative"
+    PROJECTED = "cells projected to numbers that are not negative"
+    PULLED = "cells pulled towards 0"
+    DROPPED = "small cells dropped"
+    NEAREST = "the nearest table to some of its sums"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The published numbers of a release, refined once more: what they give (None: not computed), what is wrong with
+    them or with the values, what was not computed and why, and the noisy numbers that show whether there is too little
+    noise (None: none does)."""
+
+    found: tuple[Int, Int] | None = None
+    wrong_measurements: str | None = None
+    wrong_values: str | None = None
+    notes: tuple[str, ...] = ()
+    shown: tuple[Chances, ...] | None = None
+    apart: tuple[Chances, ...] | None = None
+
+
+_ARGUMENT = {"prior": "prior", "tuning": "tune_on"}
 
 
 @dataclass(frozen=True)
@@ -86,9 +119,31 @@ class Mechanism(ABC):
     basis: str
     """Its proof page."""
 
-    @abstractmethod
     def on(self, domain: Domain, unit: Unit, epsilon: object) -> Run:
-        """The recipe on a domain: scale, trees, guarantee. Sees no data; every refusal is here, before a charge."""
+        """The recipe on a domain: scale, trees, guarantee. Sees no data; every refusal is here, before a charge.
+
+        A declared tree of labels is followed or refused: whoever declares regions expects their sums to be good.
+        """
+        if self.ignores_trees is not None and domain.grouped:
+            raise DomainError(
+                f"axis {domain.grouped[0]!r} has a public tree, which {self.name} with order={self.ignores_trees!r} "
+                f"would ignore; use {self.follows_trees}, or declare the axis without its tree"
+            )
+        return self.run(domain, unit, epsilon)
+
+    @abstractmethod
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> Run:
+        """`on` without the refusal of trees that it ignores: releases were made so once, and are read back."""
+
+    @property
+    def ignores_trees(self) -> str | None:
+        """The order that walks past the declared trees of labels; None where they are followed, or there is no tree."""
+        return None
+
+    @property
+    def follows_trees(self) -> str:
+        """What to use instead where labels have a tree."""
+        return "haar_topdown(transform='nominal')"
 
     @abstractmethod
     def stored(self) -> dict[str, Any]:
@@ -107,6 +162,10 @@ class Mechanism(ABC):
     def parts(self) -> dict[str, Any]:
         """The words and values it is made of, every field of the plan's text."""
         return {"name": self.name, "basis": self.basis, **_UNSET, **self.stored()}
+
+    def once_told_alike(self) -> list[Mechanism]:
+        """Recipes that an earlier kasuri told with the same words."""
+        return []
 
     def told_apart(self) -> list[str]:
         """What tells two recipes of one name apart, in a word each."""
@@ -132,7 +191,7 @@ class Mechanism(ABC):
             "recipe": parts | {name: parts[name] and parts[name].fingerprint() for name in ("prior", "tuning")},
             "domain": domain.to_json(),
             "unit": unit.to_json(),
-            "epsilon": decimal(exact(epsilon)),
+            "epsilon": decimal(asked(epsilon, study=True)),
         }
         text = json.dumps(public, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -140,7 +199,7 @@ class Mechanism(ABC):
     def series(self, domain: Domain, unit: Unit, epsilon: object, releases: int) -> Series:
         """`releases` equal releases, to be declared when a ledger is opened with accounting="pld"."""
         losses = self.losses(domain, unit, epsilon)
-        return Series(self.name, self.plan(domain, unit, epsilon), exact(epsilon), losses, releases)
+        return Series(self.name, self.plan(domain, unit, epsilon), asked(epsilon, study=True), losses, releases)
 
     def claim(
         self, domain: Domain, unit: Unit, epsilon: object, law: type[Noise], public: tuple[str, ...] = ()
@@ -154,7 +213,8 @@ class Mechanism(ABC):
                 raise DomainError(f"the public table {table.name!r} is on another grid than the table released")
             named.append(f"table {table.name} ({use})")
         known = ("domain", *(("mask",) if domain.mask else ()), *public, *named)
-        return Guarantee("central", exact(epsilon), Fraction(0), unit, known, (law.caveat,), self.basis)
+        loss = asked(epsilon, study=True)  # who promises it has asked whether it is meant
+        return Guarantee("central", loss, Fraction(0), unit, known, (law.caveat,), self.basis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +232,8 @@ class Run(ABC):
     noise: Noise
     signed: ClassVar[bool]
     """May a released value be negative?"""
+    bias: ClassVar[Bias]
+    """What refinement does to the mean of released sums."""
     cells_apart: ClassVar[bool] = False
     """Does every cell have noise of its own and nothing else?"""
 
@@ -212,6 +274,10 @@ class Run(ABC):
         the tree where no sizes are given."""
 
     @abstractmethod
+    def bars(self, measurements: Measurements | None) -> Bars | NoBars:
+        """The error bars of a release with these measurements, or why there are none."""
+
+    @abstractmethod
     def blocks(self) -> Any | None:
         """How it is cut into blocks for a cluster; None where it is not drawn block by block."""
 
@@ -223,16 +289,50 @@ class Run(ABC):
             "transform": stored["transform"],
             "noise": stored["noise"],
             "scale": decimal(self.noise.scale),
+            "sensitivity": decimal(self.sensitivity),
             "refine": stored["refine"],
             "order": self.order,
             "interleave": list(stored.get("interleave", ())),
             "descent": self.descent,
+            **({"arguments": asked_for} if (asked_for := self.arguments()) else {}),
+            **({"fingerprints": known} if (known := self.fingerprints()) else {}),
         } | self.further()
 
+    def arguments(self) -> dict[str, Any]:
+        """What the recipe was asked for, where nothing else that is stored tells it."""
+        return {}
+
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of the public tables it uses, by the argument that names them."""
+        return {_ARGUMENT[use]: table.fingerprint() for table, use in self.mechanism.tables}
+
     def further(self) -> dict[str, Any]:
-        """Words that only some recipes have, in the order they are stored: arguments, shares, options, threshold,
+        """Words that only some recipes have, in the order they are stored: shares, options, threshold, rows,
         mechanisms, tuning."""
         return {}
+
+    def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
+        """The words that a release of this run must have, given its measurements where noisy numbers chose; and what of
+        them could not be computed again. FormatError where no such choice exists."""
+        return self.words(), []
+
+    optimised: ClassVar[bool] = False
+    """Does its scale follow from an optimisation, which another machine may round otherwise?"""
+    publishes: ClassVar[bool] = False
+    """Does a release have measurements?"""
+    fractions: ClassVar[bool] = False
+    """Are released values floating-point numbers?"""
+    untold: ClassVar[str] = "{name} with these options publishes no measurements"
+    """Why values cannot be computed again, where there are no measurements."""
+
+    def lawful(self, values: NDArray[Any]) -> bool:
+        """Are these values of the kind that it releases: whole or not, none of them 0?"""
+        kind = np.float64 if self.fractions else np.int64
+        return values.dtype == kind and bool((values != 0).all()) and bool(np.isfinite(values).all())
+
+    def replay(self, drawn: Drawn) -> Replay:
+        """What its published numbers say of a release when they are refined once more."""
+        return Replay(notes=(f"values: {self.untold.format(name=self.mechanism.name)}",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,6 +348,11 @@ class TreeRun(Run):
     @property
     def squares(self) -> bool:  # type: ignore[override]  # not where the cells follow row by row, as one dimension
         return len(self.tree.dims) == len(self.domain.shape)
+
+
+def ignoring(word: str) -> str | None:
+    """`word` where that order ignores the declared trees of labels."""
+    return None if word in GROUPED else word
 
 
 def square_errors(run: Run, sizes: Sequence[int]) -> dict[int, BlockError]:

@@ -9,15 +9,30 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kasuri import transform
+from kasuri.bars import NoBars
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.laws import DiscreteLaplace
+from kasuri.measurements import Measurements
 from kasuri.privacy import decimal, exact
 from kasuri.project import RULES, Rule, Tally, tune
 from kasuri.public import PublicTable
 from kasuri.recipes.cells import noisy_cells
-from kasuri.recipes.mechanism import MAX_SCALE, TOO_SMALL, Drawn, Int, Mechanism, NoForm, Run, dense, kept, scale_of
+from kasuri.recipes.mechanism import (
+    MAX_SCALE,
+    TOO_SMALL,
+    Bias,
+    Drawn,
+    Int,
+    Mechanism,
+    NoForm,
+    Run,
+    dense,
+    kept,
+    scale_of,
+)
 from kasuri.refine import LARGEST
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
@@ -205,7 +220,7 @@ class Shaped(Mechanism):
             "options": tuple(sorted(options.items())), "tuning": self.tuning,
         }  # fmt: skip
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> ShapedRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> ShapedRun:
         self._sound()
         public: tuple[str, ...] = ()
         share = Fraction(0)
@@ -269,10 +284,23 @@ class ShapedRun(Run):
     def signed(self) -> bool:  # type: ignore[override]
         return self.mechanism.rule.signed
 
+    @property
+    def bias(self) -> Bias:  # type: ignore[override]
+        return Bias.PULLED if self.signed else Bias.PROJECTED
+
+    def arguments(self) -> dict[str, Any]:
+        return {} if self.mechanism.tuning is None else {"tune_on": self.mechanism.tuning.name}
+
+    def lawful(self, values: NDArray[Any]) -> bool:
+        total = self.mechanism.total
+        met = not isinstance(total, Declared) or sum(values.tolist()) == min(total.total, LARGEST)
+        return super().lawful(values) and met
+
+    def bars(self, measurements: Measurements | None) -> NoBars:
+        return NoBars(f"{self.mechanism.name} with these options publishes no measurements")
+
     def further(self) -> dict[str, Any]:
         recipe, words = self.mechanism, dict[str, Any]()
-        if recipe.tuning is not None:
-            words["arguments"] = {"tune_on": recipe.tuning.name}
         words["options"] = dict(recipe.stored()["options"])
         if isinstance(recipe.total, Bought) and self.bought is not None:
             most = self.guarantee.unit.most

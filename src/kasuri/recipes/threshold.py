@@ -9,12 +9,15 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kasuri import transform
+from kasuri.bars import NoBars
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.laws import DiscreteLaplace
+from kasuri.measurements import Measurements
 from kasuri.noise import TWO_DIGITS, passes, runs_below
-from kasuri.recipes.mechanism import Drawn, Int, Mechanism, NoForm, Run, scale_of
+from kasuri.recipes.mechanism import Bias, Drawn, Int, Mechanism, NoForm, Run, scale_of
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
 
@@ -57,7 +60,7 @@ class Thresholded(Mechanism):
             "options": (("threshold", said),),
         }  # fmt: skip
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> ThresholdedRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> ThresholdedRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         cost = transform.identity_cost(domain.size, unit.change)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
@@ -87,6 +90,14 @@ class Thresholded(Mechanism):
 class ThresholdedRun(Run):
     least: int
     signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.DROPPED
+    untold: ClassVar[str] = "they are the noisy numbers themselves"
+
+    def lawful(self, values: NDArray[Any]) -> bool:
+        return super().lawful(values) and bool((values >= self.least).all())
+
+    def bars(self, measurements: Measurements | None) -> NoBars:
+        return NoBars(f"{self.mechanism.name} with these options publishes no measurements")
 
     def further(self) -> dict[str, Any]:
         return {"options": dict(self.mechanism.stored()["options"]), "threshold": self.least}

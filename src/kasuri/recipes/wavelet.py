@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod, sqrt
 from typing import Any, ClassVar, Literal
@@ -17,20 +17,25 @@ import numpy as np
 from kasuri import order as orders
 from kasuri import transform
 from kasuri.accounting import Losses
+from kasuri.bars import AxisBars, Bars, FullBars, NoBars
 from kasuri.blocks import dense_coins
 from kasuri.errors import DomainError
 from kasuri.laws import DiscreteLaplace, FloatLaplace
+from kasuri.measurements import Measurements
 from kasuri.order import Order
 from kasuri.recipes.mechanism import (
+    Bias,
     BlockError,
     Drawn,
     Int,
     Mechanism,
     NoForm,
+    Replay,
     Run,
     TreeRun,
     dense,
     equal_losses,
+    ignoring,
     kept,
     of_sizes,
     possible_cells,
@@ -40,6 +45,7 @@ from kasuri.refine import topdown, topdown_float
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Ordered, Unit
 
+INVERTED = "they are the noisy numbers inverted, one for one"
 _PRIVELET = "docs/proofs/privelet.md"
 
 
@@ -71,6 +77,10 @@ class Dense(Mechanism):
     def stored(self) -> dict[str, Any]:
         return {"noise": DiscreteLaplace.name, "order": self.tree_word, "interleave": self.interleave}
 
+    @property
+    def ignores_trees(self) -> str | None:
+        return ignoring(self.tree_word)
+
     def tree(self, domain: Domain) -> Order:
         tree = orders.make(self.tree_word, domain, self.interleave)
         dense(self.name, tree.leaves)
@@ -84,7 +94,7 @@ class Inverted(Dense):
     def stored(self) -> dict[str, Any]:
         return super().stored() | {"transform": "sum_difference", "refine": "inverse"}
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> InvertedRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> InvertedRun:
         claim, tree = self.claim(domain, unit, epsilon, DiscreteLaplace), self.tree(domain)
         cost = tree.cost(unit.change)
         return InvertedRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)), tree)
@@ -97,7 +107,7 @@ class Refined(Dense):
     def stored(self) -> dict[str, Any]:
         return super().stored() | {"transform": "sum_difference", "refine": "topdown", "descent": "dense"}
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> RefinedRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> RefinedRun:
         claim, tree = self.claim(domain, unit, epsilon, DiscreteLaplace), self.tree(domain)
         cost = tree.cost(unit.change)
         return RefinedRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)), tree)
@@ -114,7 +124,7 @@ class InFloats(Dense):
     def told_apart(self) -> list[str]:
         return [*super().told_apart(), "haar"]
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> InFloatsRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> InFloatsRun:
         claim, tree = self.claim(domain, unit, epsilon, FloatLaplace), self.tree(domain)
         cost = tree.cost(unit.change)
         return InFloatsRun(self, domain, claim, cost, FloatLaplace(scale_of(unit, cost, claim.epsilon)), tree)
@@ -162,6 +172,9 @@ class DenseRun(TreeRun):
         ranked = np.argsort(found)
         return Drawn(*kept(found[ranked], made[keys[ranked]]))
 
+    def bars(self, measurements: Measurements | None) -> Bars | NoBars:
+        return NoBars(f"{self.mechanism.name} with these options publishes no measurements")
+
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError]:
         found = tree_errors(self.tree, self.domain, self.noise.variance, exact=self.signed)
         return of_sizes(found, sizes)
@@ -173,14 +186,26 @@ class DenseRun(TreeRun):
 @dataclass(frozen=True, eq=False)
 class InvertedRun(DenseRun):
     signed: ClassVar[bool] = True
+    bias: ClassVar[Bias] = Bias.UNBIASED
+    fractions: ClassVar[bool] = True
+    untold: ClassVar[str] = INVERTED
 
     def finish(self, coefficients: Any, streams: Streams) -> Any:
         return self.parts.inverse(coefficients)
+
+    def bars(self, measurements: Measurements | None) -> FullBars:
+        return FullBars(self.domain, self.tree, self.noise.variance)
+
+    def replay(self, drawn: Drawn) -> Replay:
+        leaves = np.zeros(self.tree.leaves)
+        leaves[self.tree.keys(drawn.cells)] = drawn.values
+        return replace(super().replay(drawn), shown=(self.noise.chances(np.rint(self.parts.forward(leaves))),))
 
 
 @dataclass(frozen=True, eq=False)
 class RefinedRun(DenseRun):
     signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.TREES
 
     def finish(self, coefficients: Any, streams: Streams) -> Any:
         sides = transform.levels(self.tree.possible_leaves())
@@ -190,6 +215,8 @@ class RefinedRun(DenseRun):
 @dataclass(frozen=True, eq=False)
 class InFloatsRun(DenseRun):
     signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.TREES
+    fractions: ClassVar[bool] = True
 
     @property
     def parts(self) -> transform.Transform:
@@ -206,7 +233,11 @@ class AxisByAxis(Mechanism):
     def stored(self) -> dict[str, Any]:
         return {"transform": "haar_nd", "noise": DiscreteLaplace.name, "refine": "inverse", "order": "2d"}
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> AxisByAxisRun:
+    @property
+    def ignores_trees(self) -> str:
+        return "2d"
+
+    def run(self, domain: Domain, unit: Unit, epsilon: object) -> AxisByAxisRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         trees = tuple(orders.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
         dense(self.name, prod(tree.leaves for tree in trees))
@@ -218,6 +249,9 @@ class AxisByAxis(Mechanism):
 class AxisByAxisRun(Run):
     trees: tuple[Order, ...]
     signed: ClassVar[bool] = True
+    bias: ClassVar[Bias] = Bias.UNBIASED
+    fractions: ClassVar[bool] = True
+    untold: ClassVar[str] = INVERTED
 
     @property
     def order(self) -> str:  # a domain of one dimension has one tree, and its name
@@ -241,16 +275,27 @@ class AxisByAxisRun(Run):
         possible = possible_cells(self.domain)
         return Drawn(*kept(possible, made[possible]))
 
+    def bars(self, measurements: Measurements | None) -> AxisBars:
+        return AxisBars(self.domain, self.trees, self.noise.variance)
+
+    def replay(self, drawn: Drawn) -> Replay:
+        """The inverse lost coefficients in padding and mask: without these every one of them shows."""
+        known = super().replay(drawn)
+        if self.domain.mask or tuple(tree.leaves for tree in self.trees) != self.domain.shape:
+            return known
+        full = np.zeros(self.domain.size)
+        full[drawn.cells] = drawn.values
+        return replace(known, shown=(self.noise.chances(np.rint(self.parts.forward(full))),))
+
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
         """Aligned blocks of the same height along every dimension: the product of the axes' factors."""
         if not all(tree.whole for tree in self.trees) or self.domain.mask:
             found = [BlockError(size, sqrt(self.noise.variance), False, bound=True) for size in (1, self.domain.size)]
             return of_sizes(found, sizes)
-        depths = [tree.depth for tree in self.trees]
-        if len(set(depths)) > 1:
-            return NoForm("closed forms of the standard decomposition need axes of one depth")
-        (depth,), axes, v = set(depths), len(depths), self.noise.variance
-        factors = ((1 << (at * axes), transform.node_variance(depth - at) ** axes) for at in range(depth + 1))
+        depths, v = [tree.depth for tree in self.trees], self.noise.variance
+        heights = {1 << (at * len(depths)): [depth - at for depth in depths] for at in range(min(depths) + 1)}
+        heights[self.domain.size] = [0] * len(depths)
+        factors = ((size, prod(map(transform.node_variance, left))) for size, left in heights.items())
         return of_sizes([BlockError(size, sqrt(v * factor), True) for size, factor in factors], sizes)
 
     def blocks(self) -> None:

@@ -12,6 +12,7 @@ PHRASES = {
     "the keystream": "鍵列（BLAKE2b 鍵による AES-256-CTR）は理想的な乱数と同等である",
     "idealised numerics": "理想的な数値計算を仮定する（浮動小数点の雑音、論文の再現用）",
     "the provider bounded each": "提供者が単位ごとの寄与を制限している（表は集計済みで受領した）",
+    "rows depend on their own id alone": "各行はその識別子の記録だけから決まる（申告による。kasuri は検査していない）",
     "cells the provider withheld": "提供者が秘匿したセルは、提供者が指定する隣接セルに合算されている",
     "one record changes its cell": "一人の記録が別のセルに移るだけで出入りはなく、宣言した総数は二つの表で同じである",
     "the frame gave Spark": "Spark が読むたびに同じ行が得られた",
@@ -47,6 +48,8 @@ PHRASES = {
     "when a person stays": "移動の有無とその時刻",
     # how a release was made
     "by kasuri, when counting": "集計時に kasuri が制限",
+    "by kasuri, when counting rows taken on trust": "集計時に kasuri が制限"
+    "（各行がその識別子の記録だけから決まることは申告による）",
     "by the provider of the table, on trust": "表の提供者の申告による（kasuri は検査していません）",
     "discrete Laplace": "離散ラプラス",
     "discrete Gaussian": "離散ガウス",
@@ -54,7 +57,7 @@ PHRASES = {
     "exact on the integers": "整数上で厳密",
     "floating point": "浮動小数点（論文の再現用）",
     "operating system, AES-256-CTR": "OS の乱数源と AES-256-CTR",
-    # bias
+    # bias, as releases saved by earlier versions say it; now kasuri.manifest.bias
     "Cells below the threshold": "閾値に満たないセルは 0 になります。"
     "小さなセルは失われ、小さなセルばかりの区域は低めになります。",
     "Thresholding pulls": "閾値処理はセルを 0 に近づけます。小さなセルは失われ、密なセルは平均して低めになります。",
@@ -68,8 +71,11 @@ PHRASES = {
     "（Release.load(folder).interval(...) で任意の区域の信頼区間を計算できます）",
     # joined tables
     "its variance cannot be identified": "この方法の報告からは分散を推定できません。"
-    "coin、piecewise、hybrid のいずれかで計画してください",
+    "piecewise、hybrid、coin のいずれかで計画してください",
     "the noise is larger than the variance": "雑音が分散より大きいため、相関係数は推定できません",
+    "its mean or variance was moved": "平均または分散を、値の範囲が許し誤差が否定しない値に移しました",
+    "the correlations cannot all hold": "推定した相関係数は同時には成り立たないため、"
+    "成り立つもののうち最も近いものを再現しました",
     "second-order expansion": "損失関数を二次まで展開しているため、強い効果の係数は小さめに出ます",
     "the moments are nearly singular": "特徴量の積率行列が特異に近く、係数は不安定です",
     "linear regression": "線形回帰",
@@ -132,6 +138,16 @@ def _known(phrase: str) -> str | None:
 def unit(name: str) -> str:
     """What is protected."""
     return _UNIT.get(name, name)
+
+
+def counted(name: str, max_cells: int, max_weight: int | None) -> tuple[str, str]:
+    """What a sum over cells is a number of, in English and in Japanese: units only where each is in one cell, once."""
+    most = max_cells * (max_weight or 1)
+    if max_weight is not None:
+        return f"in weights (one {name} adds up to {most:,})", f"重みの合計（{unit(name)} 1 単位につき最大 {most:,}）"
+    if max_cells > 1:
+        return f"counts (one {name} adds up to {most:,})", f"件（{unit(name)} 1 単位につき最大 {most:,} 件）"
+    return ("people", "人") if name == "person" else (f"{name}s" if name.isalpha() else name, f"{name} 件")
 
 
 def relation(name: str, change: str, most: int) -> str:

@@ -115,11 +115,14 @@ def compose(
     view = {
         "axes": [view_axis(axis) for axis in drawn.domain.axes],
         "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
-        "unit": privacy["privacy_loss"]["privacy_unit"],
+        "unit": unit_of_sums(privacy["privacy_loss"]),
         "confidence": CONFIDENCE,
     }
     figure = [frame.viewer(sheet.has_mesh), *_remarks(about, sheet, drawn)]
-    heading = Text("The map", "地図") if sheet.has_mesh else Text("The table", "統計表")
+    heading = Text("The table", "統計表")
+    if sheet.has_mesh:
+        placed = any(mesh.level for mesh in sheet.meshes)
+        heading = Text("The map", "地図") if placed else Text("The grid", "格子")
     sections = [
         Section("map", heading, figure),
         *first,
@@ -312,9 +315,10 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{round(value * HUNDREDTHS) / HUNDREDTHS:,.2f}"
 
 
-def people(unit: str) -> Text:
-    """What is counted."""
-    return Text("people", "人") if unit == "person" else Text(f"{unit}s" if unit.isalpha() else unit, f"{unit} 件")
+def unit_of_sums(loss: Mapping[str, Any]) -> str:
+    """The unit where a sum over cells is a number of units; "" where one may be in it several times."""
+    bound = loss["contribution_bound"]
+    return loss["privacy_unit"] if bound["max_cells"] == 1 and bound["max_weight"] is None else ""
 
 
 def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
@@ -330,11 +334,13 @@ def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
     )
     limit = "" if delta == "0" else f"δ {delta}; "
     total, size, empty = about["total"], sheet.domain.size, sheet.cells.size
+    bound = loss["contribution_bound"]
+    counted = Text(*japanese.counted(unit, bound["max_cells"], bound["max_weight"]))
     return [
         f'<p class="lead">{spoken.html()}</p>',
         frame.tiles(
             [
-                (Text("Released total", "公表値の合計").html(), number(total), people(unit).html()),
+                (Text("Released total", "公表値の合計").html(), number(total), counted.html()),
                 (Text("Cells that are not 0", "0 でないセル").html(), number(empty),
                  Text(f"of {size:,}", f"全 {size:,} セル中").html()),
                 (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",

@@ -205,12 +205,12 @@ def _shown(plan: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any], str, s
 def _together(about: Mapping[str, Any]) -> list[str]:
     moments, shown = about["moments"], _shown(about["plan"])
     words = Text(
-        "Correlations. Orange: they rise together; blue: one falls as the other rises. A grey “?” is an estimate not "
-        "larger than its own standard error: nothing was learned there. “–”: labels of one column, or not to be told "
-        "from these reports. Noise can carry an estimate beyond 1.",
-        "相関係数です。橙色は一方が大きいほど他方も大きい関係、青色はその逆を表します。灰色の「?」は推定値が標準誤差を"
-        "超えないもので、何も分かったとは言えません。「–」は同じ列の区分どうし、またはこの報告からは推定できないものです。"
-        "雑音のため、推定値が ±1 を超えることがあります。",
+        "Correlations, shrunk towards 0 by their noise. Orange: they rise together; blue: one falls as the other "
+        "rises. A grey “?” is an estimate not larger than two of its standard errors: nothing was learned there. “–”: "
+        "labels of one column, or not to be told from these reports.",
+        "相関係数です（雑音の大きさに応じて 0 に近づけてあります）。橙色は一方が大きいほど他方も大きい関係、"
+        "青色はその逆を表します。灰色の「?」は推定値が標準誤差の 2 倍を超えないもので、何も分かったとは言えません。"
+        "「–」は同じ列の区分どうし、またはこの報告からは推定できないものです。",
     )
     out = [f"<p>{words.html()}</p>", _matrix(moments, shown[:_MATRIX])]
     if len(shown) > _MATRIX:
@@ -221,7 +221,7 @@ def _together(about: Mapping[str, Any]) -> list[str]:
     head = [
         Text("pair", "組"), Text("covariance", "共分散"), Text("standard error", "標準誤差"),
         Text("95 % interval", "95 % 信頼区間"), Text("correlation", "相関係数"), Text("standard error", "標準誤差"),
-        Text("above its error", "誤差を超えるか"),
+        Text("covariance above two errors", "共分散が誤差の 2 倍を超えるか"),
     ]  # fmt: skip
     out.append(frame.table([part.html() for part in head], [row for _, row in pairs[:_PAIRS]], numbers=range(1, 6)))
     if len(pairs) > _PAIRS:
@@ -262,12 +262,12 @@ def _matrix(moments: Mapping[str, Any], shown: Sequence[tuple[int, Any, str, str
     for i, one, _, label in shown:
         cells = []
         for j, two, _, _ in shown:
-            r, error = moments["correlation"][i][j], moments["correlation_error"][i][j]
+            r = moments["correlation"][i][j]
             if i == j:
                 cells.append('<td class="same"></td>')
             elif one is two or r is None:
                 cells.append('<td class="n none">–</td>')
-            elif abs(r) <= error:
+            elif not moments["correlation_learned"][i][j]:
                 cells.append(f'<td class="n none">{near(r, 0.01)}?</td>')
             else:
                 cells.append(f'<td class="n" style="background:{_colour(r)}">{near(r, 0.01)}</td>')
@@ -289,18 +289,19 @@ def _tables(found: Sequence[Mapping[str, Any]]) -> list[Section]:
         return []
     words = Text(
         "People by two columns of labels: estimate ± standard error. A small count may come out below 0; “?” is an "
-        "estimate not larger than its error.",
+        "estimate not larger than two of its errors.",
         "二つの区分の組み合わせごとの人数（推定値 ± 標準誤差）です。少ない人数は負になることがあります。"
-        "「?」は推定値が標準誤差を超えないものです。",
+        "「?」は推定値が標準誤差の 2 倍を超えないものです。",
     )
     out = [f"<p>{words.html()}</p>"]
     for table in found:
         head = [f"{escape(table['row'])} \\ {escape(table['column'])}", *map(escape, table["columns"])]
         rows = []
-        for label, counts, errors in zip(table["rows"], table["counts"], table["standard_error"], strict=True):
+        parts = (table[part] for part in ("rows", "counts", "standard_error", "learned"))
+        for label, counts, errors, learned in zip(*parts, strict=True):
             cells = [
-                f"{near(c, max(e, 10))} ± {near(e, max(e, 10))}{'' if abs(c) > e else ' ?'}"
-                for c, e in zip(counts, errors, strict=True)
+                f"{near(c, max(e, 10))} ± {near(e, max(e, 10))}{'' if known else ' ?'}"
+                for c, e, known in zip(counts, errors, learned, strict=True)
             ]
             rows.append([escape(label), *cells])
         out.append(frame.table(head, rows, numbers=range(1, len(head))))
@@ -344,6 +345,11 @@ def _synthetic(about: Mapping[str, Any]) -> list[Section]:
         "推定値との隔たり：数値は平均の差（標準偏差を単位とする）、"
         "区分は全変動距離（0 は一致、1 は共通部分なし）です。",
     )
+    failed = Text(
+        "FAILED: means over 3 standard errors off the estimates. Do not use these rows: ",
+        "不合格：平均が推定値から標準誤差の 3 倍を超えて外れています。この合成データは使わないでください：",
+    )
+    warned = [f'<p class="lead">{failed.html()}{escape(", ".join(quality["failed"]))}</p>'] if quality["failed"] else []
     apart = Text("Correlations differ on average by", "相関係数の差の平均").html()
     noise = Text("of which their own standard error is", "相関係数の推定値自体の標準誤差（平均）").html()
     facts = [(apart, _three(quality["correlation"])), (noise, _three(quality["correlation_noise"]))]
@@ -352,7 +358,9 @@ def _synthetic(about: Mapping[str, Any]) -> list[Section]:
         for name, value in quality["regression"].items()
     ]
     head = [Text("column", "列").html(), Text("distance", "隔たり").html()]
-    body = [f"<p>{told.html()}</p><p>{how.html()}</p>", frame.table(head, rows, numbers=[1]), frame.facts(facts)]
+    notes = [frame.note(Text(note, ja(note))) for note in made["notes"]]
+    table = frame.table(head, rows, numbers=[1])
+    body = [*warned, f"<p>{told.html()}</p><p>{how.html()}</p>", *notes, table, frame.facts(facts)]
     return [Section("synthetic", Text("Synthetic rows", "合成データ"), body)]
 
 

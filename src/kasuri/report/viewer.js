@@ -11,8 +11,8 @@ const WORDS = {
     no_interval: "no interval for this area", go: "Go to mesh code", find: "no such area here", cells: (s) => `${spaced(s)} cells`,
     side: (k) => (k === 1 ? "1 cell" : `${k} x ${k} cells`), largest: (n, s) => `The ${n} largest (${s})`, place: "area", count: "released",
     per: (u, s) => `${u} per area (${s})`, negative: "negative", zoomed: "mean", in: "Zoom in", out: "Zoom out", fit: "Show all",
-    is: ": ", and: ", ", map: "Map of the released values", secret: "CONFIDENTIAL", unit: (u) => (u === "person" ? "people" : u), more: (n) => `and ${n} more`,
-    cut: "part of the area lies outside the window", start: "Point at the map, or use the arrow keys, to read a value.",
+    is: ": ", and: ", ", then: ";", gap: " ", map: "Map of the released values", grid: "Grid of the released values", secret: "CONFIDENTIAL", unit: (u) => (u === "person" ? "people" : u || "counts"), more: (n) => `and ${n} more`,
+    cut: "part of the area lies outside the window", start: "Point at a cell, or use the arrow keys, to read a value.",
   },
   ja: {
     level: "区域", show: "表示", scale: "配色", log: "対数", linear: "線形", all: "すべて", sum: "すべて（合計）", along: "行の軸",
@@ -22,8 +22,8 @@ const WORDS = {
     no_interval: "この区域の信頼区間はありません", go: "メッシュコードへ移動", find: "この範囲にありません", cells: (s) => `${s}メッシュ`,
     side: (k) => (k === 1 ? "1 セル" : `${k} × ${k} セル`), largest: (n, s) => `値の大きい区域 ${n} 件（${s}）`, place: "区域", count: "公表値",
     per: (u, s) => `${s}あたりの${u}`, negative: "負の値", zoomed: "平均", in: "拡大", out: "縮小", fit: "全体",
-    is: "：", and: "、", map: "公表値の地図", secret: "部外秘", unit: (u) => (u === "person" ? "人数" : `${u} の数`), more: (n) => `ほか ${n} 件`,
-    cut: "区域の一部は対象範囲の外にあります", start: "地図を指すか矢印キーを使うと、値を読み取れます。",
+    is: "：", and: "、", then: "、", gap: "", map: "公表値の地図", grid: "公表値の格子", secret: "部外秘", unit: (u) => (u === "person" ? "人数" : u ? `${u} の数` : "件数"), more: (n) => `ほか ${n} 件`,
+    cut: "区域の一部は対象範囲の外にあります", start: "セルを指すか矢印キーを使うと、値を読み取れます。",
   },
 };
 const RAMP = { // viridis, cividis and a diverging purple-orange: even steps of lightness, safe for colour-blind readers
@@ -364,7 +364,7 @@ function showMap(view, data) {
       if (at <= x + wide + 4) pen.fillText(v >= 1e4 ? Intl.NumberFormat(language, { notation: "compact" }).format(v) : number(v, unit), Math.max(at, x + 6), y + 20);
     }
     if (below) { pen.fillStyle = `rgb(${NEGATIVE})`; pen.fillRect(x + wide + 30, y - 4, 11, 11); pen.fillStyle = "#fff"; pen.textAlign = "left"; pen.fillText(t().negative, x + wide + 46, y + 6); }
-    canvas.setAttribute("aria-label", `${t().map}. ${t().per(t().unit(view.unit), name)}: ${number(top.low / unit, unit)} ${t().to} ${number(top.high / unit, unit)}`);
+    canvas.setAttribute("aria-label", `${axis.level ? t().map : t().grid}. ${t().per(t().unit(view.unit), name)}: ${number(top.low / unit, unit)} ${t().to} ${number(top.high / unit, unit)}`);
   }
   const areaName = () => (axis.level ? t().cells(level().name) : t().side(level().side));
 
@@ -378,9 +378,9 @@ function showMap(view, data) {
     const where = [areaName() + (code ? ` ${code}` : ""), `${t().row} ${row}${t().and}${t().col} ${col}`];
     if (axis.level) { const per = GRID[axis.level][0]; where.push(`${(((row + .5 + axis.origin[0]) * 2) / 3 / per).toFixed(4)}° N ${((col + .5 + axis.origin[1]) / per + 100).toFixed(4)}° E`); }
     if ((R * s - or < 0 || C * s - oc < 0 || (R + 1) * s - or > axis.rows || (C + 1) * s - oc > axis.cols) && s > 1) where.push(t().cut);
-    const parts = [element("span", { className: "where", id: "read-where", textContent: where.join(" · ") })];
-    const put = (name, id, text) => parts.push(element("span", { className: "item" }, name + t().is, element("b", { id, textContent: text })));
-    const say = (text) => parts.push(element("span", { className: "item", textContent: text }));
+    const items = []; // each an element and whether it is a remark on the one before
+    const put = (name, id, text) => items.push([element("span", { className: "item" }, name + t().is, element("b", { id, textContent: text })), false]);
+    const say = (text) => items.push([element("span", { className: "item", textContent: text }), text.startsWith("(")]);
     const alone = s === 1 && at >= 0 && ref >= 0;
     const released = state.layer === "value" ? (at < 0 ? 0 : table().val[at]) : alone ? columns.value[ref] : null;
     if (state.layer !== "value" && !alone) put(t()[state.layer], "read-layer", number((at < 0 ? 0 : table().val[at]) / unit, unit));
@@ -390,7 +390,10 @@ function showMap(view, data) {
     else if (alone && has && columns.above[ref] >= 0) put(t().interval(view.confidence), "read-interval", `${number((columns.value[ref] - columns.below[ref]) / unit, unit)} ${t().to} ${number((columns.value[ref] + columns.above[ref]) / unit, unit)}`);
     else if (has) say(`(${t().no_interval})`);
     if (alone && internal) { put(t().true_, "read-truth", number(columns.truth[ref] / unit, unit)); put(t().off, "read-error", number((columns.value[ref] - columns.truth[ref]) / unit, unit)); }
-    out.replaceChildren(...parts);
+    // copied and read aloud as text: a mark after each item, so that "121" and "95 % interval" are never one number
+    items.forEach(([item], i) => { if (i + 1 < items.length && !items[i + 1][1]) item.append(t().then); });
+    const place = element("span", { className: "where", id: "read-where", textContent: where.join(" · ") + t().is.trim() });
+    out.replaceChildren(place, ...items.flatMap(([item]) => [t().gap, item]));
   }
   function largest() {
     const from = table(), order = []; // [value, row, col], largest first

@@ -105,7 +105,7 @@ def utility(runs: int, *, seed: int = 2022, progress: Callable[[str], None] = la
             progress(f"{mechanism}, epsilon {eps}")
             plan = ks.shuffle.Plan(
                 key="id", a=COLUMNS[:3], b=COLUMNS[3:], bounds=dict.fromkeys(COLUMNS, (-1, 1)),
-                epsilon_each=Fraction(eps) / 6, delta="1e-10", mechanisms=dict.fromkeys(COLUMNS, mechanism),
+                epsilon_each=f"{Fraction(eps) / 6} weak", delta="1e-10", mechanisms=dict.fromkeys(COLUMNS, mechanism),
             )  # fmt: skip
             found = [_one(plan, data, cov, corr, off, seed + 1000 * k) for k in range(runs)]
             for name, values in zip(table, zip(*found, strict=True), strict=True):

@@ -1,6 +1,7 @@
 """The columns of a plan: each a name, a side and a randomizer in exact odds.
 
-Numbers: coin (the default), two_point, piecewise, hybrid, laplace. Categories: grr (k-ary response), one_hot.
+Numbers: piecewise (the default), coin, two_point, hybrid, laplace. Categories: grr (k-ary response, the default),
+one_hot.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kasuri.local import categorical, numeric
 from kasuri.local.numeric import Hybrid, Laplace, Numeric, Table, Window
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import Randomizer
-from kasuri.privacy import exact
+from kasuri.privacy import asked
 from kasuri.rng import Source
 from kasuri.schema import Domain, Nominal
 
@@ -65,7 +66,7 @@ class Coin(Table):
 
 def coin(bounds: tuple[object, object], *, epsilon: object, steps: int = STEPS, bits: int = BITS) -> Coin:
     """The coin randomizer with the steepest whole slopes that keep epsilon."""
-    eps, quarter = exact(epsilon), (1 << bits) // 4
+    eps, quarter = asked(epsilon), (1 << bits) // 4
 
     def reach(most: int, scale: int) -> int:
         def keeps(less: int) -> bool:

@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError, NumericsError
 from kasuri.shuffle.columns import Floats
 from kasuri.shuffle.joined import Joined
-from kasuri.shuffle.statistics import NOT_IDENTIFIED, Reports, covariance, names_of, plain, reports_of
+from kasuri.shuffle.statistics import (
+    NOT_IDENTIFIED,
+    Reports,
+    covariance,
+    learned,
+    mark,
+    names_of,
+    plain,
+    reports_of,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,13 +42,13 @@ class Model:
 
     @property
     def learned(self) -> NDArray[np.bool_]:
-        """True where a coefficient is larger than its standard error."""
-        return np.abs(self.coefficients) > self.standard_error
+        """True where a coefficient is larger than two of its standard errors."""
+        return learned(self.coefficients, self.standard_error)
 
     def words(self) -> str:
         lines = [f"{self.kind} of {self.target}", f"{'':24}{'coefficient':>14}{'std. error':>14}"]
         for name, value, error in zip(self.names, self.coefficients, self.standard_error, strict=True):
-            lines.append(f"{name:24}{value:14.5g}{error:14.3g}{'' if abs(value) > error else ' ?'}")
+            lines.append(f"{name:24}{value:14.5g}{error:14.3g}{mark(value, error)}")
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 

@@ -37,13 +37,14 @@ def summary(joined: Joined, *, synthetic: Synthetic | None = None, models: Itera
         for one, two in combinations(labelled, 2)
         if one.category.size * two.category.size <= _LABELS
     ][:_TABLES]  # fmt: skip
+    moments = covariance(joined).to_json()
     return {
         "plan": plan.to_json(),
         "plan_hash": plan.hash,
         "claims": joined.claims.to_json(),
         "local_epsilon": decimal(plan.local_epsilon),
         "sides": {side: decimal(plan.side_claim(side).epsilon) for side in ("a", "b")},
-        "moments": covariance(joined).to_json(),
+        "moments": moments,
         "contingency": [
             {"row": one.name, "column": two.name, **contingency(joined, one.name, two.name).to_json()}
             for one, two in pairs
@@ -51,7 +52,12 @@ def summary(joined: Joined, *, synthetic: Synthetic | None = None, models: Itera
         "models": [model.to_json() for model in models],
         "synthetic": None
         if synthetic is None
-        else {"rows": len(synthetic), "method": synthetic.method, "quality": quality(synthetic, joined).to_json()},
+        else {
+            "rows": len(synthetic),
+            "method": synthetic.method,
+            "notes": [note for note in synthetic.notes if note not in moments["notes"]],
+            "quality": quality(synthetic, joined).to_json(),
+        },
     }
 
 

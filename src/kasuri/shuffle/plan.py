@@ -12,10 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from kasuri import aside
+from kasuri import aside, names
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.local.randomizer import canonical
-from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.privacy import WEAK, Guarantee, Meant, asked, decimal, exact, promised
 from kasuri.schema import Unit
 from kasuri.shuffle import bounds as _bounds
 from kasuri.shuffle.columns import Column, Side, category, mechanism_of, number
@@ -86,11 +86,11 @@ class Plan:
 
     key names the joining column; `a` and `b` the columns of each side. Every column is declared in `bounds` (numbers,
     (low, high)) or in `categories` (labels). `epsilon_each` is every column's local epsilon unless `epsilons` says
-    otherwise; `mechanisms` names a column's randomizer: coin (two-point with a coin for squares, the default of
-    numbers), two_point, piecewise, hybrid, laplace; grr (the default of categories), one_hot. `ab` gives (a, b) of
-    [Kii2022, Alg. 3] for a two_point column. `outside` decides whether a number outside its bounds is refused or
-    clipped. Nothing is joined below `minimum_overlap` rows. `trusted_joiner` names a third party that joins, passes on
-    joined rows only and keeps nothing.
+    otherwise; above 20, each or in all, they need a second word ("25 weak"). `mechanisms` names a column's randomizer:
+    piecewise (the default of numbers), coin (two-point with a coin for squares), two_point, hybrid, laplace; grr (the
+    default of categories), one_hot. `ab` gives (a, b) of [Kii2022, Alg. 3] for a two_point column. `outside` decides
+    whether a number outside its bounds is refused or clipped. Nothing is joined below `minimum_overlap` rows.
+    `trusted_joiner` names a third party that joins, passes on joined rows only and keeps nothing.
 
     Privacy
     -------
@@ -132,14 +132,21 @@ class Plan:
             raise PrivacyError("plan: delta must be below 1")
         put(self, "delta", delta)
         if self.epsilon_each is not None:
-            put(self, "epsilon_each", exact(self.epsilon_each, "epsilon_each"))
+            put(self, "epsilon_each", asked(self.epsilon_each, "epsilon_each"))
         self.guarantee(n=self.minimum_overlap).to_json()  # every randomizer is built, and the claim stated, now
+        if not any(isinstance(column.epsilon, Meant) for column in self.columns):
+            promised(self.local_epsilon, "the sum of the columns' epsilons")
 
     def _faults(self) -> list[str]:
         every = (*self.a, *self.b)
         faults = []
         if not isinstance(self.key, str) or not self.key:
             faults.append("plan: key must name the joining column")
+        else:
+            faults += names.faults(self.key, "plan: key")
+        faults += names.first(every, "plan: the name of column")
+        for name, labels in self.categories.items():
+            faults += names.first(labels, f"plan: column {name!r}: label") if isinstance(labels, tuple) else []
         if PSEUDONYM in map(str.lower, filter(lambda name: isinstance(name, str), every)):
             faults.append(f"plan: {PSEUDONYM!r} is the name of the pseudonyms in the tables; call the column otherwise")
         if not self.a or not self.b:
@@ -159,6 +166,8 @@ class Plan:
             faults.append('plan: outside must be "refuse" or "clip"')
         if self.trusted_joiner is not None and (not isinstance(self.trusted_joiner, str) or not self.trusted_joiner):
             faults.append("plan: trusted_joiner must name the third party that joins")
+        elif self.trusted_joiner is not None:
+            faults += names.faults(self.trusted_joiner, "plan: trusted_joiner")
         if self.delta is None:
             faults.append("plan: a delta is needed, such as 1e-8")
         return faults
@@ -169,9 +178,9 @@ class Plan:
         return tuple(self._column(name, "a") for name in self.a) + tuple(self._column(name, "b") for name in self.b)
 
     def _column(self, name: str, side: Side) -> Column:
-        eps = exact(self.epsilons.get(name, self.epsilon_each))
+        eps = asked(self.epsilons.get(name, self.epsilon_each), f"epsilon of column {name!r}")
         if name in self.bounds:
-            return number(name, side, self.bounds[name], self.mechanisms.get(name, "coin"), eps, self.ab.get(name))
+            return number(name, side, self.bounds[name], self.mechanisms.get(name, "piecewise"), eps, self.ab.get(name))
         if name in self.ab:
             raise DomainError(f"plan: (a, b) goes with a column of numbers; {name!r} has categories")
         return category(name, side, self.categories[name], self.mechanisms.get(name, "grr"), eps)
@@ -252,7 +261,11 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        """A plan from its JSON, every randomizer built anew: what was written must be what is built."""
+        """A plan from its JSON, every randomizer built anew: what was written must be what is built.
+
+        No default is taken from here: every column of a file names its mechanism, so that a file means the same
+        whatever the defaults are, and both sides have one hash.
+        """
         try:
             if data["kasuri"] != "shuffle plan" or data["version"] != VERSION:
                 raise FormatError(f"field version: this kasuri reads shuffle plans of version {VERSION}")
@@ -263,7 +276,7 @@ class Plan:
                 b=tuple(column["name"] for column in data["b"]),
                 bounds={c["name"]: tuple(c["bounds"]) for c in every if "bounds" in c},
                 categories={c["name"]: tuple(c["labels"]) for c in every if "labels" in c},
-                epsilons={c["name"]: c["epsilon"] for c in every},
+                epsilons={c["name"]: f"{c['epsilon']} {WEAK}" for c in every},  # asked when the plan was made
                 mechanisms={c["name"]: c["mechanism"] for c in every},
                 ab={c["name"]: tuple(c["ab"]) for c in every if "ab" in c},
                 delta=data["delta"],

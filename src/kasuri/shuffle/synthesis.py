@@ -1,9 +1,8 @@
-"""Synthetic rows from what was estimated: marginals and correlations, nothing else. Post-processing.
+"""Synthetic rows from what was estimated: means, variances, shapes and correlations, nothing else. Post-processing.
 
-Gaussian copula: a normal vector with a latent correlation matrix; each number is its marginal's quantile of its
-component, each category the label whose latent utility is largest. The latent correlation of two columns is the one
-that gives the estimated correlation after the quantiles (Hermite series). PCA: the means plus the leading principal
-components, clipped to the bounds.
+A normal vector with a latent correlation matrix; each number is the quantile of its component under a law with its
+estimated mean and variance, each category the label whose latent utility is largest. The latent correlation of two
+columns is the one that gives the estimated correlation after the quantiles (Hermite series).
 """
 
 from __future__ import annotations
@@ -16,20 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.local.moments import histogram
 from kasuri.local.randomizer import trusted
 from kasuri.privacy import Guarantee
 from kasuri.rng import Source, Streams
 from kasuri.shuffle.columns import Column, Floats
 from kasuri.shuffle.joined import Joined
-from kasuri.shuffle.statistics import Moments, covariance, nearest_correlation, nearest_psd
+from kasuri.shuffle.marginals import Marginal, marginal
+from kasuri.shuffle.statistics import Moments, covariance, nearest_correlation, nearest_shares
 
 Method = Literal["copula", "pca"]
-_TERMS = 12
-_NODES = 64
-_POINTS = 129
-_SMOOTH = 0.02
-"""Imaginary people, as a share of the rows, that smooth a histogram read from noisy reports."""
+_TERMS = 40
+WORST = 3.0
+"""Standard errors by which the mean of a synthetic column may be off the estimate before `quality` fails."""
+TOGETHER = "the correlations cannot all hold at once; the nearest that can were imitated"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,28 +57,12 @@ class Synthetic:
         return pa.table(self.columns)
 
 
-@dataclass(frozen=True, eq=False)
-class Marginal:
-    """A distribution of a number on points of its bounds."""
-
-    points: Floats
-    weights: Floats
-
-    def quantile(self, u: Floats) -> Floats:
-        """The value below which a share u lies, linear between points."""
-        ends = np.concatenate(([0.0], np.cumsum(self.weights)))
-        width = (self.points[1] - self.points[0]) / 2
-        edges = np.clip(
-            np.concatenate((self.points - width, [self.points[-1] + width])), self.points[0], self.points[-1]
-        )
-        keep = np.concatenate(([True], np.diff(ends) > 1e-12))
-        return np.interp(u, ends[keep] / ends[-1], edges[keep])
-
-
 def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: Source | None = None) -> Synthetic:
-    """`rows` synthetic people. method: "copula" (numbers and categories) or "pca" (the same, from components).
+    """`rows` synthetic people. Each number has the estimated mean and variance, as far as its bounds allow.
 
-    Correlations that are not larger than their error are set to 0: noise is not worth imitating.
+    method: "copula" keeps the shape that the reports tell of a number (its histogram); "pca" takes the law of most
+    entropy with the two moments instead, a normal law where the bounds are far. Correlations are `Moments.imitated`, 0
+    where they are not larger than two of their errors: noise is not worth imitating. What was moved is in `notes`.
 
     Privacy
     -------
@@ -93,18 +75,19 @@ def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: 
         raise DomainError('synthesize: method must be "copula" or "pca"')
     streams = Streams(trusted(source).release_key(), "shuffle.synthesis")
     moments = covariance(joined)
-    target = np.where(np.abs(moments.correlation) > moments.correlation_error, moments.correlation, 0.0)
-    target = np.nan_to_num(target)
-    np.fill_diagonal(target, 1.0)
+    target = moments.imitated
     notes = list(moments.notes)
-    marginals = {c.name: _marginal(joined, c, moments) for c in joined.plan.columns if c.is_number}
+    marginals: dict[str, Marginal] = {}
+    for column in joined.plan.columns:
+        if column.is_number:
+            marginals[column.name], moved = marginal(joined, column, moments, shaped=method == "copula")
+            notes += moved
     shares = {c.name: _shares(c, moments) for c in joined.plan.columns if not c.is_number}
-    if method == "copula":
-        latent = _latent(joined, moments.names, target, marginals, shares)
-        normal = _normals(streams, rows, len(moments.names)) @ np.linalg.cholesky(latent).T
-    else:
-        values, vectors = np.linalg.eigh(nearest_psd(target))
-        normal = _normals(streams, rows, len(values)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    wanted = _latent(joined, moments.names, target, marginals, shares)
+    latent = nearest_correlation(wanted)
+    if float(np.abs(latent - wanted).max()) > 0.01:
+        notes.append(TOGETHER)
+    normal = _normals(streams, rows, len(moments.names)) @ np.linalg.cholesky(latent).T
     out: dict[str, NDArray[Any]] = {}
     at = 0
     for column in joined.plan.columns:
@@ -114,52 +97,27 @@ def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: 
         if not column.is_number:
             labels = np.array(column.category.labels)
             out[column.name] = labels[_choice(part, shares[column.name])]
-        elif method == "copula":
-            out[column.name] = marginals[column.name].quantile(_phi(part[:, 0]))
         else:
-            i = moments.names.index(column.name)
-            spread = moments.covariance[i, i]
-            made = column.numeric
-            deviation = math.sqrt(spread) if spread > 0 else 0.0
-            out[column.name] = np.clip(moments.mean[i] + deviation * part[:, 0], float(made.low), float(made.high))
+            out[column.name] = marginals[column.name].quantile(_phi(part[:, 0]))
     return Synthetic(out, joined.claims.public, method, tuple(notes), joined.secure)
 
 
-def _marginal(joined: Joined, column: Column, moments: Moments) -> Marginal:
-    """A number's distribution: its histogram where the reports tell one, else the beta law of its mean and variance."""
-    made = column.numeric
-    low, high = float(made.low), float(made.high)
-    if made.kind in ("piecewise", "hybrid", "laplace"):
-        found = histogram(joined.columns[column.name].astype(np.int64), made, prior=_SMOOTH * len(joined))
-        return Marginal(found.points, found.counts / found.counts.sum())
-    i = moments.names.index(column.name)
-    mean = min(max((moments.mean[i] - low) / (high - low), 1e-3), 1 - 1e-3)
-    spread = moments.covariance[i, i] / (high - low) ** 2
-    most = mean * (1 - mean)
-    # where the variance is not known or is noise: that of the law with the most entropy is near the uniform one's
-    spread = min(max(spread, 1e-3 * most), 0.95 * most) if math.isfinite(spread) else most / 3
-    size = most / spread - 1
-    x = (np.arange(_POINTS) + 0.5) / _POINTS
-    log = (mean * size - 1) * np.log(x) + ((1 - mean) * size - 1) * np.log1p(-x)
-    weights = np.exp(log - log.max())
-    return Marginal(low + (high - low) * x, weights / weights.sum())
-
-
 def _shares(column: Column, moments: Moments) -> Floats:
-    """Shares of the labels, none below 0."""
+    """Shares of the labels: the nearest to the estimates that can be."""
     first = moments.names.index(column.levels()[0])
-    found = np.maximum(moments.mean[first : first + len(column.levels())], 1e-6)
-    return found / found.sum()
+    return nearest_shares(moments.mean[first : first + len(column.levels())])
 
 
 def _latent(
     joined: Joined, names: tuple[str, ...], target: Floats, marginals: dict[str, Marginal], shares: dict[str, Floats]
 ) -> Floats:
-    """Latent correlations whose quantile-transformed variables have the target correlations."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-    weights = weights / weights.sum()
-    base = np.stack([np.polynomial.hermite_e.hermeval(nodes, np.eye(_TERMS + 1)[k]) for k in range(_TERMS + 1)])
-    scale = np.array([1 / math.sqrt(math.factorial(k)) for k in range(_TERMS + 1)])
+    """Latent correlations whose quantile-transformed variables have the target correlations, or come nearest."""
+    nodes = np.linspace(-8, 8, 3201)
+    weights = np.exp(-(nodes**2) / 2)
+    weights /= weights.sum()
+    base = [np.ones_like(nodes), nodes]  # Hermite polynomials of norm 1
+    for k in range(2, _TERMS + 1):
+        base.append((nodes * base[-1] - math.sqrt(k - 1) * base[-2]) / math.sqrt(k))
     series: list[Floats] = []
     for column in joined.plan.columns:
         if column.is_number:
@@ -168,10 +126,9 @@ def _latent(
             # an indicator: the upper tail of its own latent utility
             curves = [(_phi(nodes) > 1 - share).astype(float) for share in shares[column.name]]
         for curve in curves:
-            found = (base * weights) @ curve * scale
-            found[0] = 0.0
-            length = math.sqrt(float(found @ found))
-            series.append(found / length if length > 0 else found)
+            curve = curve - weights @ curve
+            length = math.sqrt(float(weights @ curve**2))
+            series.append((np.stack(base) * weights) @ (curve / length if length > 0 else curve))
     out = np.eye(len(names))
     powers = np.arange(_TERMS + 1)
     for i in range(len(names)):
@@ -182,12 +139,13 @@ def _latent(
                 middle = (low + high) / 2
                 low, high = (middle, high) if float(terms @ middle**powers) < target[i, j] else (low, middle)
             out[i, j] = out[j, i] = 0.0 if target[i, j] == 0 else (low + high) / 2
-    return nearest_correlation(out)
+    return out
 
 
 def _choice(utility: Floats, shares: Floats) -> NDArray[np.int64]:
     """The label of the largest utility, after offsets under which the labels have their shares."""
     part = utility[:20_000]
+    shares = np.maximum(shares, 1e-6)
     offset = np.log(shares)
     for _ in range(60):
         seen = np.bincount(np.argmax(part + offset, axis=1), minlength=len(shares)) / len(part)
@@ -230,9 +188,18 @@ class Quality:
     """Coefficients of the first number on the other numbers, on standardised columns: largest difference."""
     means: tuple[float, ...]
     """Means of the synthetic rows, in the order of `Moments.names`; of a label, its share."""
+    off: dict[str, float]
+    """By how many standard errors, those of the estimate and of drawing so many rows, each of these means is off what
+    was estimated (as far as the bounds allow). One row more or less is not counted."""
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Names whose synthetic mean is more than 3 standard errors off."""
+        return tuple(name for name, off in self.off.items() if not off <= WORST)
 
     def words(self) -> str:
-        lines = [f"{name:24} marginal distance {value:.3f}" for name, value in self.marginals.items()]
+        lines = [f"FAILED: {name}: the mean is {self.off[name]:.1f} standard errors off" for name in self.failed]
+        lines += [f"{name:24} marginal distance {value:.3f}" for name, value in self.marginals.items()]
         lines.append(f"correlations differ by {self.correlation:.3f} (their own error is {self.correlation_noise:.3f})")
         lines += [f"regression of {name}: largest difference {value:.3f}" for name, value in self.regression.items()]
         return "\n".join(lines)
@@ -244,13 +211,19 @@ class Quality:
             "correlation_noise": self.correlation_noise,
             "regression": self.regression,
             "means": list(self.means),
+            "off": self.off,
+            "failed": list(self.failed),
         }
 
 
 def quality(synthetic: Synthetic, joined: Joined) -> Quality:
-    """Compare synthetic rows with the estimates they were made from: marginals, correlations, a regression."""
+    """Compare synthetic rows with the estimates they were made from: means, marginals, correlations, a regression.
+
+    It fails (`failed`) where the mean of a column, or the share of a label, is over 3 standard errors off.
+    """
     moments = covariance(joined)
     marginals: dict[str, float] = {}
+    off: dict[str, float] = {}
     parts: list[Floats] = []
     for column in joined.plan.columns:
         values = synthetic.columns[column.name]
@@ -260,10 +233,18 @@ def quality(synthetic: Synthetic, joined: Joined) -> Quality:
             unit = math.sqrt(spread) if spread > 0 else column.half
             marginals[column.name] = abs(float(values.mean()) - float(moments.mean[i])) / unit
             parts.append(values.astype(np.float64))
+            low, high = float(column.numeric.low), float(column.numeric.high)
+            mean = min(max(float(moments.mean[i]), low), high)
+            wide = max(float(values.var()), 0.0 if math.isnan(spread) else min(spread, (mean - low) * (high - mean)))
+            off[column.name] = _off(parts[-1], mean, float(moments.mean_error[i]), wide, high - low)
         else:
             seen = np.array([float((values == label).mean()) for label in column.category.labels])
-            marginals[column.name] = float(np.abs(seen - _shares(column, moments)).sum()) / 2
+            wanted = _shares(column, moments)
+            marginals[column.name] = float(np.abs(seen - wanted).sum()) / 2
             parts += [(values == label).astype(np.float64) for label in column.category.labels]
+            for name, part, share in zip(column.levels(), parts[-len(wanted) :], wanted.tolist(), strict=True):
+                error = float(moments.mean_error[moments.names.index(name)])
+                off[name] = _off(part, share, error, share * (1 - share), 1.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         made: Floats = np.atleast_2d(np.corrcoef(np.stack(parts)))
     pairs = np.tril(np.ones_like(made, dtype=bool), -1) & np.isfinite(moments.correlation) & np.isfinite(made)
@@ -274,7 +255,13 @@ def quality(synthetic: Synthetic, joined: Joined) -> Quality:
     if len(numbers) > 1 and np.isfinite(moments.correlation[np.ix_(numbers, numbers)]).all():
         first, others = numbers[0], numbers[1:]
         kept = nearest_correlation(moments.correlation)
-        wanted = np.linalg.solve(kept[np.ix_(others, others)], kept[others, first])
-        found = np.linalg.lstsq(made[np.ix_(others, others)], made[others, first], rcond=None)[0]
-        downstream[moments.names[first]] = float(np.abs(wanted - found).max())
-    return Quality(marginals, apart, noise, downstream, tuple(float(part.mean()) for part in parts))
+        told = np.linalg.solve(kept[np.ix_(others, others)], kept[others, first])
+        found = np.linalg.lstsq(np.nan_to_num(made)[np.ix_(others, others)], np.nan_to_num(made)[others, first])[0]
+        downstream[moments.names[first]] = float(np.abs(told - found).max())
+    return Quality(marginals, apart, noise, downstream, tuple(float(part.mean()) for part in parts), off)
+
+
+def _off(made: Floats, wanted: float, error: float, variance: float, reach: float) -> float:
+    """Standard errors between the mean of the rows made and the one wanted, but for one row of them at the far end."""
+    gap = max(abs(float(made.mean()) - wanted) - reach / len(made), 0.0)
+    return gap / math.sqrt(error**2 + variance / len(made)) if gap > 0 else 0.0

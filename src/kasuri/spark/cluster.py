@@ -15,18 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from kasuri import names
 from kasuri.draw import charge, checked
 from kasuri.errors import DomainError, NumericsError, PrivacyError
-from kasuri.ingest import scratch
+from kasuri.ingest import micro, scratch
 from kasuri.ingest.axes import Place
 from kasuri.ledger import Ledger, Receipt
 from kasuri.measurements import Measurements
-from kasuri.privacy import Guarantee
+from kasuri.privacy import Guarantee, asked
 from kasuri.published import Release
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.rng import Source
 from kasuri.schema import MAX_CELLS, Domain, Unit
-from kasuri.spark import bounding, files, keep, session, subtrees
+from kasuri.spark import bounding, files, keep, rowwise, session, subtrees
 from kasuri.spark.files import File
 
 LOGS = (
@@ -76,7 +77,7 @@ class SparkRelease:
         return sum(file.rows for file in self._of(subtrees.RELEASED))
 
     def total(self) -> int:
-        """Sum over all cells."""
+        """Sum over all cells, as in `Release.total`."""
         return sum(file.total for file in self._of(subtrees.RELEASED))
 
     def frame(self) -> Any:
@@ -90,9 +91,9 @@ class SparkRelease:
         if self.non_zero > COLLECTED:
             raise DomainError(f"{self.non_zero} cells are too many for one process; read the files, or frame()")
 
-        def columns(part: int, *names: str) -> list[Any]:
-            read = [parquet.read_table(path, columns=list(names)) for path in self._paths(part)]
-            return [np.concatenate([table.column(name).to_numpy() for table in read]) for name in names]
+        def columns(part: int, *wanted: str) -> list[Any]:
+            read = [parquet.read_table(path, columns=list(wanted)) for path in self._paths(part)]
+            return [np.concatenate([table.column(name).to_numpy() for table in read]) for name in wanted]
 
         cells, values = columns(subtrees.RELEASED, "cell", "value")
         measured = None
@@ -147,6 +148,7 @@ def release(
     key: bytes | None = None,
     source: Source | None = None,
     partitions: int | None = None,
+    assume: str | None = None,
 ) -> SparkRelease:
     """Publish the records of a Spark DataFrame with `recipe` at `epsilon`, without bringing them to one machine.
 
@@ -155,6 +157,11 @@ def release(
     executors see under one path (a path, not a URI); a private folder is made in it, which holds the counts while the
     release runs and the released files until it is closed. partitions: tasks per shuffle, the session's
     `spark.sql.shuffle.partitions` unless given; any number gives the same result, which is that of one machine.
+
+    The frame must map each record by itself: a scan of stored Parquet or ORC files, or of a table of them, with filters
+    and columns computed from one row each, by expressions that fail on no value, and the id as it is stored. What the
+    plan does not show is refused, unless `assume="rows depend on their own id alone"` vouches for it; the guarantee
+    then says so.
 
     Privacy
     -------
@@ -168,13 +175,14 @@ def release(
     """
     spark = session.of(frame)
     source = checked(recipe, ledger, source)
-    if data is not None and (not isinstance(data, str) or not data.strip()):
-        raise PrivacyError('data must be a declared name such as "census-2020"')
+    if data is not None:
+        names.declared(data)
     if ledger is not None and data is None:
         raise PrivacyError("a ledger pays for one data set: name it with data=")
-    run = recipe.on(domain, unit, epsilon)
+    run = recipe.on(domain, unit, asked(epsilon))
     cut = subtrees.plan(run)
     key = bounding.judge(frame, domain, columns, unit, weight, key)
+    vouched = rowwise.trusted(frame, unit.id, micro.needed(columns, unit, weight), assume)
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise DomainError("partitions must be a whole number of at least 1")
     place = _folder(work)
@@ -192,7 +200,7 @@ def release(
             if counts.total != pairs.total:
                 raise NumericsError("the counts do not add up to the bounded records; nothing is released")
             blocks, sums = copy.sums(counts)
-            paid = charge(run, ledger, source, data=data, assumes=(STEADY, LOGS), part=None)
+            paid = charge(run, ledger, source, data=data, assumes=(*vouched, STEADY, LOGS), part=None)
             with paid.streams() as streams:
                 drawn = cut.draw(copy, counts, blocks, sums, streams)
                 tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)

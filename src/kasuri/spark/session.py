@@ -50,7 +50,8 @@ def of(frame: Any) -> Any:
     if unsteady:
         faults.append(
             f"the frame is not deterministic ({', '.join(unsteady)}): a task that runs again could see other records; "
-            "write it to a table, or checkpoint() it, first"
+            "write it to a table, or checkpoint() it, first (whether its rows depend on other records is then yours to "
+            "know: see assume)"
         )
     raise_faults(PrivacyError, faults)
     if int(pyspark.__version__.split(".")[0]) < 4:

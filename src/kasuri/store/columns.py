@@ -83,17 +83,30 @@ def cell_table(
     return pa.table(columns)
 
 
+def no_place(domain: Domain) -> str | None:
+    """Why cells of `domain` have no place on the map and no coarser mesh level; None where they have."""
+    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    if len(meshes) != 1:
+        return f"a map format and coarser levels need one mesh; this domain has {len(meshes) or 'none'}"
+    if meshes[0].level is None:
+        return (
+            f"the rows and columns of {meshes[0].name!r} have no place on the map, so there is no map format and no "
+            'coarser level; declare the mesh level they count in (level = "500m", --level 500m), with the origin in '
+            "cells of that level, or write .csv, .sqlite or .duckdb"
+        )
+    return None
+
+
 def the_mesh(domain: Domain) -> Mesh:
     """The one mesh with a level, whose cells have a place on the map."""
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
-    if len(meshes) != 1 or meshes[0].level is None:
-        raise DomainError("a map format needs one mesh with a level; this domain has none, or several")
-    return meshes[0]
+    why = no_place(domain)
+    if why is not None:
+        raise DomainError(why)
+    return next(axis for axis in domain.axes if isinstance(axis, Mesh))
 
 
 def has_outline(domain: Domain) -> bool:
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
-    return len(meshes) == 1 and meshes[0].level is not None
+    return no_place(domain) is None
 
 
 def coarser_mesh(mesh: Mesh, level: str) -> tuple[Mesh, int]:

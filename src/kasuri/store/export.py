@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kasuri import aside
+from kasuri import aside, names
 from kasuri.errors import DomainError
 from kasuri.published import Release
 from kasuri.schema import Domain
 from kasuri.store import duck, postgres, sqlite
-from kasuri.store.columns import all_tables, coarser_mesh, has_outline, may_leave, the_mesh
+from kasuri.store.columns import all_tables, coarser_mesh, has_outline, may_leave, no_place, the_mesh
 
 KINDS = (".csv", ".parquet", ".gpkg", ".sqlite", ".duckdb")
 
@@ -69,8 +69,8 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
             faults.append(f"{path}: a file ending in {', '.join(KINDS)} or a postgresql:// address is needed")
         if not _writable(path):
             faults.append(f"{path}: nothing can be written there")
-        if kind in (".parquet", ".gpkg") and not has_outline(domain):
-            faults.append(f"{path}: a map format needs one mesh with a level; this domain has none, or several")
+        if kind in (".parquet", ".gpkg") and (why := no_place(domain)) is not None:
+            faults.append(f"{path}: {why}")
         if kind in (".csv", ".parquet"):
             parts = ["release", "release_meta", *(f"release_{level}" for level in levels)]
             taken = [str(file) for file in _targets(path, parts).values() if file.exists()]
@@ -125,7 +125,7 @@ def _csv(table: Any, path: Path) -> None:
 
     with path.open("xb") as file:
         file.write(b"\xef\xbb\xbf")  # spreadsheets read UTF-8 only with a mark
-        csv.write_csv(table, file)
+        csv.write_csv(names.cells(table), file)
 
 
 def _parquet(table: Any, path: Path) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kasuri.draw import release as draw
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.privacy import decimal, exact
+from kasuri.privacy import Meant, asked, decimal
 from kasuri.published import Release
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.regions import cells_of
@@ -114,7 +114,7 @@ def compare(
     if counts.domain.size > _DENSE:
         faults.append(f"compare: at most {_DENSE} cells; take a part of the table")
     raise_faults(DomainError, faults)
-    sizes, shapes = [exact(epsilon) for epsilon in epsilons], areas_of(counts.domain, areas, regions)
+    sizes, shapes = [Meant(asked(epsilon, study=True)) for epsilon in epsilons], areas_of(counts.domain, areas, regions)
     for recipe in recipes:
         for loss in sizes:
             recipe.on(counts.domain, counts.unit, loss)  # refuses before any work is done

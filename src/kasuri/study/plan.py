@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kasuri.bounds import factor
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.intervals import factor
-from kasuri.privacy import decimal, exact
+from kasuri.privacy import asked, decimal
 from kasuri.recipes.mechanism import BlockError, Mechanism, NoForm, square_errors
 from kasuri.schema import Domain, Mesh, Unit
 from kasuri.study.evaluate import compare, names_of
 from kasuri.table import Counts
+
+_FORM = ("none", "inverse", "topdown", "least squares", "consistency")
+_NO_FORM = ("bayes", "chosen", "simplex", "nonneg lasso", "lasso", "threshold", "linear program")
+"""Refinements with a closed form of their error, and without."""
 
 
 def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> list[BlockError]:
@@ -106,7 +110,7 @@ def plan(
         raise PrivacyError("plan: public_map is a plain array that is public already, never Counts")
     if (public_map is None) != (public_name is None):
         raise PrivacyError("plan: a public map is declared by name: public_map= and public_name= go together")
-    losses = [exact(epsilon) for epsilon in epsilons]
+    losses = [asked(epsilon, study=True) for epsilon in epsilons]
     sizes = list(areas) if areas is not None else _sizes(domain)
     simulated: dict[tuple[str, str, Any], Mapping[str, Any]] = {}
     if public_map is not None:
@@ -122,7 +126,7 @@ def plan(
                 start = {"recipe": name, "epsilon": decimal(loss), "cells": cells}
                 measured, single = simulated.get((name, decimal(loss), cells)), cells == 1 and run.cells_apart
                 rows.append(start | _row(closed.get(cells), measured, single, level, public_name))
-    paid = [] if budget is None else [_paid(loss, exact(budget, "a budget")) for loss in losses]
+    paid = [] if budget is None else [_paid(loss, asked(budget, "a budget", study=True)) for loss in losses]
     return Plan(tuple(rows), tuple(paid), level)
 
 

@@ -189,6 +189,10 @@ function fields(object, names, what) {
   }
 }
 
+/** Whether text shows what it holds, as Python's `names.faults` has it: no control or format character, no line break. */
+const shown = (text) =>
+  !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text.replace(/(?<=[\p{L}\p{M}])[\u200c\u200d](?=[\p{L}\p{M}])/gu, ""));
+
 function checkAxis(axis) {
   const names = Object.hasOwn(AXES, axis?.kind) ? AXES[axis.kind] : ["?"];
   fields(axis, names, "axis");
@@ -197,7 +201,7 @@ function checkAxis(axis) {
   if (axis.kind === "mesh") {
     good = Array.isArray(shape) && shape.length === 2 && shape.every((n) => isWhole(n, 1, MAX_CATEGORIES));
   } else if (axis.kind === "nominal" || (axis.kind === "ordered" && named !== null)) {
-    const strings = Array.isArray(named) && named.every((label) => typeof label === "string" && label !== "");
+    const strings = Array.isArray(named) && named.every((label) => typeof label === "string" && label !== "" && shown(label));
     good &&= strings && named.length > 0 && new Set(named).size === named.length;
     good &&= axis.kind === "nominal" || named.length === axis.size;
   }
@@ -292,7 +296,8 @@ function readState(text) {
 }
 
 /**
- * One person's client: pins a collector key, never spends more than maxEpsilon in all its rounds. What it has spent and
+ * One person's client: pins a collector key, never spends more than maxEpsilon in all its rounds (a number; above 20 it
+ * is written as text with a second word, "25 weak"). What it has spent and
  * how often it has reported (never a place) is kept in `storage`, by default the browser's localStorage, and is read,
  * checked and written under one of `locks` (the browser's navigator.locks), so that all tabs share one budget.
  */
@@ -301,9 +306,12 @@ export class Device {
     publicKey,
     { maxEpsilon, storage = globalThis.localStorage, locks = globalThis.navigator?.locks, now = () => Date.now() / 1000 },
   ) {
-    if (!(maxEpsilon > 0)) throw new Error("maxEpsilon is needed: the most this device spends in all");
+    const said = /^([0-9.]+) weak$/.exec(maxEpsilon);
+    const most = Number(said ? said[1] : maxEpsilon);
+    if (!(most > 0)) throw new Error("maxEpsilon is needed: the most this device spends in all");
+    if (most > 20 && !said) throw new Error('maxEpsilon is above 20, which protects hardly anyone; "25 weak" says it is meant');
     if (!storage || !locks) throw new Error("a device needs storage and locks: without them it could spend twice");
-    Object.assign(this, { publicKey, maxEpsilon, storage, locks, now, place: `kasuri-local ${publicKey}` });
+    Object.assign(this, { publicKey, maxEpsilon: most, storage, locks, now, place: `kasuri-local ${publicKey}` });
   }
 
   /** A batch of one report of `value` (null: elsewhere), counted as sent before it is drawn. */

@@ -1,0 +1,327 @@
+"""What a manifest says, computed again: its recipe rebuilt and resolved, its measurements refined once more.
+
+A forger can make every hash right and every file agree. What cannot be made right is arithmetic: scale, shares and
+sensitivity follow from recipe, domain, unit and epsilon, and values from measurements. Whatever is not computed again
+is named, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from kasuri import refine
+from kasuri.bounded import read_parquet
+from kasuri.errors import FormatError, KasuriError
+from kasuri.evidence import too_little
+from kasuri.laws import IDEALISED, KEYSTREAM
+from kasuri.manifest.package import (
+    MANIFEST,
+    described,
+    environment,
+    machine,
+    mechanisms,
+    privacy_block,
+    resource,
+)
+from kasuri.manifest.tables import UNREADABLE, claimed
+from kasuri.measurements import Measurements
+from kasuri.privacy import Guarantee, decimal, written
+from kasuri.public import Named
+from kasuri.published import NO_LEDGER, Described, Release, files_of
+from kasuri.recipes.mechanism import Drawn, Run
+from kasuri.recipes.read import UntoldError, read
+from kasuri.schema import PROVIDER_BOUNDED, Domain
+
+ROWS = 1 << 23
+"""Released cells and measurements are replayed up to so many rows together."""
+LATER = {"sensitivity", "fingerprints"}
+"""Words that releases of an earlier kasuri do not have."""
+INPUT = (
+    "the input: that it is of the data and the unit named, and that contributions were bounded as said, shows in no "
+    "release; the maker's signature and the ledger vouch for it"
+)
+STATED = "software, versions and the source of randomness: as the maker states them"
+
+
+def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
+    """Add a fault for everything that a manifest and its tables say and that its own numbers refute. Returns what was
+    not computed again, each with its reason."""
+    notes: list[str] = []
+    try:
+        _check(folder, manifest, faults, notes)
+    except UNREADABLE:
+        faults.append(f"{MANIFEST}: its recipe or its measurements cannot be read")
+    return [*notes, INPUT, STATED]
+
+
+def same_version(manifest: Mapping[str, Any]) -> bool:
+    """Whether this version of kasuri made the release; one whose manifest has no recipe is of an earlier one."""
+    implementation = manifest["privacy"]["implementation"]
+    versions = implementation["environment"].get("versions")
+    same = isinstance(versions, dict) and versions.get("kasuri") == environment()["versions"]["kasuri"]
+    return same and "recipe" in implementation
+
+
+class _InParts:
+    """A release whose cells a cluster wrote in parts, as the manifest of one tells it."""
+
+    receipt = None
+
+    def __init__(self, release: Release, total: int | float) -> None:
+        self.domain, self.guarantee = release.domain, release.guarantee
+        self.recipe, self.provenance, self.non_zero = release.recipe, release.provenance, release.non_zero
+        self._total = total
+
+    def total(self) -> int | float:
+        return self._total
+
+
+def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: list[str]) -> None:
+    implementation, guarantee = manifest["privacy"]["implementation"], claimed(manifest)
+    release, whole = _read(folder, manifest)
+    words = release.recipe
+    if implementation.get("recipe", dict(words)) != dict(words):
+        faults.append(f"{MANIFEST}: its recipe is not that of release_meta.parquet")
+    faults += [f"{MANIFEST}: {fault}" for fault in _paid(manifest["privacy"]["accounting"].get("ledger"), guarantee)]
+    try:
+        run = read(words, release.domain, guarantee.unit, guarantee.epsilon)
+    except UntoldError as error:
+        notes.append(f"scale, sensitivity and values: {error}")
+        stated = (guarantee.model, guarantee.delta, guarantee.rho, KEYSTREAM in guarantee.assumes)
+        if stated != ("central", 0, None, True):
+            faults.append(f"{MANIFEST}: the promise is not that of its recipe")
+        return
+    except FormatError:
+        faults.append(f"{MANIFEST}: no recipe has these words on this domain, unit and epsilon")
+        return
+    faults += [f"{MANIFEST}: {fault}" for fault in _promise(manifest, guarantee, run)]
+    names = files_of("measurements", (item["path"] for item in manifest["resources"]))
+    if bool(names) != run.publishes:
+        faults.append(f"{MANIFEST}: its recipe publishes {'no ' if names else ''}measurements")
+        return
+    try:
+        own, untold = run.retold(words, release.measurements)
+    except KasuriError:
+        faults.append(f"{MANIFEST}: its preset is not one that its recipe chooses from")
+        return
+    notes += untold
+    own = _optimised(run, own, words, notes)
+    unlike = sorted(_unlike(words, own))
+    faults += [f"{MANIFEST}: {name} is not what the recipe gives on this domain, unit and epsilon" for name in unlike]
+    if not unlike and mechanisms(own, guarantee.epsilon) != implementation["mechanisms"]:
+        faults.append(f"{MANIFEST}: a scale or sensitivity is not what the recipe gives")
+    if faults:
+        return
+    _plan(manifest, run, guarantee, faults, notes)
+    in_parts = "release.parquet" not in [item["path"] for item in manifest["resources"]]
+    _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, faults, notes)
+    if not whole:
+        notes.append(f"values: more than {ROWS} rows")
+        return
+    _values(folder, manifest, run, release, faults, notes)
+
+
+def _read(folder: Path, manifest: Mapping[str, Any]) -> tuple[Release, bool]:
+    """The release, or one without cells where its files have more than ROWS rows; and which it is."""
+    from pyarrow import parquet
+
+    from kasuri.store.load import read as load
+
+    paths = [item["path"] for item in manifest["resources"]]
+    files = [*files_of("release", paths), *files_of("measurements", paths)]
+    if sum(parquet.read_metadata(folder / name).num_rows for name in files) <= ROWS:
+        return load(folder, manifest), True
+    (meta,) = read_parquet(folder / "release_meta.parquet").to_pylist()
+    none = np.zeros(0, dtype=np.int64)
+    words, origin = (MappingProxyType(json.loads(meta[name])) for name in ("recipe", "provenance"))
+    domain = Domain.from_json(manifest["domain"])
+    return Release(domain, none, none, None, claimed(manifest), words, origin), False
+
+
+def _unlike(words: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the words that differ; an earlier kasuri did not write all of them."""
+    for name in words.keys() | own.keys():
+        if name not in words and name in LATER:
+            continue
+        if json.loads(json.dumps(own.get(name))) != words.get(name):
+            yield name if name in own else "a further word"
+
+
+def _promise(manifest: Mapping[str, Any], said: Guarantee, run: Run) -> Iterator[str]:
+    """Where the promise is not the one that the recipe makes."""
+    own = run.guarantee
+    for name in ("model", "epsilon", "delta", "rho", "unit", "public", "basis"):
+        if getattr(said, name) != getattr(own, name):
+            yield f"{name} is not that of the recipe"
+    rests = {KEYSTREAM, IDEALISED, NO_LEDGER}
+    unmetered = manifest["privacy"]["accounting"].get("ledger") is None
+    wanted = {*own.assumes, *([NO_LEDGER] if unmetered else [])}
+    if not wanted <= set(said.assumes) or (set(said.assumes) & rests) != (wanted & rests):
+        yield "assumes is not what the recipe and the ledger rest on"
+    enforced = manifest["privacy"]["privacy_loss"]["contribution_bound"]["enforced"]
+    if enforced.startswith("by the provider") != (PROVIDER_BOUNDED in said.assumes):
+        yield "says in two ways who bounded contributions, and they differ"
+
+
+def _paid(ledger: Any, said: Guarantee) -> Iterator[str]:
+    """Where the receipt of the ledger does not add up, or is for another price than the promise has."""
+    if ledger is None:
+        return
+    before, after, charged = ledger["before"], ledger["after"], ledger["charged"]
+    amounts = [
+        {name: written(balance[name]) for name in ("allowance", "spent", "set_aside", "left")}
+        for balance in (before, after)
+    ]
+    amount = written(charged["amount"])
+    sums = all(each["left"] == each["allowance"] - each["spent"] - each["set_aside"] for each in amounts)
+    same = amounts[0]["allowance"] == amounts[1]["allowance"]
+    if not sums or not same or amounts[1]["spent"] - amounts[0]["spent"] != amount:
+        yield "the ledger's receipt does not add up"
+    price = said.epsilon
+    if ledger["accounting"] == "zcdp":
+        price = said.rho if said.rho is not None else said.epsilon**2 / 2
+    # parts of a split are charged in parallel, releases of a series are set aside: both may cost less
+    if amount < 0 or amount > price or (amount != price and not _may_cost_less(ledger, said)):
+        yield "the ledger was charged another price than the promise has"
+
+
+def _may_cost_less(ledger: Mapping[str, Any], said: Guarantee) -> bool:
+    return "series" in ledger or (ledger["accounting"] != "zcdp" and said.unit.change == "add-remove")
+
+
+def _optimised(run: Run, own: dict[str, Any], words: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """An optimised strategy may be rounded otherwise on another machine: its own cost is then taken, if it is near."""
+    if not run.optimised:
+        return own
+    sensitivity = written(words["scale"]) * run.guarantee.epsilon
+    if sensitivity == run.sensitivity or abs(sensitivity / run.sensitivity - 1) > Fraction(1, 50):
+        return own
+    notes.append("scale and sensitivity: to within 2 %; optimised on this machine, the matrix is rounded otherwise")
+    return own | {"scale": words["scale"], "sensitivity": decimal(sensitivity)}
+
+
+def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[str], notes: list[str]) -> None:
+    """The fingerprint of recipe, domain, unit and epsilon. An earlier kasuri did not say whether a descent was asked
+    for, or came from "auto"."""
+    mechanism = run.mechanism
+    untold = [table for table, _ in mechanism.tables if isinstance(table, Named) and not table.digest]
+    versions = manifest["privacy"]["implementation"]["environment"].get("versions")
+    if untold or not isinstance(versions, dict) or versions.get("kasuri") != environment()["versions"]["kasuri"]:
+        why = "a public table is told without its fingerprint" if untold else "made by another version of kasuri"
+        notes.append(f"configuration_hash: {why}")
+        return
+    tried = [mechanism, *mechanism.once_told_alike()]
+    hashes = [each.plan(run.domain, said.unit, said.epsilon) for each in tried]
+    if manifest["privacy"]["implementation"].get("configuration_hash") not in hashes:
+        faults.append(f"{MANIFEST}: configuration_hash is not that of recipe, domain, unit and epsilon")
+
+
+def _remade(folder: Path, manifest: Mapping[str, Any], release: Described, faults: list[str], notes: list[str]) -> None:
+    """The manifest written once more from its recipe, promise and tables; another version of kasuri has other
+    sentences."""
+    if not same_version(manifest):
+        notes.append(f"the sentences and expected errors of {MANIFEST}: made by another version of kasuri")
+        return
+    own = json.loads(json.dumps(described(release, privacy_block(release))))
+    stated = manifest["privacy"]["implementation"]
+    own["privacy"]["implementation"] |= {name: stated.get(name) for name in ("environment", "refinement")}
+    faults += [f"{MANIFEST}: {name} is not what follows from the rest" for name in _apart(own, manifest)]
+    for item in manifest["resources"]:
+        if item != json.loads(json.dumps(resource(folder / item["path"], release))):
+            faults.append(f"{MANIFEST}: describes {item['path']} otherwise than it is")
+
+
+def _apart(own: Mapping[str, Any], said: Mapping[str, Any], where: str = "") -> Iterator[str]:
+    """Names of the fields of `own` that are said otherwise, or not at all; below `privacy` one by one."""
+    for name, value in own.items():
+        if name in ("privacy", "implementation", "privacy_loss", "dp_variant", "accounting"):
+            yield from _apart(value, said.get(name, {}), f"{where}{name}.")
+        elif name not in said or said[name] != value:
+            yield f"{where}{name}"
+    beyond = said.keys() - own.keys() - {"digest", "report", "resources"}
+    yield from (f"a further field of {where.rstrip('.') or 'it'}" for _ in beyond)
+
+
+def _values(
+    folder: Path, manifest: Mapping[str, Any], run: Run, release: Release, faults: list[str], notes: list[str]
+) -> None:
+    """The values against the measurements, and against what every table of this recipe has."""
+    paths = [item["path"] for item in manifest["resources"]]
+    table, names = files_of("release", paths)[0], files_of("measurements", paths)
+    if not run.lawful(release.values):
+        faults.append(f"{table}: not a table that this recipe releases")
+        return
+    if release.measurements is not None:
+        fault = _measured(folder, names, release.measurements)
+        if fault is not None:
+            faults.append(f"{names[0]}: {fault}")
+            return
+    again = run.replay(Drawn(release.cells, release.values, release.measurements, release.recipe))
+    wrong = again.wrong_values
+    if again.found is not None:
+        wrong = _refined(manifest, release, again.found, notes)
+    if again.wrong_measurements is not None or wrong is not None:
+        at, fault = (names[0], again.wrong_measurements) if again.wrong_measurements is not None else (table, wrong)
+        faults.append(f"{at}: {fault}")
+        return
+    notes += again.notes
+    if again.shown is None:
+        notes.append("the noise: it is random, and this recipe publishes no noisy number that would show its size")
+    elif too_little(again.shown, again.apart):
+        faults.append(f"{table}: its noisy numbers hold less noise than their scale says")
+    else:
+        notes.append("the noise: it is random; tested was only that it is not too small for its scale")
+
+
+def _refined(manifest: Mapping[str, Any], release: Release, found: tuple[Any, Any], notes: list[str]) -> str | None:
+    """The fault of values that are not what the measurements give: to the last one where this machine made them, to
+    within rounding where another did."""
+    implementation = manifest["privacy"]["implementation"]
+    version = implementation.get("refinement", {}).get("version", 1)
+    if version > refine.VERSION:
+        return f"refined by version {version}, newer than this kasuri runs; update kasuri"
+    if version != refine.VERSION:
+        notes.append(f"values: refined by version {version} of the kernels; this kasuri has {refine.VERSION}")
+        return None
+    if np.array_equal(found[0], release.cells) and np.array_equal(found[1], release.values):
+        return None
+    here = implementation["environment"].get("machine") == machine()
+    if here or not _near(release.cells, release.values, found):
+        return "its values do not follow from the measurements"
+    notes.append("values: to within rounding; made with other versions or on another kind of machine")
+    return None
+
+
+def _measured(folder: Path, names: list[str], measured: Measurements) -> str | None:
+    """What is wrong with the table of measurements, before anything is made of its numbers."""
+    import pyarrow as pa
+
+    from kasuri.store.columns import measured_table
+
+    said = pa.concat_tables(read_parquet(folder / name) for name in names).combine_chunks()
+    if not said.equals(measured_table(measured).combine_chunks()):
+        return "is not a table of measurements"
+    return None if _rising(measured) else "its nodes are not rising"
+
+
+def _rising(measured: Measurements) -> bool:
+    step = np.diff(measured.level)
+    return bool(((step > 0) | ((step == 0) & (np.diff(measured.prefix) > 0))).all())
+
+
+def _near(cells: Any, values: Any, other: tuple[Any, Any]) -> bool:
+    """Whether two tables of one total differ by no more than rounding does on another machine: by at most 1 in all
+    cells but one of a hundred."""
+    both = np.union1d(cells, other[0])
+    one, two = np.zeros(both.size), np.zeros(both.size)
+    one[np.searchsorted(both, cells)] = values
+    two[np.searchsorted(both, other[0])] = other[1]
+    far = int(np.count_nonzero(np.abs(one - two) > 1))
+    return sum(values.tolist()) == sum(other[1].tolist()) and 100 * far <= both.size

@@ -1,0 +1,518 @@
+"""What a forger can write with kasuri's own writer, every file agreeing and every hash right, and `verify` refutes."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+import kasuri as ks
+from kasuri import manifest
+from kasuri.manifest import certificate
+from kasuri.manifest.package import digest, sha256, text
+from kasuri.mechanism import KEYSTREAM, resolve
+from kasuri.privacy import decimal
+from kasuri.published import NO_LEDGER, Measurements
+from kasuri.recipes import hierarchy, laplace, simplex, sparse
+from kasuri.recipes.words import recipe_words
+from kasuri.schema import PROVIDER_BOUNDED
+from kasuri.store import duck, parquet
+
+UNIT = ks.Unit("person", "add-remove", 1)
+OTHER = ks.Unit("household", "replace", 10)
+SEA = np.zeros((16, 16), dtype=bool)
+SEA[:4, 10:] = SEA[9, 3:6] = True
+MESH = ks.Mesh("grid", level="500m", origin=(8400, 6080), shape=(16, 16))
+DOMAIN = ks.Domain.of(MESH, mask={"grid": SEA})
+RNG = np.random.default_rng(5)
+TRUE = np.where(SEA, 0, RNG.poisson(RNG.gamma(0.2, 60, (16, 16))))
+COUNTS = ks.Counts.from_dense(TRUE, DOMAIN, UNIT, data="census")
+RECIPES = {
+    "geometric": ks.geometric(),
+    "privelet": ks.privelet(),
+    "haar_topdown": ks.haar_topdown(),
+    "refined_tree": ks.refined_tree(),
+    "bayes_tree": ks.bayes_tree(),
+    "pilot": ks.bayes_tree(pilot=True),
+    "auto": ks.auto(areas=(1, 16)),
+}
+TREES = ["haar_topdown", "refined_tree", "bayes_tree", "pilot", "auto"]
+
+
+def released(recipe, epsilon="1", seed=1, ledger=None):
+    """A seeded release that says it is not: the forger's own; what follows is the same in every run."""
+    out = ks.release(COUNTS, recipe, epsilon=epsilon, ledger=ledger, source=ks.seeded(seed), threads=1)
+    said = {**out.provenance, "secure": True, "source": ks.secure().words()}
+    return replace(out, provenance=MappingProxyType(said))
+
+
+class Made(dict):
+    """Releases by name, each made when it is asked for."""
+
+    def __missing__(self, name):
+        self[name] = released(RECIPES[name])
+        return self[name]
+
+
+@pytest.fixture(scope="module")
+def made():
+    return Made()
+
+
+def saved(folder, out, recipe=None, sign=None):
+    """Written by kasuri, whatever it claims; with `recipe` the configuration hash is made right too."""
+    if recipe is not None:
+        plan = recipe.plan(out.domain, out.guarantee.unit, out.guarantee.epsilon)
+        out = replace(out, provenance=MappingProxyType({**out.provenance, "plan": plan}))
+    folder.mkdir()
+    parquet.write(out, folder)
+    duck.write(out, folder)
+    manifest.write(out, folder, sign)
+    return folder
+
+
+def verified(folder, out, recipe=None, sign=None):
+    return ks.verify(saved(folder / "forged", out, recipe, sign))
+
+
+def promising(out, **changes):
+    return replace(out, guarantee=replace(out.guarantee, **changes))
+
+
+def saying(out, **changes):
+    return replace(out, recipe=MappingProxyType({**out.recipe, **changes}))
+
+
+def measuring(out, **changes):
+    return replace(out, measurements=replace(out.measurements, **changes))
+
+
+def said_by(recipe, domain, unit, epsilon):
+    return MappingProxyType(json.loads(json.dumps(dict(recipe_words(resolve(recipe, domain, unit, epsilon))))))
+
+
+def edited(folder, change):
+    """A saved release whose manifest is edited, certificates, hashes and digest made right again."""
+    path = folder / "datapackage.json"
+    data = json.loads(path.read_bytes())
+    change(data)
+    for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
+        (folder / name).write_text(words(data["privacy"]), encoding="utf-8")
+    return rehashed(folder, data)
+
+
+def rehashed(folder, data):
+    for item in data["resources"]:
+        item["hash"] = sha256((folder / item["path"]).read_bytes())
+    data["digest"] = digest(data)
+    (folder / "datapackage.json").write_bytes(text(data))
+    return ks.verify(folder)["faults"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_forgers_tools_make_no_fault(made, tmp_path, name):
+    found = verified(tmp_path, made[name], RECIPES[name])
+    assert found["ok"], found["faults"]
+    kinds = [item.partition(":")[0] for item in found["not_recomputed"]]
+    assert "the input" in kinds and "the noise" in kinds and len(set(kinds)) == len(kinds)
+    assert ("values" in kinds) == (name in ("geometric", "privelet"))
+    assert ("the coins of the descent" in kinds) == (name == "haar_topdown")
+
+
+def test_the_sensitivity_is_written_from_the_cost(made, tmp_path):
+    for name, most in {"geometric": 1, "refined_tree": 1, "haar_topdown": 9}.items():
+        folder = saved(tmp_path / name, promising(made[name], epsilon=Fraction(1, 1000)))
+        said = json.loads((folder / "datapackage.json").read_bytes())["privacy"]["implementation"]
+        assert {Fraction(part["sensitivity"]) for part in said["mechanisms"]} == {Fraction(most)}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_epsilon_10_printed_as_0001(tmp_path, name):
+    """The scale stays that of epsilon 10, or is made right as well: then there is too little noise for it."""
+    recipe, out = RECIPES[name], released(RECIPES[name], "10")
+    small = promising(out, epsilon=Fraction(1, 1000))
+    found = verified(tmp_path, small, recipe)["faults"]
+    assert "datapackage.json: scale is not what the recipe gives on this domain, unit and epsilon" in found
+    scaled = saying(small, scale=decimal(Fraction(out.recipe["scale"]) * 10_000))
+    if out.measurements is not None:
+        scaled = measuring(scaled, scale={at: scale * 10_000 for at, scale in out.measurements.scale.items()})
+    assert ks.verify(saved(tmp_path / "again", scaled, recipe))["faults"]
+
+
+@pytest.mark.parametrize("name", ["geometric", "haar_topdown", "refined_tree", "privelet"])
+def test_too_little_noise(tmp_path, name):
+    recipe, out = RECIPES[name], released(RECIPES[name], "10")
+    scaled = saying(promising(out, epsilon=Fraction(1, 10)), scale=decimal(Fraction(out.recipe["scale"]) * 100))
+    if out.measurements is not None:
+        scaled = measuring(scaled, scale={at: scale * 100 for at, scale in out.measurements.scale.items()})
+    found = verified(tmp_path, scaled, recipe)["faults"]
+    assert found == ["release.parquet: its noisy numbers hold less noise than their scale says"]
+
+
+def test_the_forger_signs_with_a_key_of_their_own(made, tmp_path):
+    manifest.keygen(tmp_path / "forger.key")
+    manifest.keygen(tmp_path / "office.key")
+    out = promising(released(ks.haar_topdown(), "10"), epsilon=Fraction(1, 1000))
+    folder = saved(tmp_path / "forged", out, ks.haar_topdown(), tmp_path / "forger.key")
+    found = ks.verify(folder)
+    assert not found["ok"] and "nobody vouched" in found["signature"]
+    assert ks.verify(folder, key=tmp_path / "office.key.pub")["signature"] == "by another key"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_another_unit(made, tmp_path, name):
+    faults = verified(tmp_path, promising(made[name], unit=OTHER), RECIPES[name])["faults"]
+    assert any("scale is not what the recipe gives" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_true_counts_in_place_of_the_values(made, tmp_path, name):
+    out = replace(made[name], cells=COUNTS.cells, values=COUNTS.values)
+    faults = verified(tmp_path, out, RECIPES[name])["faults"]
+    assert faults == ["release.parquet: its values do not follow from the measurements"]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_one_person_moved_to_the_next_cell(made, tmp_path, name):
+    values = made[name].values.copy()
+    at = int(np.argmax(values[:-1]))
+    values[at], values[at + 1] = values[at] - 3, values[at + 1] + 3
+    faults = verified(tmp_path, replace(made[name], values=values), RECIPES[name])["faults"]
+    assert faults == ["release.parquet: its values do not follow from the measurements"]
+
+
+def test_true_counts_as_noisy_cells(tmp_path):
+    """Cells by themselves have nothing to be compared with; but exact zeros show that there is no noise."""
+    out = replace(released(ks.geometric(), "0.1"), cells=COUNTS.cells, values=COUNTS.values)
+    faults = verified(tmp_path, out, ks.geometric())["faults"]
+    assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
+
+
+@pytest.mark.parametrize("name", ["refined_tree", "bayes_tree"])
+def test_true_counts_as_measurements(tmp_path, name):
+    """The tree of true counts, visited and refined as the recipe does: parents are the sum of their children."""
+    from kasuri.replay import replayed, visited
+
+    run = resolve(RECIPES[name], DOMAIN, UNIT, "0.1")
+    visit, tree = run.visit(), run.trees[0]
+    leaves = np.zeros(tree.leaves, dtype=np.int64)
+    leaves[tree.keys(COUNTS.cells)] = COUNTS.values
+    parents, rows = np.zeros(1, dtype=np.int64), []
+    above = 0
+    for cut, slack, scale in zip(visit.cuts, visit.slacks, visit.scales, strict=True):
+        nodes, _ = tree.children(parents, above, cut)
+        y = leaves.reshape(-1, tree.stride(cut)).sum(axis=1)[nodes]
+        rows.append((np.full(nodes.size, cut), nodes, y))
+        parents, above = nodes[(y > 0) | (slack * scale > 0)], cut  # parents that add up lower nothing: t = 0
+    level, prefix, value = (np.concatenate(column) for column in zip(*rows, strict=True))
+    true = Measurements(level, prefix, value, dict(zip(visit.cuts, visit.scales, strict=True)))
+    cells, values = replayed(run, visited(visit, true), RECIPES[name].refine)
+    out = replace(released(RECIPES[name], "0.1"), cells=cells, values=values, measurements=true)
+    faults = verified(tmp_path, out, RECIPES[name])["faults"]
+    assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_measurements_of_another_release(made, tmp_path, name):
+    other = released(RECIPES[name], seed=2)
+    faults = verified(tmp_path, replace(made[name], measurements=other.measurements), RECIPES[name])["faults"]
+    assert any("measurements" in fault or "preset" in fault or "tuning" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_two_measurements_swapped(made, tmp_path, name):
+    value = made[name].measurements.value.copy()
+    first, last = np.argmin(value[-64:]) - 64, np.argmax(value[-64:]) - 64
+    value[[first, last]] = value[[last, first]]
+    faults = verified(tmp_path, measuring(made[name], value=value), RECIPES[name])["faults"]
+    assert faults
+
+
+def test_measurements_left_out(made, tmp_path):
+    out = replace(made["refined_tree"], measurements=None)
+    assert "datapackage.json: its recipe publishes measurements" in verified(tmp_path, out, ks.refined_tree())["faults"]
+
+
+def test_measurements_where_the_recipe_has_none(made, tmp_path):
+    out = replace(made["geometric"], measurements=made["refined_tree"].measurements)
+    faults = verified(tmp_path, out, ks.geometric())["faults"]
+    assert "datapackage.json: its recipe publishes no measurements" in faults
+
+
+def test_a_scale_of_the_measurements(made, tmp_path):
+    for name in ("haar_topdown", "refined_tree"):
+        scale = dict(made[name].measurements.scale)
+        scale[max(scale)] *= 2
+        found = ks.verify(saved(tmp_path / name, measuring(made[name], scale=scale), RECIPES[name]))["faults"]
+        assert found == ["measurements.parquet: a scale is not what the recipe gives"]
+
+
+def test_a_scale_of_one_measurement(made, tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet as files
+
+    folder = saved(tmp_path / "forged", made["refined_tree"], ks.refined_tree())
+    table = files.read_table(folder / "measurements.parquet")
+    scales = table["scale"].to_pylist()
+    scales[-1] = "1000"
+    files.write_table(table.set_column(3, "scale", pa.array(scales)), folder / "measurements.parquet")
+    faults = rehashed(folder, json.loads((folder / "datapackage.json").read_bytes()))
+    assert "measurements.parquet: is not a table of measurements" in faults
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("haar_topdown", ks.haar_topdown(descent="jump")),
+        ("haar_topdown", ks.haar_topdown("1d")),
+        ("geometric", laplace()),
+        ("geometric", sparse(1)),
+        ("geometric", simplex()),
+        ("refined_tree", ks.bayes_tree()),
+        ("refined_tree", hierarchy("morton")),
+        ("refined_tree", ks.refined_tree("u4")),
+        ("bayes_tree", ks.refined_tree({0: "0.5", 2: "0.5"})),
+        ("bayes_tree", ks.auto()),
+    ],
+)
+def test_another_recipe(made, tmp_path, name, other):
+    """Its words and its promise, on what the one of that name measured and released."""
+    guarantee = replace(other.guarantee(DOMAIN, UNIT, "1"), assumes=made[name].guarantee.assumes)
+    out = replace(made[name], recipe=said_by(other, DOMAIN, UNIT, "1"), guarantee=guarantee)
+    assert verified(tmp_path, out, other)["faults"]
+
+
+@pytest.mark.parametrize("name", ["auto", "sparse", "matrix", "a new one", ""])
+def test_another_name(made, tmp_path, name):
+    faults = verified(tmp_path, saying(made["refined_tree"], name=name))["faults"]
+    assert "datapackage.json: no recipe has these words on this domain, unit and epsilon" in faults
+
+
+WORDS = {
+    "scale": "123",
+    "sensitivity": "0.0001",
+    "descent": "jump",
+    "order": "1d",
+    "shares": {"0": "0.5", "4": "0.25", "8": "0.25"},
+    "interleave": ["grid"],
+    "arguments": {"shares": "tilt16"},
+    "a new word": "as it likes",
+}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_another_word(made, tmp_path, word):
+    out = saying(made["refined_tree"], **{word: WORDS[word]})
+    assert any(fault.startswith("datapackage.json: ") for fault in verified(tmp_path, out)["faults"])
+
+
+def test_other_shares_with_their_scales(made, tmp_path):
+    """Consistent in every file; the preset named has other shares."""
+    other = ks.refined_tree("tilt16")
+    shares = said_by(other, DOMAIN, UNIT, "1")["shares"]
+    scales = {int(at): 1 / Fraction(share) for at, share in shares.items()}
+    out = measuring(saying(made["refined_tree"], shares=shares), scale=scales)
+    faults = verified(tmp_path, out, ks.refined_tree())["faults"]
+    assert "datapackage.json: shares is not what the recipe gives on this domain, unit and epsilon" in faults
+
+
+@pytest.mark.parametrize("name", ["pilot", "auto"])
+def test_another_preset(made, tmp_path, name):
+    run = resolve(RECIPES[name], DOMAIN, UNIT, "1")
+    own = made[name].recipe["preset"]
+    other = next(preset for preset in run.choices if preset != own)
+    shares = {str(depth): decimal(share) for depth, share in run.choices[other]}
+    for index, words in enumerate(({"preset": other}, {"preset": "best"}, {"preset": other, "shares": shares})):
+        assert ks.verify(saved(tmp_path / str(index), saying(made[name], **words), RECIPES[name]))["faults"]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_mask_dropped(made, tmp_path, name):
+    out = replace(promising(made[name], public=("domain",)), domain=ks.Domain.of(MESH))
+    assert verified(tmp_path, out, RECIPES[name])["faults"]
+
+
+def test_a_mask_dropped_from_noisy_cells(tmp_path):
+    """Cells by themselves have the same scale without a mask: the sea is then a stretch of exact zeros."""
+    out = promising(released(ks.geometric(), "0.01"), public=("domain",))
+    faults = verified(tmp_path, replace(out, domain=ks.Domain.of(MESH)), ks.geometric())["faults"]
+    assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
+
+
+PROMISES = {
+    "delta": Fraction(1, 10**6),
+    "rho": Fraction(1, 2),
+    "model": "local",
+    "basis": "docs/proofs/geometric.md",
+    "public": ("domain",),
+    "assumes": (),
+}
+
+
+@pytest.mark.parametrize("field", PROMISES)
+def test_another_promise(made, tmp_path, field):
+    faults = verified(tmp_path, promising(made["haar_topdown"], **{field: PROMISES[field]}), ks.haar_topdown())[
+        "faults"
+    ]
+    assert any(fault.startswith(f"datapackage.json: {field} is not") for fault in faults)
+
+
+@pytest.mark.parametrize("caveat", [NO_LEDGER, KEYSTREAM])
+def test_a_caveat_left_out(made, tmp_path, caveat):
+    left = tuple(item for item in made["haar_topdown"].guarantee.assumes if item != caveat)
+    faults = verified(tmp_path, promising(made["haar_topdown"], assumes=left), ks.haar_topdown())["faults"]
+    assert faults == ["datapackage.json: assumes is not what the recipe and the ledger rest on"]
+
+
+def test_who_bounded_contributions_is_said_once(made, tmp_path):
+    folder = saved(tmp_path / "forged", made["geometric"], ks.geometric())
+    assert PROVIDER_BOUNDED in made["geometric"].guarantee.assumes
+
+    def change(data):
+        data["privacy"]["privacy_loss"]["contribution_bound"]["enforced"] = "by kasuri, when counting"
+
+    assert "datapackage.json: says in two ways who bounded contributions, and they differ" in edited(folder, change)
+
+
+def test_a_japanese_certificate_of_another_epsilon(made, tmp_path):
+    folder = saved(tmp_path / "forged", made["haar_topdown"], ks.haar_topdown())
+    path = folder / "certificate.ja.md"
+    path.write_text(path.read_text(encoding="utf-8").replace("epsilon = 1", "epsilon = 0.01"), encoding="utf-8")
+    faults = rehashed(folder, json.loads((folder / "datapackage.json").read_bytes()))
+    assert faults == ["certificate.ja.md: does not say what the manifest says"]
+
+
+def test_another_configuration(made, tmp_path):
+    faults = verified(tmp_path, made["haar_topdown"], ks.haar_topdown("1d"))["faults"]
+    assert faults == ["datapackage.json: configuration_hash is not that of recipe, domain, unit and epsilon"]
+
+
+EDITS = {
+    "title": lambda data: data.update(title="census: something safer"),
+    "intervals": lambda data: data["intervals"].update(method="exact"),
+    "a further field": lambda data: data["privacy"].update(note="reviewed and found safe"),
+    "privacy.expected_error": lambda data: data["privacy"]["expected_error"].update(before_refinement=None),
+    "privacy.accounting.composition": lambda data: data["privacy"]["accounting"].update(composition="none needed"),
+    "privacy.implementation.sampler": lambda data: data["privacy"]["implementation"].update(sampler="certified"),
+    "describes release.parquet": lambda data: next(
+        item for item in data["resources"] if item["path"] == "release.parquet"
+    ).update(schema={"fields": []}),
+}
+
+
+@pytest.mark.parametrize("field", EDITS)
+def test_another_sentence(made, tmp_path, field):
+    folder = saved(tmp_path / "forged", made["haar_topdown"], ks.haar_topdown())
+    faults = edited(folder, EDITS[field])
+    assert any(fault.startswith(f"datapackage.json: {field}") for fault in faults), faults
+
+
+def test_the_recipe_of_the_manifest_is_that_of_the_table(made, tmp_path):
+    folder = saved(tmp_path / "forged", made["geometric"], ks.geometric())
+    faults = edited(folder, lambda data: data["privacy"]["implementation"]["recipe"].update(name="sparse"))
+    assert "datapackage.json: its recipe is not that of release_meta.parquet" in faults
+
+
+def receipt(**changes):
+    def change(ledger):
+        for where, value in changes.items():
+            part, name = where.split("__")
+            ledger[part] = {**ledger[part], name: value}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (receipt(charged__amount="0.1"), "the ledger's receipt does not add up"),
+        (receipt(after__left="9"), "the ledger's receipt does not add up"),
+        (receipt(before__allowance="9", before__left="9"), "the ledger's receipt does not add up"),
+        (receipt(charged__amount="2", after__spent="2", after__left="1"), "was charged another price"),
+    ],
+)
+def test_another_receipt(tmp_path, change, fault):
+    ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="3", unit=UNIT, data="census")
+    out = released(ks.geometric(), ledger=ledger)
+    said = json.loads(json.dumps(out.provenance["ledger"]))
+    change(said)
+    out = replace(out, provenance=MappingProxyType({**out.provenance, "ledger": said}))
+    assert any(fault in found for found in verified(tmp_path, out)["faults"])
+
+
+def test_a_receipt_that_adds_up_is_not_looked_up_without_the_ledger(tmp_path):
+    ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="3", unit=UNIT, data="census")
+    out = released(ks.geometric(), ledger=ledger)
+    found = verified(tmp_path, out)
+    assert found["ok"] and any(item.startswith("the entry that paid") for item in found["not_recomputed"])
+
+
+def test_the_price_is_that_of_the_promise_printed(tmp_path):
+    """Paid for 1, printed as 0.001 with all that follows from it."""
+    ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="3", unit=UNIT, data="census")
+    out = saying(promising(released(ks.geometric(), ledger=ledger), epsilon=Fraction(1, 1000)), scale="1000")
+    faults = verified(tmp_path, out, ks.geometric())["faults"]
+    assert faults == ["datapackage.json: the ledger was charged another price than the promise has"]
+
+
+def test_a_declared_total_and_a_threshold(tmp_path):
+    unit = ks.Unit("person", "replace", 1)
+    counts = ks.Counts.from_dense(TRUE, DOMAIN, unit, data="census")
+    for name, recipe in {"total": simplex("public", declared_total=5000), "least": sparse(20)}.items():
+        out = ks.release(counts, recipe, epsilon="1", ledger=None, source=ks.seeded(1), threads=1)
+        said = {**out.provenance, "secure": True, "source": ks.secure().words()}
+        out = replace(out, provenance=MappingProxyType(said))
+        assert ks.verify(saved(tmp_path / name, out))["ok"]
+        values = out.values.copy()
+        values[0] = 1 if values[0] != 1 else 2
+        found = ks.verify(saved(tmp_path / f"{name} forged", replace(out, values=values)))["faults"]
+        assert found == ["release.parquet: not a table that this recipe releases"]
+
+
+def test_a_newer_refinement_is_not_believed(made, tmp_path):
+    out = replace(made["refined_tree"], cells=COUNTS.cells, values=COUNTS.values)
+    folder = saved(tmp_path / "forged", out, ks.refined_tree())
+    faults = edited(folder, lambda data: data["privacy"]["implementation"]["refinement"].update(version=99))
+    assert "release.parquet: refined by version 99, newer than this kasuri runs; update kasuri" in faults
+
+
+@pytest.mark.parametrize("claim", [{"machine": "another"}, {"versions": {"kasuri": "0.0.1"}}, None])
+def test_another_machine_or_version_is_no_excuse(made, tmp_path, claim):
+    """What was made elsewhere may be rounded otherwise; true counts are refuted all the same."""
+
+    def change(data):
+        implementation = data["privacy"]["implementation"]
+        if claim is None:
+            del implementation["recipe"], implementation["refinement"]
+        else:
+            implementation["environment"].update(claim)
+
+    for name in TREES:
+        out = replace(made[name], cells=COUNTS.cells, values=COUNTS.values)
+        faults = edited(saved(tmp_path / name, out, RECIPES[name]), change)
+        assert "release.parquet: its values do not follow from the measurements" in faults
+
+
+def test_a_unit_of_rounding_from_another_machine_is_named(made, tmp_path):
+    values = made["refined_tree"].values.copy()
+    values[np.argsort(values)[-2:]] += (1, -1)
+    folder = saved(tmp_path / "forged", replace(made["refined_tree"], values=values), ks.refined_tree())
+    assert not ks.verify(folder)["ok"]
+    elsewhere = {"machine": "another", "versions": {"kasuri": "0.0.1"}}
+    edited(folder, lambda data: data["privacy"]["implementation"]["environment"].update(elsewhere))
+    found = ks.verify(folder)
+    assert found["ok"] and any("to within rounding" in item for item in found["not_recomputed"])
+
+
+def test_the_command_line_names_what_was_not_recomputed(made, tmp_path):
+    from typer.testing import CliRunner
+
+    from kasuri.cli import app
+
+    folder = saved(tmp_path / "release", made["geometric"], ks.geometric())
+    told = CliRunner().invoke(app, ["verify", str(folder)])
+    assert told.exit_code == 0 and "not recomputed: values: they are the noisy numbers themselves" in told.stdout
+    told = CliRunner().invoke(app, ["verify", str(folder), "--json"])
+    assert any(item.startswith("the noise:") for item in json.loads(told.stdout)["not_recomputed"])
