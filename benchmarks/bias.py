@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 import kasuri as ks
 from kasuri import examples, meshcode, recipes
-from kasuri.mechanism import Mechanism
+from kasuri.recipes.mechanism import Mechanism
 
 UNIT = ks.Unit(id="person", change="add-remove", max_cells=1)
 SHARES = np.outer((0.49, 0.51), (0.12, 0.60, 0.28)).ravel()

@@ -32,15 +32,7 @@ WRONG = {
 
 def judged(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     (folder / "user.py").write_text(text, encoding="utf-8")
-    words = [
-        "--strict",
-        "--cache-dir",
-        str(folder / "cache"),
-        "--config-file",
-        "",
-        "--follow-imports=silent",
-        "user.py",
-    ]
+    apart = ["--cache-dir", str(folder / "cache"), "--config-file", "", "--follow-imports=silent"]
     environment = dict(os.environ, MYPYPATH=str(SOURCE))
     command = [sys.executable, "-m", "mypy", "--strict", *apart, "user.py"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

@@ -11,6 +11,7 @@ import kasuri as ks
 from kasuri import recipes
 from kasuri.manifest import bias, certificate
 from kasuri.recipes import RECIPES
+from kasuri.recipes.mechanism import Bias
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 
 PERSON = Unit("person", "add-remove", 1)
@@ -29,7 +30,7 @@ def test_unbiased_is_said_exactly_of_recipes_whose_error_does_not_depend_on_the_
     one = counts_on(domain)
     more = np.where(domain.possible_dense(), np.random.default_rng(8).poisson(3, domain.shape), 0)
     two = ks.Counts.from_dense(one_dense(one) + more, domain, one.unit)
-    said = bias.by_area(released(recipe, one, 4).recipe)
+    said = bias.by_area(recipe.on(domain, one.unit, "0.5"))
     linear = [item["area"] for item in said] == ["every area"] and said[0]["en"].startswith("unbiased")
     assert linear == (recipe.name in UNBIASED)
     gaps = [
@@ -46,8 +47,9 @@ def one_dense(counts):
     return out.reshape(counts.domain.shape)
 
 
-def test_every_recipe_has_words_and_an_unknown_refinement_has_none():
-    said = {recipe.name: bias.by_area({"name": recipe.name, "refine": recipe.refine}) for recipe in VARIANTS}
+def test_every_recipe_and_every_kind_of_bias_has_words():
+    domain = DOMAINS["full"]
+    said = {recipe.name: bias.by_area(recipe.on(domain, PERSON, "1")) for recipe in VARIANTS}
     assert set(said) == set(RECIPES)
     for sentences in said.values():
         for item in sentences:
@@ -55,9 +57,9 @@ def test_every_recipe_has_words_and_an_unknown_refinement_has_none():
             assert "{" not in item["en"] + item["ja"] and item["en"].endswith(".") and item["ja"].endswith("。")
     words = json.dumps(said)
     assert "larger areas" not in words and "hardly at all" not in words
-    with pytest.raises(ks.PrivacyError, match="nothing is known"):
-        bias.by_area({"name": "haar_topdown", "refine": "polished"})
-    public = {"name": "simplex", "refine": "simplex", "options": {"total": "public"}}
+    assert {*bias._SENTENCES} == {*Bias}
+    moves = ks.Unit("person", "replace", 1)
+    public = ks.simplex("public", declared_total=5).on(domain, moves, "1")
     assert bias.by_area(public)[-1]["en"].startswith("the declared number")
 
 
@@ -85,7 +87,7 @@ def margin_error(recipe, runs, at=0):
 def test_margins_are_off_as_the_certificate_says(recipe):
     """By sign, and by tens of per cent as measured on the benchmark's table of as many people."""
     mean, error = margin_error(recipe, 12)
-    (margins,) = [item["en"] for item in bias.by_area({"name": recipe.name, "refine": recipe.refine})
+    (margins,) = [item["en"] for item in bias.by_area(recipe.on(PEOPLE, PERSON, "1"))
                   if "margins" in item["area"]]  # fmt: skip
     high = "too high" in margins
     assert (mean > 4 * error) if high else (mean < -4 * error)
@@ -150,7 +152,7 @@ def test_the_page_of_auto_has_the_shares_of_the_code():
     import re
     from pathlib import Path
 
-    from kasuri.shares import PILOT_SHARE
+    from kasuri.recipes.shares import PILOT_SHARE
 
     proofs = Path(__file__).parents[2] / "docs" / "proofs"
     for page, named in (("auto.md", "simulation"), ("bayes_tree.md", "pilot")):

@@ -10,13 +10,14 @@ import pytest
 
 import kasuri as ks
 from kasuri import manifest
+from kasuri.laws import KEYSTREAM
 from kasuri.manifest import certificate
 from kasuri.manifest.package import digest, sha256, text
-from kasuri.mechanism import KEYSTREAM, resolve
 from kasuri.privacy import decimal
 from kasuri.published import NO_LEDGER, Measurements
 from kasuri.recipes import hierarchy, laplace, simplex, sparse
-from kasuri.recipes.words import recipe_words
+from kasuri.recipes.descent import by_cell
+from kasuri.recipes.replay import visited
 from kasuri.schema import PROVIDER_BOUNDED
 from kasuri.store import duck, parquet
 
@@ -90,7 +91,7 @@ def measuring(out, **changes):
 
 
 def said_by(recipe, domain, unit, epsilon):
-    return MappingProxyType(json.loads(json.dumps(dict(recipe_words(resolve(recipe, domain, unit, epsilon))))))
+    return MappingProxyType(json.loads(json.dumps(recipe.on(domain, unit, epsilon).words())))
 
 
 def edited(folder, change):
@@ -193,10 +194,8 @@ def test_true_counts_as_noisy_cells(tmp_path):
 @pytest.mark.parametrize("name", ["refined_tree", "bayes_tree"])
 def test_true_counts_as_measurements(tmp_path, name):
     """The tree of true counts, visited and refined as the recipe does: parents are the sum of their children."""
-    from kasuri.replay import replayed, visited
-
-    run = resolve(RECIPES[name], DOMAIN, UNIT, "0.1")
-    visit, tree = run.visit(), run.trees[0]
+    run = RECIPES[name].on(DOMAIN, UNIT, "0.1")
+    visit, tree = run.visit, run.tree
     leaves = np.zeros(tree.leaves, dtype=np.int64)
     leaves[tree.keys(COUNTS.cells)] = COUNTS.values
     parents, rows = np.zeros(1, dtype=np.int64), []
@@ -208,7 +207,8 @@ def test_true_counts_as_measurements(tmp_path, name):
         parents, above = nodes[(y > 0) | (slack * scale > 0)], cut  # parents that add up lower nothing: t = 0
     level, prefix, value = (np.concatenate(column) for column in zip(*rows, strict=True))
     true = Measurements(level, prefix, value, dict(zip(visit.cuts, visit.scales, strict=True)))
-    cells, values = replayed(run, visited(visit, true), RECIPES[name].refine)
+    keys, found = RECIPES[name].join.refine(visited(visit, true), tree, DOMAIN)
+    cells, values = by_cell(tree, DOMAIN, [(keys, found)])
     out = replace(released(RECIPES[name], "0.1"), cells=cells, values=values, measurements=true)
     faults = verified(tmp_path, out, RECIPES[name])["faults"]
     assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
@@ -320,10 +320,10 @@ def test_other_shares_with_their_scales(made, tmp_path):
 
 @pytest.mark.parametrize("name", ["pilot", "auto"])
 def test_another_preset(made, tmp_path, name):
-    run = resolve(RECIPES[name], DOMAIN, UNIT, "1")
+    run = RECIPES[name].on(DOMAIN, UNIT, "1")
     own = made[name].recipe["preset"]
-    other = next(preset for preset in run.choices if preset != own)
-    shares = {str(depth): decimal(share) for depth, share in run.choices[other]}
+    other = next(preset for preset in run.offer.choices if preset != own)
+    shares = {str(depth): decimal(share) for depth, share in run.offer.choices[other]}
     for index, words in enumerate(({"preset": other}, {"preset": "best"}, {"preset": other, "shares": shares})):
         assert ks.verify(saved(tmp_path / str(index), saying(made[name], **words), RECIPES[name]))["faults"]
 

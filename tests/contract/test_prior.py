@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from kasuri.shares import pilot_height
 
 import kasuri as ks
 from kasuri import order
 from kasuri.recipes import shares
+from kasuri.recipes.shares import pilot_height
 from kasuri.schema import Domain, Mesh, Nominal
 
 DOMAIN = Domain.of(Mesh("g", shape=(16, 16)))

@@ -121,13 +121,14 @@ def test_a_declared_tree_is_followed_or_refused(recipe):
     measure the cells, however they are grouped. None passes over it in silence."""
     labels, groups = ("a", "b", "c", "d"), Tree.of({"east": ["a", "d"], "west": ["b", "c"]})
     domain = Domain.of(Nominal("ward", labels, groups))
-    follows = recipe.order in ("hierarchy", "jis") or recipe.transform == "nominal"
+    follows = recipe.ignores_trees is None and recipe.parts()["order"] != "none"
     if follows:
-        (tree,) = resolve(recipe, domain, Unit("person", "add-remove", 1), "1").trees
+        tree = recipe.on(domain, Unit("person", "add-remove", 1), "1").tree
         keys = tree.keys(np.arange(4))
         assert keys[0] // 2 == keys[3] // 2 != keys[1] // 2 == keys[2] // 2, "east and west are nodes"
-    elif recipe.order == "none":
-        recipe.guarantee(domain, Unit("person", "replace" if "public" in str(recipe.options) else "add-remove", 1), "1")
+    elif recipe.parts()["order"] == "none":
+        change = "replace" if "public" in str(recipe.parts()["options"]) else "add-remove"
+        recipe.guarantee(domain, Unit("person", change, 1), "1")
     else:
         with pytest.raises(ks.DomainError, match=r"has a public tree, .* would ignore; use .*or declare the axis"):
             recipe.guarantee(domain, Unit("person", "add-remove", 1), "1")

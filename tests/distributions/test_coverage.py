@@ -8,7 +8,6 @@ import kasuri as ks
 from kasuri import examples, intervals, recipes
 from kasuri.draw import draw
 from kasuri.ingest import read_table
-from kasuri.mechanism import resolve
 from kasuri.regions import Boxes
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Mesh, Ordered
@@ -86,7 +85,9 @@ def test_95_percent_intervals_cover_in_every_class(census, recipe):
 
 
 @pytest.mark.parametrize("size", [300, 2000])
-@pytest.mark.parametrize("recipe", [ks.haar_topdown(), ks.refined_tree(), ks.bayes_tree("sparse")], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "recipe", [ks.haar_topdown(), ks.refined_tree(), ks.bayes_tree("sparse")], ids=lambda r: r.name
+)
 def test_isolated_places_are_covered(recipe, size):
     """Every node around a lone place holds it alone: the least of their limits is below it far too often. Of 400
     intervals 80 % held with that cut (haar_topdown), 90 % (refined_tree)."""
@@ -178,19 +179,19 @@ def test_the_total_of_a_nearly_empty_table_has_no_bias(recipe):
 def test_intervals_of_linear_recipes_cover(recipe, epsilon):
     """hierarchy and matrix, sums of one, few and many noises, at scales far above and below 1: every cell and area by
     itself, over noise alone."""
-    given = dict(recipe.options).get("strategy", "optimised") != "optimised"
+    given = dict(recipe.parts()["options"]).get("strategy", "optimised") != "optimised"
     domain = Domain.of(Ordered("x", 4)) if given else Domain.of(Mesh("g", shape=(4, 4)))
     truth = np.random.default_rng(1).poisson(300, domain.shape)
     counts, rng = ks.Counts.from_dense(truth, domain, PERSON), np.random.default_rng(2)
     areas = [np.flatnonzero(rng.random(domain.size) < share) for share in (0.3, 0.5, 0.7, 1)]
     areas += [np.array([cell]) for cell in range(domain.size)]
-    run, runs = resolve(recipe, domain, PERSON, epsilon), 500
+    run, runs = recipe.on(domain, PERSON, epsilon), 500
     first = ks.release(counts, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(0))
     bars, hits = intervals.bars_of(first), np.zeros(len(areas))
     for i in range(runs):
-        cells, values, _, _ = draw(run, counts, Streams(ks.seeded(i).release_key(), recipe.name), 1)
+        made = draw(run, counts, Streams(ks.seeded(i).release_key(), recipe.name), 1)
         dense = np.zeros(domain.size)
-        dense[cells] = values
+        dense[made.cells] = made.values
         for j, area in enumerate(areas):
             value = np.array([dense[area].sum()])
             low, high = intervals.finish(bars.of_area(area, value, 0.95), value)

@@ -65,7 +65,7 @@ LONG = [
     Fault("further fields are believed", RECOMPUTE,
           'beyond = said.keys() - own.keys() - {"digest", "report", "resources"}', "beyond: set[str] = set()",
           f"{FORGERIES}::test_another_sentence"),
-    Fault("descriptions of files are believed", RECOMPUTE, 'if item != json.loads(json.dumps(resource(', 
+    Fault("descriptions of files are believed", RECOMPUTE, 'if item != json.loads(json.dumps(resource(',
           'if None is json.loads(json.dumps(resource(', f"{FORGERIES}::test_another_sentence"),
     Fault("the manifest's recipe is believed", RECOMPUTE,
           'if implementation.get("recipe", dict(words)) != dict(words):', "if False:",

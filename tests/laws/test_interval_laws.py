@@ -11,7 +11,6 @@ from reference.domains import taken_by
 
 import kasuri as ks
 from kasuri import bounds, estimate, intervals, order, recipes, transform
-from kasuri.mechanism import resolve
 from kasuri.noise import laplace_variance
 from kasuri.regions import Boxes, BoxSearch, CellSearch, leaves_below
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
@@ -121,7 +120,9 @@ def test_halves_are_shared_at_every_node(which, order_of, seed):
     domain = DOMAINS[which]
     tree, rng = order_of(domain), np.random.default_rng(seed)
     low = np.array([[rng.integers(0, size) for size in domain.shape]])
-    boxes = Boxes(low, np.array([[rng.integers(a + 1, size + 1) for a, size in zip(low[0], domain.shape, strict=True)]]))
+    boxes = Boxes(
+        low, np.array([[rng.integers(a + 1, size + 1) for a, size in zip(low[0], domain.shape, strict=True)]])
+    )
     cells, _ = boxes.all_cells(domain)
     if not cells.size:
         return
@@ -211,7 +212,7 @@ def measured_rows(out):
     """What hierarchy or matrix measures, a row per number and a column per cell, as the draw has it."""
     domain, cells = out.domain, np.flatnonzero(out.domain.possible_dense().ravel())
     if out.recipe["name"] == "matrix":
-        return resolve(recipes.matrix(), domain, PERSON, "1").strategy.rows, cells
+        return recipes.matrix().on(domain, PERSON, "1").strategy.rows, cells
     tree = estimate.tree_of(out.recipe, domain)
     levels = [tree.keys(cells) // tree.stride(int(depth)) for depth in out.recipe["shares"]]
     return np.vstack([nodes == np.unique(nodes)[:, None] for nodes in levels]).astype(float), cells

@@ -1,16 +1,14 @@
 """Words and back, the replay of measurements, and the test for too little noise: laws over seeded releases."""
 
 import json
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri import replay
+from kasuri import evidence
 from kasuri.errors import FormatError
-from kasuri.mechanism import resolve
 from kasuri.recipes import (
     RECIPES,
     fourier,
@@ -23,7 +21,9 @@ from kasuri.recipes import (
     simplex,
     sparse,
 )
-from kasuri.recipes.words import UntoldError, read, recipe_words
+from kasuri.recipes.mechanism import Drawn
+from kasuri.recipes.read import UntoldError, read
+from kasuri.recipes.replay import descends
 
 COAST = np.zeros((8, 8), dtype=bool)
 COAST[0, 3:] = True
@@ -54,15 +54,19 @@ CASES = [(recipe, domain, unit) for unit in (SEVERAL, MOVES) for domain, recipes
          for recipe in recipes] + [(simplex("public", declared_total=5), DOMAIN, MOVES)]  # fmt: skip
 
 
+def of(out):
+    return Drawn(out.cells, out.values, out.measurements, out.recipe)
+
+
 def told(run):
-    return json.loads(json.dumps(dict(recipe_words(run))))
+    return json.loads(json.dumps(run.words()))
 
 
 def test_every_recipe_is_read_back():
     assert {recipe.name for recipe, _, _ in CASES} == set(RECIPES)
     for recipe, domain, unit in CASES:
-        words = told(resolve(recipe, domain, unit, "0.3"))
-        if recipe.matrix is not None and "public" in words["options"]:
+        words = told(recipe.on(domain, unit, "0.3"))
+        if "public" in words.get("options", {}):
             with pytest.raises(UntoldError):
                 read(words, domain, unit, "0.3")
             continue
@@ -73,7 +77,7 @@ def test_every_recipe_is_read_back():
 
 @pytest.mark.parametrize("recipe", [ks.haar_topdown(), ks.refined_tree(), sparse(), lasso()], ids=lambda r: r.name)
 def test_words_of_no_recipe_are_refused(recipe):
-    words = told(resolve(recipe, DOMAIN, SEVERAL, "0.3"))
+    words = told(recipe.on(DOMAIN, SEVERAL, "0.3"))
     for name in ("name", "order", "arguments", "options"):
         if name in words:
             with pytest.raises(FormatError):
@@ -95,27 +99,26 @@ def test_a_count_tree_follows_from_its_measurements(recipe):
         for epsilon in ("0.05", "5"):
             table = counts(seed) if seed else ks.Counts.from_coo([], [], DOMAIN, SEVERAL)
             out = ks.release(table, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed), threads=1)
-            run = resolve(recipe, DOMAIN, SEVERAL, epsilon)
-            cuts, how, choice = replay.chosen(run, out.recipe, out.measurements)
-            assert choice is None or choice.words().items() <= out.recipe.items()
-            found = replay.replayed(run, replay.visited(run.visit(cuts, how), out.measurements), how)
+            run = recipe.on(DOMAIN, SEVERAL, epsilon)
+            assert run.retold(out.recipe, out.measurements) == (dict(out.recipe), [])
+            found = run.replay(of(out)).found
             np.testing.assert_array_equal(found[0], out.cells)
             np.testing.assert_array_equal(found[1], out.values)
 
 
-@pytest.mark.parametrize("recipe", [ks.haar_topdown(), ks.haar_topdown("1d")], ids=lambda recipe: recipe.order)
+@pytest.mark.parametrize("recipe", [ks.haar_topdown(), ks.haar_topdown("1d")], ids=["morton", "1d"])
 def test_a_descent_follows_from_its_measurements_and_nothing_near_it_does(recipe):
     rng = np.random.default_rng(0)
     for seed in range(12):
         epsilon = ("0.05", "1", "20")[seed % 3]
         out = ks.release(counts(seed), recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed), threads=1)
-        run = resolve(recipe, DOMAIN, SEVERAL, epsilon)
-        assert replay.descends(run, out)
+        run = recipe.on(DOMAIN, SEVERAL, epsilon)
+        assert descends(run.tree, out.measurements, out.cells, out.values)
         values = out.values.copy()
         one, two = rng.choice(values.size, 2, replace=False)
         values[one], values[two] = values[one] + 2, values[two] - 2  # beyond any coin
         keep = values > 0
-        assert not replay.descends(run, replace(out, cells=out.cells[keep], values=values[keep]))
+        assert not descends(run.tree, out.measurements, out.cells[keep], values[keep])
 
 
 @pytest.mark.parametrize("recipe", [ks.geometric(), laplace(), ks.privelet(), ks.haar_topdown(), ks.refined_tree()],
@@ -124,14 +127,14 @@ def test_evidence_of_too_little_noise_keeps_its_level(recipe, monkeypatch):
     """An empty table has the least numbers there are. By Markov's inequality a quantity of mean at most 1 passes 20
     with a chance of at most 1/20; 200 draws."""
     empty = ks.Counts.from_coo([], [], DOMAIN, SEVERAL)
-    monkeypatch.setattr(replay, "EVIDENCE", np.log10(20))
+    monkeypatch.setattr(evidence, "EVIDENCE", np.log10(20))
     for epsilon in ("0.01", "3"):
-        run = resolve(recipe, DOMAIN, SEVERAL, epsilon)
+        run = recipe.on(DOMAIN, SEVERAL, epsilon)
         found = 0
         for seed in range(100):
             out = ks.release(empty, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed), threads=1)
-            tree = replay.visited(run.visit(), out.measurements) if run.cuts else None
-            found += bool(replay.too_little_noise(run, out, tree))
+            again = run.replay(of(out))
+            found += evidence.too_little(again.shown, again.apart)
         assert found <= 5 + 3 * np.sqrt(5)
 
 

@@ -112,7 +112,7 @@ def test_many_axes_are_resolved_at_once():
     that differ from 0, less the 2^26 in which they agree."""
     for sizes, cost in (([2] * 26, 2**26), ([3] * 13, 3**13)):
         domain = Domain(tuple(Ordered(f"d{i}", size) for i, size in enumerate(sizes)))
-        assert resolve(ks.privelet("2d"), domain, Unit("person", "replace", 1), "1").scale == cost
+        assert ks.privelet("2d").on(domain, Unit("person", "replace", 1), "1").scale == cost
 
 
 @pytest.mark.parametrize("change", ["add-remove", "replace"])

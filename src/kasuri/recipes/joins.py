@@ -10,6 +10,7 @@ from math import inf
 from typing import ClassVar
 
 from kasuri import bayes
+from kasuri.errors import PrivacyError, unknown
 from kasuri.noise import laplace_variance
 from kasuri.order import Order
 from kasuri.public import PublicTable
@@ -81,7 +82,11 @@ class Bayes(Join):
 
 def of_preset(preset: str, prior: PublicTable | None) -> Join:
     """The join a preset of shares was made for."""
-    return Bayes(prior) if preset in shares.BAYES else LeastSquares()
+    if preset in shares.BAYES:
+        return Bayes(prior)
+    if preset not in shares.REFINED:
+        raise unknown(PrivacyError, "the preset", preset, (*shares.BAYES, *shares.REFINED))
+    return LeastSquares()
 
 
 def visit_of(tree: Order, scale: Fraction, cuts: Cuts, join: Join, pilot: int | None = None) -> Visit:

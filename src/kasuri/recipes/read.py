@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kasuri import strategy
-from kasuri.errors import DomainError, FormatError, KasuriError
+from kasuri.errors import DomainError, FormatError, KasuriError, unknown
 from kasuri.privacy import written
 from kasuri.public import Named, PublicMatrix
 from kasuri.recipes import RECIPES
@@ -40,17 +40,25 @@ def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: object, 
     tells it, and not made again.
     """
     try:
-        if told and words["name"] == "matrix":
-            return _told(words).run(domain, unit, epsilon)
-        mechanism = _mechanism(words, domain)
-        if words.get("arguments", {}).get("shares") == "prior":
-            return _preset(mechanism, words, domain, unit, epsilon)
-        run = mechanism.run(domain, unit, epsilon)
+        run = _run(words, domain, unit, epsilon, told)
     except UntoldError:
         raise
     except (ArithmeticError, AttributeError, KasuriError, LookupError, TypeError, ValueError):
         raise FormatError("no recipe has these words on this domain, unit and epsilon") from None
+    own = run.words()
+    for name in ("transform", "noise", "refine", "order", "interleave", "descent"):
+        if words.get(name) != own[name]:
+            raise unknown(FormatError, f"{own['name']}: the {name}", words.get(name), (str(own[name]),))
     return run
+
+
+def _run(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: object, told: bool) -> Run:
+    if told and words["name"] == "matrix":
+        return _told(words).run(domain, unit, epsilon)
+    mechanism = _mechanism(words, domain)
+    if words.get("arguments", {}).get("shares") == "prior":
+        return _preset(mechanism, words, domain, unit, epsilon)
+    return mechanism.run(domain, unit, epsilon)
 
 
 def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
