@@ -56,14 +56,14 @@ def main() -> None:
         (ks.bayes_tree(), "(< 0.5)"),
         (ks.refined_tree(), ""),
     ):
-        line(f"Kanto, {recipe.name} {recipe.shares}", f"{seconds(counts, recipe):.2f} CPU s", target)
+        line(f"Kanto, {recipe.name} {recipe.parts()['shares']}", f"{seconds(counts, recipe):.2f} CPU s", target)
     real = census()
     if real is None:
         print("  ../shared/data is not there: the national mesh is skipped")
     else:
         counts = ks.Counts.from_coo(*real, ks.Domain.of(ks.Mesh.window("grid", "japan4096")), PERSON)
         for recipe, target in ((ks.bayes_tree(pilot=True), "(< 3)"), (ks.refined_tree(), "(< 1)")):
-            line(f"national mesh, {recipe.name} {recipe.shares}", f"{seconds(counts, recipe):.2f} CPU s", target)
+            line(f"national mesh, {recipe.name} {recipe.parts()['shares']}", f"{seconds(counts, recipe):.2f} CPU s", target)
     for name, counts in huge().items():
         for recipe, target in ((ks.refined_tree(), "(< 20)"), (ks.bayes_tree(), "")):
             before, drawn = peak(), []

@@ -5,7 +5,7 @@ import pytest
 from planted import Fault, assert_caught
 
 FORGERIES, OLD = "tests/contract/test_forgeries.py", "tests/golden/test_old_release.py"
-RECOMPUTE, REPLAY = "manifest/recompute.py", "replay.py"
+RECOMPUTE, REPLAY = "manifest/recompute.py", "recipes/replay.py"
 WORDS = "if json.loads(json.dumps(own.get(name))) != words.get(name):"
 FIELDS = '("model", "epsilon", "delta", "rho", "unit", "public", "basis")'
 
@@ -22,9 +22,9 @@ SHORT = [
     Fault("a descent is believed", REPLAY, "if not ((found == np.clip(D - odd, -S, S))",
           "if False and not ((found == np.clip(D - odd, -S, S))",
           f"{FORGERIES}::test_one_person_moved_to_the_next_cell"),
-    Fault("refined values are believed", RECOMPUTE, "if here or not replay.near(", "if False and not replay.near(",
+    Fault("refined values are believed", RECOMPUTE, "if here or not _near(", "if False and not _near(",
           f"{FORGERIES}::test_true_counts_in_place_of_the_values"),
-    Fault("too little noise is believed", REPLAY, "return evidence > EVIDENCE * math.log(10)", "return False",
+    Fault("too little noise is believed", "evidence.py", "return found > EVIDENCE * math.log(10)", "return False",
           f"{FORGERIES}::test_too_little_noise"),
 ]  # fmt: skip
 
@@ -44,9 +44,9 @@ LONG = [
           f"{FORGERIES}::test_the_price_is_that_of_the_promise_printed"),
     Fault("the configuration hash is believed", RECOMPUTE, 'get("configuration_hash") not in hashes:',
           'get("configuration_hash") is None:', f"{FORGERIES}::test_another_configuration"),
-    Fault("measurements may be left out", RECOMPUTE, "if bool(names) != replay.publishes(run):", "if False:",
+    Fault("measurements may be left out", RECOMPUTE, "if bool(names) != run.publishes:", "if False:",
           f"{FORGERIES}::test_measurements_left_out"),
-    Fault("scales of measurements are believed", RECOMPUTE, "if any(scales.get(level) != scale for",
+    Fault("scales of measurements are believed", "recipes/counttree.py", "if any(scales.get(level) != scale for",
           "if any(False for", f"{FORGERIES}::test_a_scale_of_the_measurements"),
     Fault("one scale stands for its level", RECOMPUTE, "if not said.equals(measured_table(measured).combine_chunks()):",
           "if False:", f"{FORGERIES}::test_a_scale_of_one_measurement"),
@@ -55,10 +55,10 @@ LONG = [
           f"{FORGERIES}::test_a_unit_of_rounding_from_another_machine_is_named"),
     Fault("a newer refinement is believed", RECOMPUTE, "if version > refine.VERSION:", "if False:",
           f"{FORGERIES}::test_a_newer_refinement_is_not_believed"),
-    Fault("a threshold is believed", RECOMPUTE, "good &= bool((values >= run.threshold).all())", "pass",
+    Fault("a threshold is believed", "recipes/threshold.py", " and bool((values >= self.least).all())", "",
           f"{FORGERIES}::test_a_declared_total_and_a_threshold"),
-    Fault("a declared total is believed", RECOMPUTE,
-          "good &= sum(values.tolist()) == min(run.declared_total, refine.LARGEST)", "pass",
+    Fault("a declared total is believed", "recipes/shaped.py",
+          "sum(values.tolist()) == min(total.total, LARGEST)", "True",
           f"{FORGERIES}::test_a_declared_total_and_a_threshold"),
     Fault("sentences are believed", RECOMPUTE, "elif name not in said or said[name] != value:", "elif False:",
           f"{FORGERIES}::test_another_sentence"),
@@ -76,9 +76,9 @@ LONG = [
     Fault("the Japanese certificate is believed", "manifest/verify.py",
           '(("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese))',
           '(("certificate.md", certificate.english),)', f"{FORGERIES}::test_a_japanese_certificate_of_another_epsilon"),
-    Fault("parents and children are not compared", REPLAY, "_evidence(_apart(tree, run))", "_evidence([])",
+    Fault("parents and children are not compared", "recipes/counttree.py", "apart=tuple(apart(tree, pilot))", "apart=None",
           f"{FORGERIES}::test_true_counts_as_measurements"),
-    Fault("any preset", REPLAY, "    if preset not in run.choices:", "    if False:",
+    Fault("any preset", "recipes/counttree.py", "        if preset not in self.offer.choices:", "        if False:",
           f"{FORGERIES}::test_another_preset"),
     Fault("a kernel changed under its version", "_kernels/visit.py", "np.floor(running + 0.5)",
           "np.floor(running + 0.4)", f"{OLD}::test_todays_refinement_gives_the_old_values"),

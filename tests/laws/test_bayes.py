@@ -381,7 +381,7 @@ def test_shares_sum_to_exactly_one(top, height):
 
 @pytest.mark.parametrize(("change", "cells", "factor"), [("add-remove", 1, 1), ("replace", 1, 2), ("add-remove", 3, 3)])
 @pytest.mark.parametrize(
-    "recipe", [ks.bayes_tree(), ks.bayes_tree(pilot=True), ks.auto((16,))], ids=lambda r: str(r.shares)
+    "recipe", [ks.bayes_tree(), ks.bayes_tree(pilot=True), ks.auto((16,))], ids=lambda r: str(r.parts()["shares"])
 )
 def test_the_published_scales_spend_epsilon_once(recipe, change, cells, factor):
     """Sum over all measured levels of c Delta / scale is epsilon, exactly, the pilot's among them."""

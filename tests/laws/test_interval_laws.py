@@ -218,7 +218,7 @@ def measured_rows(out):
     return np.vstack([nodes == np.unique(nodes)[:, None] for nodes in levels]).astype(float), cells
 
 
-@pytest.mark.parametrize("recipe", LINEAR, ids=lambda recipe: f"{recipe.name} {recipe.order}")
+@pytest.mark.parametrize("recipe", LINEAR, ids=lambda recipe: f"{recipe.name} {recipe.parts()['order']}")
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_the_variance_of_linear_recipes_is_that_of_the_normal_equations(domain, recipe):
     """hierarchy and matrix: sum w^2 = a (A^T A)^-1 a for cells, boxes and any cells."""
