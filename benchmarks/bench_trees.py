@@ -63,7 +63,8 @@ def main() -> None:
     else:
         counts = ks.Counts.from_coo(*real, ks.Domain.of(ks.Mesh.window("grid", "japan4096")), PERSON)
         for recipe, target in ((ks.bayes_tree(pilot=True), "(< 3)"), (ks.refined_tree(), "(< 1)")):
-            line(f"national mesh, {recipe.name} {recipe.parts()['shares']}", f"{seconds(counts, recipe):.2f} CPU s", target)
+            what = f"national mesh, {recipe.name} {recipe.parts()['shares']}"
+            line(what, f"{seconds(counts, recipe):.2f} CPU s", target)
     for name, counts in huge().items():
         for recipe, target in ((ks.refined_tree(), "(< 20)"), (ks.bayes_tree(), "")):
             before, drawn = peak(), []

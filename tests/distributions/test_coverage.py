@@ -72,7 +72,7 @@ def coverage(truth, recipe, runs, level=0.95):
 
 
 @pytest.mark.parametrize(
-    "recipe", [ks.refined_tree(), ks.refined_tree("u4"), ks.haar_topdown()], ids=lambda r: str(r.parts()["shares"] or r.name)
+    "recipe", [ks.refined_tree(), ks.refined_tree("u4"), ks.haar_topdown()], ids=["even16", "u4", "haar"]
 )
 def test_95_percent_intervals_cover_in_every_class(census, recipe):
     """Cases of one run share noise: the bands are wider than those of independent trials."""

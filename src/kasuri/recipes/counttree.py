@@ -293,7 +293,8 @@ def cuts_of(tree: Order, by_height: Mapping[int, Fraction]) -> Cuts:
     """Depths and shares from heights and shares. The claim rests on their sum: checked where the claim is made."""
     stages = tree.stages
     top = len(stages) - 1
-    if sum(by_height.values()) != 1 or min(by_height.values()) <= 0:
+    exactly = all(isinstance(share, Fraction) for share in by_height.values())
+    if not exactly or sum(by_height.values()) != 1 or min(by_height.values()) <= 0:
         raise PrivacyError(
             "shares name each height once, are positive and sum to exactly 1: their sum is what epsilon pays for"
         )

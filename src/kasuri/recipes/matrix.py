@@ -338,6 +338,9 @@ class UntoldRun(Run):
     fractions: ClassVar[bool] = True
     bias: ClassVar[Bias] = Bias.UNBIASED
 
+    def further(self) -> dict[str, Any]:
+        return {"options": dict(self.mechanism.stored()["options"])}
+
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         raise PrivacyError("the matrix of a saved release is not told: it cannot be drawn from again")
 

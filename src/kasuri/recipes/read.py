@@ -46,9 +46,12 @@ def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: object, 
     except (ArithmeticError, AttributeError, KasuriError, LookupError, TypeError, ValueError):
         raise FormatError("no recipe has these words on this domain, unit and epsilon") from None
     own = run.words()
-    for name in ("transform", "noise", "refine", "order", "interleave", "descent"):
-        if words.get(name) != own[name]:
-            raise unknown(FormatError, f"{own['name']}: the {name}", words.get(name), (str(own[name]),))
+    said = {name: words.get(name) for name in ("transform", "noise", "refine", "order", "interleave", "descent")}
+    for part in (said, words.get("arguments", {}), words.get("options", {})):
+        mine = own if part is said else own.get("arguments", {}) | own.get("options", {})
+        for name, word in part.items():
+            if word != mine.get(name):
+                raise unknown(FormatError, f"{own['name']}: the {name}", word, (str(mine.get(name)),))
     return run
 
 
