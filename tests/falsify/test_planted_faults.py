@@ -13,6 +13,7 @@ BAYES_LAWS = "tests/laws/test_bayes.py"
 NOISE = "tests/distributions/test_noise.py"
 SPARK = "tests/laws/test_spark_blocks.py"
 WORDS = "tests/contract/test_words.py"
+ROWWISE = "tests/spark/test_rowwise.py"
 PARTS = "tests/laws/test_bounding.py::test_many_batches_and_parts_give_the_same"
 
 FAULTS = [
@@ -150,6 +151,8 @@ FAULTS = [
           "made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)",
           "made = descent.below(prefix, S, keys[:0], engine.prefix_sums(values[:0]), streams, record)",
           f"{SPARK}::test_a_cut_tree_is_the_release_of_one_machine"),
+    Fault("any step of a Spark plan is passed over", "spark/rowwise.py", "while _name(node, PLANS) in STEPS:",
+          "while node.children().size():", f"{ROWWISE}::test_what_may_depend_on_other_records_or_fail_is_refused"),
     Fault("a unit split over two parts in DuckDB", "ingest/micro.py", "_salt(key), np.uint64(PARTS), part)",
           "np.uint64(written), np.uint64(PARTS), part)", PARTS),
     Fault("a unit split over two parts of the radix count", "ingest/micro.py", "good, _salt(key), bits, rows)",
