@@ -13,6 +13,7 @@ BAYES_LAWS = "tests/laws/test_bayes.py"
 NOISE = "tests/distributions/test_noise.py"
 SPARK = "tests/laws/test_spark_blocks.py"
 PARTS = "tests/laws/test_bounding.py::test_many_batches_and_parts_give_the_same"
+NAMES, EPSILON, TABLES = (f"tests/contract/test_{name}.py" for name in ("names", "epsilon", "table_faults"))
 
 FAULTS = [
     Fault("scale halved", "mechanism.py", "unit.most * cost / (loss * (1 - share))",
@@ -165,6 +166,19 @@ FAULTS = [
           "lengths = pc.utf8_length(items)", "tests/laws/test_bounding.py::test_text_ids_are_exact_bytes"),
     Fault("one line that is no UTF-8 stops the reading", "ingest/utf8.py", "    if _is_utf8(path):", "    if True:",
           "tests/laws/test_bounding.py::test_one_line_of_a_csv_file_never_stops_the_others"),
+    Fault("a line break in a name", "names.py", "in _REFUSED and not _joins(text, i)", "in ()",
+          f"{NAMES}::test_names_that_hide_or_break_are_refused_where_they_are_built"),
+    Fault("a certificate read as text", "manifest/verify.py", "same = (folder / name).read_bytes() ==",
+          "same = (folder / name).read_text().encode() ==", f"{NAMES}::test_a_certificate_is_bytes"),
+    Fault("any text Python takes for a number", "privacy.py", " or not _NUMBER.fullmatch(value)", "",
+          f"{EPSILON}::test_text_that_is_not_a_plain_number"),
+    Fault("a release above 20 without the word", "draw.py", "asked(epsilon))", "asked(epsilon, study=True))",
+          f"{EPSILON}::test_above_20_needs_the_word"),
+    Fault("the first of two columns", "ingest/axes.py", "if plain.count(name.strip().casefold()) > 1", "if False",
+          f"{TABLES}::test_a_column_that_stands_twice"),
+    Fault("every pair parts at the root", "transform.py", "for parted in range(whole, len(kept) + 1):",
+          "for parted in range(len(kept), len(kept) + 1):",
+          "tests/laws/test_sensitivity.py::test_the_dearest_move_between_any_two_cells"),
 ]  # fmt: skip
 
 
