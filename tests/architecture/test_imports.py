@@ -33,7 +33,7 @@ TABLE: dict[str, set[str]] = {
     "bounds": {"estimate", "regions", "_kernels"},
     "intervals": {"bounds", "errors", "estimate", "noise", "order", "published", "regions", "schema", "transform"},
     "manifest": {"aside", "bounded", "errors", "names", "schema", "privacy", "ledger", "noise", "transform",
-                 "published", "intervals", "store", "report", "manifest"},
+                 "published", "intervals", "mechanism", "recipes", "refine", "replay", "store", "report", "manifest"},
     "engine": {"errors", "noise", "order", "published", "refine", "rng", "_kernels"},
     "visited": set(),
     "bayes": {"order", "public", "refine", "schema", "visited", "_kernels"},
@@ -42,7 +42,9 @@ TABLE: dict[str, set[str]] = {
                   "transform", "visit", "visited"},
     "choose": {"bayes", "errors", "mechanism", "noise", "order", "privacy", "refine", "rng", "shares", "visit",
                "visited", "_kernels"},
-    "recipes": {"errors", "privacy", "public", "shares", "strategy", "mechanism", "recipes"},
+    "recipes": {"errors", "privacy", "public", "schema", "shares", "strategy", "mechanism", "recipes"},
+    "replay": {"choose", "errors", "mechanism", "noise", "order", "published", "recipes", "refine", "rng", "transform",
+               "visit", "visited", "_kernels"},
     "draw": {"errors", "schema", "privacy", "ledger", "rng", "table", "transform", "noise", "project", "refine",
              "published", "engine", "mechanism", "recipes", "choose", "visit", "_kernels", "<front>"},
     "evaluate": {"errors", "schema", "privacy", "rng", "table", "mechanism", "regions", "published", "draw"},
@@ -52,8 +54,8 @@ TABLE: dict[str, set[str]] = {
     "ingest": {"errors", "names", "schema", "meshcode", "public", "table", "ingest", "_kernels"},
     "parameters": {"errors", "schema", "public", "ingest", "mechanism", "recipes"},
     "spark": {"errors", "names", "schema", "privacy", "ledger", "rng", "table", "order", "noise", "refine", "published",
-              "engine", "visit", "visited", "choose", "mechanism", "draw", "ingest", "manifest", "store", "spark",
-              "_kernels"},
+              "engine", "visit", "visited", "choose", "mechanism", "recipes", "draw", "ingest", "manifest", "store",
+              "spark", "_kernels"},
     "job": {"errors", "schema", "privacy", "table", "ingest", "ledger", "mechanism", "parameters", "draw",
             "published", "store", "spark"},
     "store": {"aside", "bounded", "errors", "names", "schema", "meshcode", "privacy", "published", "regions",
@@ -119,7 +121,7 @@ def test_refinement_cannot_reach_counts_or_noise(start):
     assert not reach & {"table", "noise", "rng", "draw"}
 
 
-@pytest.mark.parametrize("start", ["choose", "report"])
+@pytest.mark.parametrize("start", ["choose", "replay", "report"])
 def test_what_is_chosen_or_shown_cannot_reach_counts(start):
     reach, todo = set(), [start]
     while todo:

@@ -153,7 +153,7 @@ def test_no_claim_below_the_minimum_or_beyond_what_is_proved():
 def test_a_plan_of_hopeless_epsilons_joins_under_the_local_claim():
     names = [f"c{i}" for i in range(60)]
     plan = ks.shuffle.Plan(
-        key="k", a=names[:30], b=names[30:], bounds=dict.fromkeys(names, (0, 1)), epsilon_each="12", delta=1e-8,
+        key="k", a=names[:30], b=names[30:], bounds=dict.fromkeys(names, (0, 1)), epsilon_each="12 weak", delta=1e-8,
         minimum_overlap=2,
     )  # fmt: skip
     keys_ = {"k": ["1", "2", "3"]}
@@ -179,7 +179,7 @@ def test_a_claim_that_cannot_be_stated_is_refused_with_the_plan(monkeypatch):
 def test_join_is_the_intersection_and_keeps_columns_together():
     # an epsilon so large that reports are the truth: the join can be checked by value
     plan = ks.shuffle.Plan(
-        key="id", a=("x",), b=("y",), bounds={"x": (0, 1), "y": (0, 1)}, epsilon_each="20", delta=1e-8,
+        key="id", a=("x",), b=("y",), bounds={"x": (0, 1), "y": (0, 1)}, epsilon_each="20 weak", delta=1e-8,
         minimum_overlap=50, mechanisms={"x": "two_point", "y": "two_point"},
     )  # fmt: skip
     bits = np.random.default_rng(3).integers(0, 2, 300).astype(float)
@@ -437,8 +437,8 @@ def test_nothing_confidential_is_reachable_or_on_disk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     plan = ks.shuffle.Plan(
-        key="phone", a=("age",), b=("spend",), bounds={"age": (0, 1), "spend": (0, 1)}, epsilon_each="20", delta=1e-8,
-        mechanisms={"age": "two_point", "spend": "two_point"},
+        key="phone", a=("age",), b=("spend",), bounds={"age": (0, 1), "spend": (0, 1)}, epsilon_each="20 weak",
+        delta=1e-8, mechanisms={"age": "two_point", "spend": "two_point"},
     )  # fmt: skip
     truth = np.random.default_rng(8).integers(0, 2, N)
     phones = [f"0801234{i:05d}" for i in range(N)]

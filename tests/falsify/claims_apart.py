@@ -298,7 +298,7 @@ def post_processed(what: str, epsilon: str, overlap: int, apart: int, side: int,
 
 
 def shuffle_claims() -> list[Claim]:
-    kinds = [("two_point", "two_point"), ("piecewise", "piecewise"), ("coin", "hybrid"), ("laplace", "two_point"),
+    kinds = [("two_point", "two_point"), ("coin", "coin"), ("piecewise", "hybrid"), ("laplace", "two_point"),
              ("grr", "one_hot")]  # fmt: skip
     joins = []
     for both in kinds:

@@ -13,7 +13,9 @@ BAYES_LAWS = "tests/laws/test_bayes.py"
 NOISE = "tests/distributions/test_noise.py"
 SPARK = "tests/laws/test_spark_blocks.py"
 WORDS = "tests/contract/test_words.py"
+ROWWISE = "tests/spark/test_rowwise.py"
 PARTS = "tests/laws/test_bounding.py::test_many_batches_and_parts_give_the_same"
+NAMES, EPSILON, TABLES = (f"tests/contract/test_{name}.py" for name in ("names", "epsilon", "table_faults"))
 
 FAULTS = [
     Fault("scale halved", RECIPE, "scale = unit.most * cost / epsilon",
@@ -156,6 +158,8 @@ FAULTS = [
           "made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)",
           "made = descent.below(prefix, S, keys[:0], engine.prefix_sums(values[:0]), streams, record)",
           f"{SPARK}::test_a_cut_tree_is_the_release_of_one_machine"),
+    Fault("any step of a Spark plan is passed over", "spark/rowwise.py", "while _name(node, PLANS) in STEPS:",
+          "while node.children().size():", f"{ROWWISE}::test_what_may_depend_on_other_records_or_fail_is_refused"),
     Fault("a unit split over two parts in DuckDB", "ingest/micro.py", "_salt(key), np.uint64(PARTS), part)",
           "np.uint64(written), np.uint64(PARTS), part)", PARTS),
     Fault("a unit split over two parts of the radix count", "ingest/micro.py", "good, _salt(key), bits, rows)",
@@ -183,6 +187,19 @@ FAULTS = [
           "tests/contract/test_recipes.py::test_a_declared_tree_is_followed_or_refused"),
     Fault("rows and columns taken for the 500 m mesh", "cli/options.py", '(None if plain else "500m")', '"500m"',
           "tests/contract/test_cli.py::test_rows_and_columns_have_no_place_unless_it_is_declared"),
+    Fault("a line break in a name", "names.py", "in _REFUSED and not _joins(text, i)", "in ()",
+          f"{NAMES}::test_names_that_hide_or_break_are_refused_where_they_are_built"),
+    Fault("a certificate read as text", "manifest/verify.py", "same = (folder / name).read_bytes() ==",
+          "same = (folder / name).read_text().encode() ==", f"{NAMES}::test_a_certificate_is_bytes"),
+    Fault("any text Python takes for a number", "privacy.py", " or not _NUMBER.fullmatch(value)", "",
+          f"{EPSILON}::test_text_that_is_not_a_plain_number"),
+    Fault("a release above 20 without the word", "draw.py", "asked(epsilon))", "asked(epsilon, study=True))",
+          f"{EPSILON}::test_above_20_needs_the_word"),
+    Fault("the first of two columns", "ingest/axes.py", "if plain.count(name.strip().casefold()) > 1", "if False",
+          f"{TABLES}::test_a_column_that_stands_twice"),
+    Fault("every pair parts at the root", "transform.py", "for parted in range(whole, len(kept) + 1):",
+          "for parted in range(len(kept), len(kept) + 1):",
+          "tests/laws/test_sensitivity.py::test_the_dearest_move_between_any_two_cells"),
 ]  # fmt: skip
 
 

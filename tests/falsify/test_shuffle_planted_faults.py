@@ -8,6 +8,7 @@ from planted import Fault, assert_caught
 LAWS = "tests/laws/test_shuffle_bounds.py"
 CONTRACT = "tests/contract/test_shuffle.py"
 STATISTICS = "tests/distributions/test_shuffle_statistics.py"
+SYNTHESIS = "tests/distributions/test_shuffle_synthesis.py"
 
 FAULTS = [
     Fault("n of the smaller table", "shuffle/joined.py", "claims = _claims(plan, n, metered)",
@@ -63,9 +64,33 @@ FAULTS = [
           f"{CONTRACT}::test_the_ledger_pays_before_and_refuses"),
     Fault("the minimum overlap is not asked", "shuffle/joined.py", "if n < plan.minimum_overlap:", "if n < 2:",
           f"{CONTRACT}::test_too_small_an_overlap_is_refused_without_its_size"),
+    Fault("a law of the mean alone", "shuffle/marginals.py", "found = _tilted(unit, m, v)",
+          "found = _tilted(unit, m, None)", f"{SYNTHESIS}::test_a_law_has_the_mean_and_deviation_asked_for"),
+    Fault("a histogram as it comes", "shuffle/marginals.py", "    weights = _solve(log, stats)\n",
+          "    weights = np.exp(log)\n", f"{SYNTHESIS}::test_a_law_has_the_mean_and_deviation_asked_for"),
+    Fault("means at the bound", "shuffle/marginals.py", "room = min(mean_error, width) / 2", "room = 0.0",
+          f"{SYNTHESIS}::test_moments_that_cannot_be_are_moved_to_what_can"),
+    Fault("any mean will do", "shuffle/synthesis.py", "if not off <= WORST", "if not off <= 100 * WORST",
+          f"{SYNTHESIS}::test_quality_fails_where_a_mean_is_three_errors_off"),
+    Fault("learned at one error", "shuffle/statistics.py", "ERRORS = 2.0", "ERRORS = 1.0",
+          f"{SYNTHESIS}::test_learned_means_two_errors_and_noise_shrinks"),
+    Fault("noise is imitated", "shuffle/synthesis.py", "target = moments.imitated",
+          "target = np.nan_to_num(moments.ratio)",
+          f"{SYNTHESIS}::test_synthetic_rows_are_not_worse_than_independent_ones"),
+    Fault("correlations beyond 1", "shuffle/statistics.py", "min(max(rho, -1.0), 1.0)", "rho",
+          f"{SYNTHESIS}::test_no_correlation_beyond_one_is_printed_or_imitated"),
+    Fault("a plan file takes the default", "shuffle/plan.py",
+          'mechanisms={c["name"]: c["mechanism"] for c in every}',
+          'mechanisms={c["name"]: c["mechanism"] for c in every if c["mechanism"] != "coin"}',
+          f"{CONTRACT}::test_a_plan_file_means_what_it_meant_whatever_the_default_is"),
 ]  # fmt: skip
 
-QUICK = ("a blanket of twice its mass", "the secret is not zeroed", "any key may sign an offer")
+QUICK = (
+    "a law of the mean alone",
+    "a blanket of twice its mass",
+    "the secret is not zeroed",
+    "any key may sign an offer",
+)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,13 @@ FIELDS = '("model", "epsilon", "delta", "rho", "unit", "public", "basis")'
 SHORT = [
     Fault("the scale is believed", RECOMPUTE, WORDS, WORDS.replace(":", ' and name != "scale":'),
           f"{FORGERIES}::test_epsilon_10_printed_as_0001"),
+    Fault("refined values are believed", RECOMPUTE, "if here or not _near(", "if False and not _near(",
+          f"{FORGERIES}::test_true_counts_in_place_of_the_values"),
+    Fault("too little noise is believed", "evidence.py", "return found > EVIDENCE * math.log(10)", "return False",
+          f"{FORGERIES}::test_too_little_noise"),
+]  # fmt: skip
+
+LONG = [
     Fault("sensitivity from scale x epsilon", "manifest/package.py",
           'recipe.get("sensitivity") or decimal(scale * epsilon)', "decimal(scale * epsilon)",
           f"{FORGERIES}::test_the_sensitivity_is_written_from_the_cost"),
@@ -22,13 +29,6 @@ SHORT = [
     Fault("a descent is believed", REPLAY, "if not ((found == np.clip(D - odd, -S, S))",
           "if False and not ((found == np.clip(D - odd, -S, S))",
           f"{FORGERIES}::test_one_person_moved_to_the_next_cell"),
-    Fault("refined values are believed", RECOMPUTE, "if here or not _near(", "if False and not _near(",
-          f"{FORGERIES}::test_true_counts_in_place_of_the_values"),
-    Fault("too little noise is believed", "evidence.py", "return found > EVIDENCE * math.log(10)", "return False",
-          f"{FORGERIES}::test_too_little_noise"),
-]  # fmt: skip
-
-LONG = [
     Fault("shares are believed", RECOMPUTE, WORDS, WORDS.replace(":", ' and name != "shares":'),
           f"{FORGERIES}::test_other_shares_with_their_scales"),
     Fault("a further word is believed", RECOMPUTE, "for name in words.keys() | own.keys():", "for name in own:",
@@ -79,7 +79,7 @@ LONG = [
     Fault("parents and children are not compared", "recipes/counttree.py",
           "apart=tuple(apart(tree, pilot))", "apart=None",
           f"{FORGERIES}::test_true_counts_as_measurements"),
-    Fault("any preset", "recipes/counttree.py", "        if preset not in self.offer.choices:", "        if False:",
+    Fault("a preset is believed", RECOMPUTE, WORDS, WORDS.replace(":", ' and name not in ("preset", "shares"):'),
           f"{FORGERIES}::test_another_preset"),
     Fault("a kernel changed under its version", "_kernels/visit.py", "np.floor(running + 0.5)",
           "np.floor(running + 0.4)", f"{OLD}::test_todays_refinement_gives_the_old_values"),

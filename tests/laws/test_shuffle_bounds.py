@@ -252,31 +252,28 @@ def test_covered_columns_are_below_two_point_in_convex_order(name):
                 assert stop_loss(own, at) <= stop_loss(other, at) + 1e-9, (x0, x1, U, V, g)
 
 
-def enumerated(made):
-    """The exact law of one report at every grid point."""
-    return [{y: Fraction(int(k), made.words) for y, k in enumerate(row)} for row in made.weights.tolist()]
-
-
 @pytest.mark.parametrize(("steps", "columns", "people"), [(4, 1, 2), (4, 1, 3), (2, 2, 2), (2, 2, 3)])
-@pytest.mark.parametrize("g", [Fraction(1), Fraction(5, 4), Fraction(2)])
-def test_piecewise_columns_lose_no_more_than_two_point_columns_by_enumeration(steps, columns, people, g):
-    """The public epsilon of the default is that of two-point columns: every data set of few people, exactly."""
+def test_piecewise_columns_lose_no_more_than_two_point_columns_by_enumeration(steps, columns, people):
+    """The public epsilon of the default is that of two-point columns: every data set of few people, every outcome."""
     made = numeric.piecewise((0, 1), epsilon="1", steps=steps, shift=1, bits=12)
     assert Column("x", "a", made).covered
-    one = enumerated(made)
+    one = (made.weights / made.words).tolist()
     records = {
-        record: {report: math.prod(one[g_][y] for g_, y in zip(record, report, strict=True))
-                 for report in itertools.product(range(made.outputs), repeat=columns)}
-        for record in itertools.product(sorted({0, steps // 2, steps}), repeat=columns)
-    }  # fmt: skip
-    bound = bounds.delta_of(bounds.columns([Fraction(1)] * columns), people, math.log(g))
-    corners = [record for record in records if set(record) <= {0, steps}]
-    worst = Fraction(0)
-    for rest in itertools.combinations_with_replacement(records, people - 1):
-        laws = [records[record] for record in rest]
-        seen = {record: shuffled([records[record], *laws]) for record in corners}
-        worst = max(worst, *(hockey_stick(seen[x], seen[y], g) for x, y in itertools.permutations(corners, 2)))
-    assert worst > 0 and float(worst) <= bound + 1e-12
+        record: {
+            report: math.prod(one[at][y] for at, y in zip(record, report, strict=True))
+            for report in itertools.product(range(made.outputs), repeat=columns)
+        }
+        for record in itertools.product((0, steps // 2, steps), repeat=columns)
+    }
+    ends = [record for record in records if set(record) <= {0, steps}]
+    worst = dict.fromkeys((1.0, 1.25, 2.0), 0.0)
+    for rest in itertools.combinations_with_replacement(records if people == 2 else ends, people - 1):
+        seen = [shuffled([records[record], *(records[other] for other in rest)]) for record in ends]
+        for first, second in itertools.permutations(seen, 2):
+            for g in worst:
+                worst[g] = max(worst[g], float(hockey_stick(first, second, g)))
+    for g, found in worst.items():
+        assert 0 < found <= bounds.delta_of(bounds.columns([Fraction(1)] * columns), people, math.log(g)) + 1e-12
 
 
 EVERY = ("0.000001", "0.001", "0.01", "0.1", "0.3", "0.61", "1", "2", "4", "8", "12", "20", "30", "60")
@@ -313,9 +310,10 @@ def spread_of(kind, each, values):
     return [law @ f**2 - (law @ f) ** 2 for f in (z, s - 2 * m * z)]
 
 
-@pytest.mark.parametrize("each", ["0.05", "0.5", "1", "2", "4", "8"])
+@pytest.mark.parametrize("each", ["0.05", "0.5", "1", "1.5", "2", "4", "8"])
 def test_coin_is_dominated_by_piecewise_but_for_the_variance_of_a_centred_column(each):
-    """What the guide says: a mean has 1.2 to 17 times and a covariance of two such columns 1.5 times coin's error."""
+    """What the guide says. The least ratio of a mean is where E v = 0 and E v^2 = 1 ("ends"): of the variances
+    E z^2 - m^2 coin's does not depend on v and is the larger, so that both less E v^2 or more m^2 raise it."""
     for name, values in SHAPES.items():
         old, new = spread_of("coin", each, values), spread_of("piecewise", each, values)
         assert (old[0] / new[0]) ** 0.5 > 1.2, name  # of a mean
@@ -323,7 +321,7 @@ def test_coin_is_dominated_by_piecewise_but_for_the_variance_of_a_centred_column
         if name in ("all at the low end", "near it") or Fraction(each) > 2:
             assert old[1] > new[1], name  # of a variance
     middle = [spread_of(kind, each, SHAPES["even"])[1] for kind in ("coin", "piecewise")]
-    assert (middle[0] < middle[1]) == (Fraction(each) < 2)
+    assert (middle[0] < middle[1]) == (Fraction(each) < Fraction(3, 2))
 
 
 def test_a_window_of_more_than_half_the_outputs_is_not_covered():

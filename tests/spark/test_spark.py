@@ -17,6 +17,7 @@ import pytest
 from reference.bounding import bounded
 
 import kasuri as ks
+from kasuri.report.japanese import ja
 from kasuri.schema import ROWS_ALONE
 from kasuri.spark import bounding, files, keep, subtrees
 from kasuri.spark import cluster as module
@@ -90,6 +91,7 @@ def test_bit_identical_to_one_machine(cluster, name, partitions):
     assert local.cells.size > 100
     with ks.spark.release(frame, **call) as out:
         assert out.total() == local.total() and out.non_zero == local.non_zero
+        assert ROWS_ALONE not in out.guarantee.assumes
         assert_same(out.collect(), local)
         assert out.folder.exists()
     assert not out.folder.exists()
@@ -404,10 +406,9 @@ def test_saved_paid_and_verified(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "FILE_ROWS", 200)
     frame, call, _ = setting(cluster, "jumps", 2)
     book = ks.Ledger.open(tmp_path / "book.ledger", epsilon="1", unit=call["unit"], data="visits")
-    call |= {"ledger": book, "data": "visits", "source": None}
-    with ks.spark.release(frame, **call) as out:
-        assert module.LOGS in out.guarantee.assumes and module.STEADY in out.guarantee.assumes
-        assert ROWS_ALONE not in out.guarantee.assumes
+    call |= {"ledger": book, "data": "visits", "source": None, "assume": ROWS_ALONE}
+    with ks.spark.release(frame.distinct(), **call) as out:
+        assert out.guarantee.assumes[-3:] == (ROWS_ALONE, module.STEADY, module.LOGS)
         out.save(str(tmp_path / "out"))
         assert out.frame().count() == out.non_zero
         total = out.total()
@@ -415,6 +416,14 @@ def test_saved_paid_and_verified(cluster, tmp_path, monkeypatch):
     assert report["ok"], report["faults"]
     assert "report.html" in report["files"]
     said = json.loads((tmp_path / "out" / "datapackage.json").read_text())
+    assert ROWS_ALONE in said["privacy"]["assumes"] and ROWS_ALONE in book.summary()["assumes"]
+    for name, words in {
+        "certificate.md": ROWS_ALONE,
+        "certificate.ja.md": ja(ROWS_ALONE),
+        "report.html": ROWS_ALONE,
+    }.items():
+        assert words in (tmp_path / "out" / name).read_text(encoding="utf-8"), name
+    assert ja(ROWS_ALONE) != ROWS_ALONE
     assert said["intervals"]["level"] is None and "in parts" in said["intervals"]["why"]
     back = ks.Release.load(tmp_path / "out")
     assert back.total() == total and back.recipe == out.recipe

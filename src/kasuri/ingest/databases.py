@@ -16,8 +16,8 @@ from typing import Any
 from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.ingest import rowwise, scratch
 from kasuri.ingest.axes import LONGEST
-from kasuri.ingest.rowwise import literal, quoted
 from kasuri.ingest.stream import BATCH, TEXT, Batches, Doubt, Stream
+from kasuri.ingest.workshop import compute, literal, lock, quoted, short_text, workshop
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "in", "not in", "is null", "is not null")
 Condition = tuple[Any, ...]
@@ -114,7 +114,7 @@ def stream(source: Query | Table, file: str | None, memory: str, away: Sequence[
     return kind(source, label)
 
 
-_OWN_SQL = Doubt("kasuri does not look into SQL for this database; name its table, columns and conditions instead")
+_OWN_SQL = Doubt("kasuri does not look into the SQL of this database")
 _FIRST = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)*([a-z]+)\b", re.IGNORECASE)
 
 
@@ -243,7 +243,7 @@ def _duckdb(source: Query | Table, label: str, memory: str, away: Sequence[Path]
                 for name, (reader, path) in reads.items():
                     rows = f"SELECT * FROM system.main.{reader}({literal(path)})"
                     base.execute(f"CREATE TEMP VIEW {quoted(name)} AS {rows}")
-                rowwise.lock(base, [path for _, path in reads.values()])
+                lock(base, [path for _, path in reads.values()])
                 yield base
             except duckdb.PermissionException:
                 raise PrivacyError(
@@ -255,7 +255,7 @@ def _duckdb(source: Query | Table, label: str, memory: str, away: Sequence[Path]
             finally:
                 base.close()
 
-    own = rowwise.workshop()
+    own = workshop()
     try:
         tree = rowwise.statement(own, source.sql, label) if isinstance(source, Query) else None
         with connect() as base:
@@ -277,7 +277,7 @@ def relation_stream(relation: Any, label: str) -> Stream:
     """The stream of a DuckDB relation. Its connection is the caller's: no setting of it is changed."""
     names = tuple(relation.columns)
     rows = None
-    own = rowwise.workshop()
+    own = workshop()
 
     def ask(sql: str) -> Any:
         return relation.query("kasuri_relation", sql)
@@ -312,7 +312,7 @@ def _duckdb_rows(
         yield from duckdb_batches(itself(), wanted)
     else:
         plain = ask(f"SELECT * FROM {rows.table}")
-        yield from rowwise.compute(rows, wanted, duckdb_batches(plain, rows.uses(wanted)))
+        yield from compute(rows.select(wanted), duckdb_batches(plain, rows.uses(wanted)))
 
 
 def _seen(
@@ -353,7 +353,7 @@ def _reads(files: Mapping[str, str], label: str) -> dict[str, tuple[str, str]]:
 def duckdb_batches(relation: Any, wanted: Sequence[str]) -> Any:
     """Arrow batches of a DuckDB relation, whose own text can be as small as a Parquet file's: `short` in SQL."""
     kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    items = ", ".join(rowwise.short_text(name, kinds[name]) for name in wanted)
+    items = ", ".join(short_text(name, kinds[name]) for name in wanted)
     return relation.project(items).to_arrow_reader(min(BATCH, TEXT // LONGEST))
 
 

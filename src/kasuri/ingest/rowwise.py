@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from kasuri.errors import DomainError, PrivacyError
-from kasuri.ingest.axes import LONGEST
+from kasuri.errors import PrivacyError
 from kasuri.ingest.stream import Doubt
+from kasuri.ingest.workshop import STORED, literal, quoted
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 """Run SQL on the connection that holds the table and give its rows."""
@@ -103,33 +104,16 @@ class Rows:
         values = [*(self.columns[name] for name in wanted), *self.where]
         return sorted({name for value in values for name in value.uses})
 
-    def select(self, wanted: Sequence[str], source: str) -> str:
-        """The SELECT over the stored columns in `source`. An expression that fails on a row is null there, and its row
+    def select(self, wanted: Sequence[str]) -> str:
+        """The SELECT over the stored columns. An expression that fails on a row is null there, and its row
         dropped: an error would tell of a record."""
         items = (f"{_tried(self.columns[name])} AS {quoted(name)}" for name in wanted)
         where = " AND ".join(map(_tried, self.where))
-        return f"SELECT {', '.join(items)} FROM {source}" + (f" WHERE {where}" if where else "")
+        return f"SELECT {', '.join(items)} FROM {STORED}" + (f" WHERE {where}" if where else "")
 
 
 def _tried(value: Value) -> str:
     return value.sql if value.stored else f"TRY({value.sql})"
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(value: object) -> str:
-    """A constant in SQL, as DuckDB, SQLite and PostgreSQL (with standard strings) all read it."""
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
-        return str(value)
-    if isinstance(value, float) and abs(value) < float("inf"):
-        return repr(value)
-    if isinstance(value, str) and "\0" not in value:
-        return "'" + value.replace("'", "''") + "'"
-    raise DomainError("a condition compares with a number, a text, true or false")
 
 
 def statement(own: Any, sql: str, label: str) -> Node:
@@ -144,6 +128,9 @@ def statement(own: Any, sql: str, label: str) -> Node:
     return found[0]["node"]
 
 
+_SELECTS = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
+
+
 def _selects(tree: Any) -> bool:
     """Whether every statement in the tree is a SELECT: a common table expression may hold an INSERT."""
     todo = [tree]
@@ -151,9 +138,7 @@ def _selects(tree: Any) -> bool:
         item = todo.pop()
         if isinstance(item, dict):
             kind = item.get("type")
-            if isinstance(kind, str) and kind.endswith("_NODE") and kind not in (
-                "SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"
-            ):  # fmt: skip
+            if isinstance(kind, str) and (kind == "SHOW_REF" or kind.endswith("_NODE")) and kind not in _SELECTS:
                 return False
             todo += item.values()
         elif isinstance(item, list):
@@ -171,7 +156,7 @@ def read(tree: Node, names: Sequence[str], own: Any, ask: Ask) -> Rows:
         ).fetchall() if (kind, stability, internal) == ("scalar", "CONSISTENT", True)
     }  # fmt: skip
     try:
-        table, where, values = _select(tree, lambda path: stored(path, ask), builtin)
+        table, where, values = _select(tree, lambda path: stored(path, ask), builtin, {})
     except RecursionError:
         raise NotRowwiseError("it is nested too deeply") from None
     except (KeyError, TypeError, AttributeError, IndexError):
@@ -190,18 +175,15 @@ def stored(path: Sequence[str], ask: Ask) -> tuple[str, list[tuple[str, Value]]]
     views = ask("SELECT database_name, schema_name, view_name FROM system.main.duckdb_views()")
     here = ask("SELECT system.main.current_database(), system.main.current_schema()")[0]
     kinds: dict[str, str] = dict(ask("SELECT database_name, type FROM system.main.duckdb_databases()"))
-    wanted = tuple(map(_folded, path))
     shown = ".".join(path)
-    found = [row for row in tables if tuple(map(_folded, row[:3]))[-len(wanted) :] == wanted]
-    hidden = [row for row in views if tuple(map(_folded, row[:3]))[-len(wanted) :] == wanted]
-    if len(wanted) > 3 or len(found) != 1 or hidden:
-        kind = "the name of several tables" if found else "not a stored table"
-        raise NotRowwiseError(f"{shown!r} is {kind} (views, macros, functions, files and Python variables are not)")
+    *before, name = map(_folded, path)
+    places = {0: [tuple(here), ("temp", "main")], 1: [(here[0], *before), (*before, "main")], 2: [tuple(before)]}
+    reach = {tuple(map(_folded, place)) for place in places.get(len(before), [])}
+    found = [row for row in [*tables, *views] if tuple(map(_folded, row[:2])) in reach and _folded(row[2]) == name]
+    if len(found) != 1 or len(found[0]) != 4 or kinds.get(found[0][0]) != "duckdb":
+        kind = "several tables or views" if len(found) > 1 else "not a stored table of DuckDB"
+        raise NotRowwiseError(f"{shown!r} is {kind} (a view, macro, function, file or Python variable is not one)")
     database, schema, table, made = found[0]
-    if kinds.get(database) != "duckdb" or (len(wanted) < 3 and database not in (here[0], "temp")):
-        raise NotRowwiseError(f"{shown!r} is not a table of the current DuckDB database")
-    if len(wanted) == 1 and (database, schema) not in (tuple(here), ("temp", "main")):
-        raise NotRowwiseError(f"{shown!r} is not in the current schema; name the schema")
     if "collate" in str(made).lower():
         raise NotRowwiseError(f"{shown!r} has a column with a collation")
     rows = ask(
@@ -228,38 +210,14 @@ def _folded(name: str) -> str:
     return "".join(c.lower() if c.isascii() else c for c in name)
 
 
-Scope = Callable[[Sequence[str]], Value]
-
-
-def _select(
-    node: Node, find: Callable[[Sequence[str]], tuple[str, list[tuple[str, Value]]]], builtin: set[str]
-) -> tuple[str, list[Value], list[tuple[str | None, Value]]]:
-    """Table, conditions and (name, value) of the columns of a SELECT, subqueries in FROM folded in."""
-    if node["type"] != "SELECT_NODE":
-        raise NotRowwiseError("it is not a plain SELECT (UNION and the like mix rows)")
-    for key, words in _MIXING.items():
-        if _filled(node.get(key)):
-            raise NotRowwiseError(f"{words} can mix rows")
-    if node["cte_map"]["map"]:
-        raise NotRowwiseError("WITH is not taken; use a subquery in FROM")
-    if node["aggregate_handling"] != "STANDARD_HANDLING":
-        raise NotRowwiseError("GROUP BY can mix rows")
-    _only(node, {"select_list", "from_table", "where_clause", "cte_map", "aggregate_handling"})
-    table, where, columns, scope = _from(node["from_table"], find, builtin)
-    if node["where_clause"] is not None:
-        where = [*where, _value(node["where_clause"], scope, builtin)]
-    values: list[tuple[str | None, Value]] = []
-    for item in node["select_list"]:
-        if item["class"] == "STAR":
-            _only(item, set())
-            values += columns
-            continue
-        name = item["alias"] or (item["column_names"][-1] if item["class"] == "COLUMN_REF" else None)
-        # a column that cannot be used is refused only where it is wanted: SELECT * would else rarely be taken
-        value = scope(item["column_names"]) if item["class"] == "COLUMN_REF" else _value(item, scope, builtin)
-        values.append((name, value))
-    return table, where, values
-
+Find = Callable[[Sequence[str]], tuple[str, list[tuple[str, Value]]]]
+"""The stored table at a path, in SQL, and its columns."""
+Scope = Callable[[Sequence[str]], list[tuple[str | None, Value]]]
+"""The columns that a path names; of a path that ends in "*", all."""
+Parts = tuple[str, list[Value], list[tuple[str | None, Value]]]
+"""Table, conditions and (name, value) of the columns of a SELECT."""
+Views = Mapping[str, Callable[[], Parts]]
+"""What WITH has named."""
 
 _MIXING = {
     "modifiers": "DISTINCT, ORDER BY and LIMIT", "group_expressions": "GROUP BY", "group_sets": "GROUP BY",
@@ -267,39 +225,73 @@ _MIXING = {
 }  # fmt: skip
 
 
-def _from(
-    node: Node, find: Callable[[Sequence[str]], tuple[str, list[tuple[str, Value]]]], builtin: set[str]
-) -> tuple[str, list[Value], list[tuple[str | None, Value]], Scope]:
+def _select(node: Node, find: Find, builtin: set[str], views: Views) -> Parts:
+    """The parts of a SELECT, subqueries in FROM and WITH folded in."""
+    if node["type"] != "SELECT_NODE":
+        raise NotRowwiseError("it is not a plain SELECT (UNION and the like mix rows)")
+    for key, words in _MIXING.items():
+        if _filled(node.get(key)):
+            raise NotRowwiseError(f"{words} can mix rows")
+    if node["aggregate_handling"] != "STANDARD_HANDLING":
+        raise NotRowwiseError("GROUP BY can mix rows")
+    _only(node, {"select_list", "from_table", "where_clause", "cte_map", "aggregate_handling"})
+    for item in node["cte_map"]["map"]:
+        _only(item["value"], {"query_node", "materialized"})
+        # each sees those before it, and is read where it is used
+        known = partial(_select, item["value"]["query_node"], find, builtin, views)
+        views = {**views, _folded(item["key"]): known}
+    table, where, scope = _from(node["from_table"], find, builtin, views)
+    if node["where_clause"] is not None:
+        where = [*where, _value(node["where_clause"], scope, builtin)]
+    values: list[tuple[str | None, Value]] = []
+    for item in node["select_list"]:
+        if item["class"] == "STAR":
+            _only(item, {"relation_name"})
+            values += scope([*filter(None, [item["relation_name"]]), "*"])
+        elif item["class"] == "COLUMN_REF":
+            # a column that cannot be used is refused only where it is wanted: SELECT * would else rarely be taken
+            values.append((item["alias"] or item["column_names"][-1], _one(scope, item["column_names"])))
+        else:
+            values.append((item["alias"] or None, _value(item, scope, builtin)))
+    return table, where, values
+
+
+def _from(node: Node, find: Find, builtin: set[str], views: Views) -> tuple[str, list[Value], Scope]:
     kind = node["type"]
     where: list[Value] = []
     columns: list[tuple[str | None, Value]]
     if kind == "BASE_TABLE":
         _only(node, {"table_name", "schema_name", "catalog_name", "qualified_name"})
         path = [part for part in (node["catalog_name"], node["schema_name"], node["table_name"]) if part]
-        table, own = find(path)
-        columns = list(own)
+        if len(path) == 1 and _folded(path[0]) in views:
+            table, where, columns = views[_folded(path[0])]()
+        else:
+            table, own = find(path)
+            columns = list(own)
         prefixes = [[node["alias"]]] if node["alias"] else [path[i:] for i in range(len(path))]
     elif kind == "SUBQUERY":
         _only(node, {"subquery"})
         _only(node["subquery"], {"node"})
-        table, where, columns = _select(node["subquery"]["node"], find, builtin)
+        table, where, columns = _select(node["subquery"]["node"], find, builtin, views)
         prefixes = [[node["alias"]]] if node["alias"] else []
     else:
         raise NotRowwiseError(f"FROM {kind.lower().replace('_', ' ')} is not one stored table")
     known = [list(map(_folded, prefix)) for prefix in ([], *prefixes)]
-    named: dict[str, list[Value]] = {}
-    for name, value in columns:
-        if name is not None:
-            named.setdefault(_folded(name), []).append(value)
 
-    def scope(path: Sequence[str]) -> Value:
+    def scope(path: Sequence[str]) -> list[tuple[str | None, Value]]:
         *before, name = map(_folded, path)
-        found = named.get(name, []) if before in known else []
-        if len(found) != 1:
-            raise NotRowwiseError(f"{'.'.join(path)!r} is not a declared column of the table")
-        return found[0]
+        if before not in known:
+            return []
+        return [item for item in columns if name == "*" or (item[0] is not None and _folded(item[0]) == name)]
 
-    return table, where, columns, scope
+    return table, where, scope
+
+
+def _one(scope: Scope, path: Sequence[str]) -> Value:
+    found = scope(path)
+    if len(found) != 1 or path[-1] == "*":
+        raise NotRowwiseError(f"{'.'.join(path)!r} is not a declared column of the table")
+    return found[0][1]
 
 
 def _value(node: Node, scope: Scope, builtin: set[str]) -> Value:
@@ -322,7 +314,7 @@ def _written(node: Node, scope: Scope, builtin: set[str]) -> tuple[str, list[Val
 
     if kind == "COLUMN_REF":
         _only(node, {"column_names"})
-        found = scope(node["column_names"])
+        found = _one(scope, node["column_names"])
         if found.why is not None:
             raise NotRowwiseError(found.why)
         return found.sql, [found], 0
@@ -442,51 +434,3 @@ def _only(node: Node, known: set[str]) -> None:
 
 def _filled(value: object) -> bool:
     return value not in (None, False, "", [], {})
-
-
-def workshop() -> Any:
-    """A DuckDB in memory that computes expressions and nothing else: no file, no extension, no setting to change.
-
-    Its optimizer is off: it takes common parts of expressions, and lists after IN, out of their TRY, and a value that
-    cannot be cast would then stop the whole query."""
-    import duckdb
-
-    own = duckdb.connect()
-    every = [name for (name,) in own.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
-    own.execute(f"SET disabled_optimizers = '{','.join(every)}'")
-    own.execute("SET default_collation = ''")
-    lock(own)
-    return own
-
-
-def lock(base: Any, files: Sequence[str] = ()) -> None:
-    """From here on the connection reads and writes no file but its own database, its spill and (to read) `files`,
-    loads no extension, and keeps its settings."""
-    base.execute("SET autoinstall_known_extensions = false")
-    base.execute("SET autoload_known_extensions = false")
-    base.execute("SET allow_community_extensions = false")
-    if files:
-        base.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")
-    base.execute("SET enable_external_access = false")
-    base.execute("SET lock_configuration = true")
-
-
-def short_text(name: str, kind: str) -> str:
-    """A column in SQL without texts longer than LONGEST; the function by its full name, which no macro can take."""
-    plain = quoted(name)
-    if kind != "VARCHAR":
-        return plain
-    return f"CASE WHEN system.main.strlen({plain}) <= {LONGEST} THEN {plain} END AS {plain}"
-
-
-def compute(rows: Rows, wanted: Sequence[str], batches: Iterable[Any]) -> Iterator[Any]:
-    """The wanted columns, from Arrow batches of the stored ones."""
-    own = workshop()
-    try:
-        sql = rows.select(wanted, "stored_rows")
-        for batch in batches:
-            own.register("stored_rows", batch)
-            yield from own.sql(sql).to_arrow_table().to_batches()
-            own.unregister("stored_rows")
-    finally:
-        own.close()

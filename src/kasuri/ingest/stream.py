@@ -64,8 +64,8 @@ def trusted(stream: Stream, unit_id: str, wanted: Sequence[str], assume: str | N
     why = stream.doubt.words(unit_id, wanted)
     if why is not None and not assumes:
         raise PrivacyError(
-            f"{stream.label}: one record might change the rows of others: {why}. Use one SELECT of expressions over "
-            "the columns of one stored table, with a WHERE over the same row; or, if each row depends on the records "
-            f'of its own id alone, vouch for it: assume="{ROWS_ALONE}"'
+            f"{stream.label}: one record might change the rows of others: {why}. Name a stored table and conditions "
+            "on its columns, or use (in DuckDB) one SELECT of expressions over its columns; or, if each row depends on "
+            f'the records of its own id alone, vouch for it: assume="{ROWS_ALONE}"'
         )
     return assumes

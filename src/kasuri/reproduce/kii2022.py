@@ -123,8 +123,8 @@ def _one(
     off: NDArray[np.bool_],
     seed: int,
 ) -> tuple[float, float, float, float]:
-    """Mean absolute errors of one run: covariance off and on the diagonal, correlation off it, and what the paper
-    computes (the correlation matrix of the raw reports)."""
+    """Mean absolute errors of one run: covariance off and on the diagonal, correlation off it (shrunk by its noise, as
+    kasuri prints it), and what the paper computes (the correlation matrix of the raw reports)."""
     columns = {c.name: c.randomize(data[c.name], ks.seeded(seed + i)) for i, c in enumerate(plan.columns)}
     n = len(data[COLUMNS[0]])
     local = plan.side_claim("a")

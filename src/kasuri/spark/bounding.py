@@ -54,7 +54,7 @@ def judge(
         if isinstance(axis, Time) and types.get(str(columns[axis.name])) == "timestamp":
             faults.append(
                 f"axis {axis.name!r}: a time column with a zone; convert it to local time first "
-                '(column.cast("timestamp_ntz"))'
+                '(column.try_cast("timestamp_ntz"))'
             )
     raise_faults(DomainError, faults)
     return key
@@ -81,8 +81,8 @@ def bounded(
     -------
     Neighbours: frames that differ by all rows of one id (add-remove), or by other rows for one id (replace).
     Sensitivity: as in `ingest.micro.count_records`, whose rule this is. Guarantee: none by itself.
-    Proof: docs/proofs/spark.md, docs/proofs/bounding.md. Public: domain, unit. Assumes: one person has one id; the
-    frame gives the same rows whenever Spark reads it.
+    Proof: docs/proofs/spark.md, docs/proofs/bounding.md. Public: domain, unit. Assumes: one person has one id; each row
+    of the frame depends on its own id alone (`rowwise`); the frame gives the same rows whenever Spark reads it.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as fn

@@ -1,0 +1,258 @@
+"""A query only reads: one SELECT, no other file, in every database, also under `kasuri check`; and what is
+vouched for is said in the release, in both languages."""
+
+import sqlite3
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kasuri as ks
+from kasuri import job
+from kasuri.ingest import Query, Table
+from kasuri.schema import ROWS_ALONE, Domain, Nominal, Ordered, Unit
+
+SEX = Domain.of(Nominal("s", ("s", "f")))
+UNIT = Unit("person", "add-remove", 1)
+PEOPLE = [("a", "s", 20), ("b", "f", 30), ("c", "s", 40), ("d", "?", 50)]
+JOB = """
+[data]
+name = "people"
+database = "{database}"
+{what}
+columns = {{ s = "s" }}
+
+[[axes]]
+kind = "nominal"
+name = "s"
+labels = ["s", "f"]
+
+[unit]
+id = "person"
+change = "add-remove"
+max_cells = 1
+
+[recipe]
+name = "geometric"
+
+[budget]
+epsilon = "1"
+unmetered = true
+
+[output]
+folder = "out"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"person": ["x", "y"], "s": ["s", "s"]}), "other.parquet")
+    with duckdb.connect("p.duckdb") as base:
+        base.execute("CREATE TABLE t (person VARCHAR, s VARCHAR, age INTEGER)")
+        base.executemany("INSERT INTO t VALUES (?, ?, ?)", PEOPLE)
+        base.execute("CREATE VIEW files AS SELECT person, s FROM 'other.parquet'")
+    lite = sqlite3.connect("p.sqlite")
+    lite.execute("CREATE TABLE t (person TEXT, s TEXT, age INTEGER, twice AS (s || s))")
+    lite.executemany("INSERT INTO t VALUES (?, ?, ?)", PEOPLE)
+    lite.execute("CREATE VIEW w AS SELECT person, s FROM t")
+    lite.execute("CREATE VIRTUAL TABLE words USING fts5(person, s)")
+    lite.commit()
+    lite.close()
+    return tmp_path
+
+
+def counted(source, assume=None):
+    made = ks.count(source, SEX, columns={"s": "s"}, unit=UNIT, data="people", assume=assume)
+    return dict(zip(made.cells.tolist(), made.values.tolist(), strict=True))
+
+
+def written(what, database, folder):
+    path = folder / "job.toml"
+    path.write_text(JOB.format(what=what, database=database))
+    return path
+
+
+DUCKDB = [
+    "COPY t TO 'leak.csv'; SELECT person, s FROM t",
+    "SELECT person, s FROM t; COPY t TO 'leak.csv'",
+    "COPY t TO 'leak.csv'",
+    "COPY (SELECT * FROM t) TO 'leak.parquet'",
+    "EXPORT DATABASE 'leak'",
+    "ATTACH 'leak.duckdb'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET enable_external_access = true",
+    "CALL enable_logging(storage = 'file', storage_path = 'leak')",
+    "SELECT person, s FROM t, enable_logging(storage = 'file', storage_path = 'leak')",
+    "WITH x AS (INSERT INTO t VALUES ('e', 's', 1) RETURNING *) SELECT person, s FROM x",
+    "SELECT person, s FROM read_parquet('other.parquet')",
+    "SELECT person, s FROM 'other.parquet'",
+    "SELECT file AS person, 's' AS s FROM glob('*')",
+    "SELECT content AS person, 's' AS s FROM read_text('job.toml')",
+    "SELECT person, s FROM files",
+    "SELECT person, s FROM query('COPY t TO ''leak.csv''')",
+    "SELECT person, s FROM sqlite_scan('p.sqlite', 't')",
+]
+SQLITE = [
+    "VACUUM INTO 'leak.db'",
+    "SELECT person, s FROM t; VACUUM INTO 'leak.db'",
+    "ATTACH 'leak.db' AS leak",
+    "PRAGMA writable_schema = 1",
+    "SELECT name AS person, 's' AS s FROM pragma_table_info('t')",
+    "WITH x AS (SELECT 1) INSERT INTO t VALUES ('e', 's', 1)",
+    "EXPLAIN SELECT person, s FROM t",
+    "SELECT load_extension('leak') AS person, 's' AS s",
+    "SELECT writefile('leak.db', 'x') AS person, 's' AS s",
+    "CREATE TEMP TABLE x AS SELECT * FROM t",
+    "-- SELECT\nVACUUM INTO 'leak.db'",
+    "/* SELECT */ VACUUM INTO 'leak.db'",
+]
+
+
+@pytest.mark.parametrize(
+    ("database", "sql"), [*(("p.duckdb", sql) for sql in DUCKDB), *(("p.sqlite", s) for s in SQLITE)]
+)
+def test_a_query_writes_and_reads_no_other_file(folder, database, sql):
+    """Whatever is vouched for, and under `check` too."""
+    before = {path: path.read_bytes() for path in folder.rglob("*")}
+    with pytest.raises(ks.KasuriError):
+        counted(Query(database, sql), assume=ROWS_ALONE)
+    assert {path: path.read_bytes() for path in folder.rglob("*")} == before
+    escaped = sql.replace("\n", "\\n").replace('"', '\\"')
+    path = written(f'query = "{escaped}"\nassume = "{ROWS_ALONE}"', database, folder)
+    assert job.check(path)
+    with pytest.raises(ks.KasuriError):
+        job.run(job.load(path), folder)
+    path.unlink()
+    assert {path: path.read_bytes() for path in folder.rglob("*")} == before
+
+
+def test_a_file_that_the_job_lists_is_read_by_its_name(folder):
+    what = 'query = "SELECT person, s FROM more UNION ALL SELECT person, s FROM t"\nreads = { more = "other.parquet" }'
+    path = written(what, "p.duckdb", folder)
+    assert any(ROWS_ALONE in fault for fault in job.check(path))
+    path = written(f'{what}\nassume = "{ROWS_ALONE}"', "p.duckdb", folder)
+    made = job.counts(job.load(path), folder)
+    assert made.values.tolist() == [4, 1] and made.assumes == (ROWS_ALONE,)
+    for wrong in ("job.toml", "none.csv", "*.parquet"):
+        with pytest.raises(ks.DomainError, match="that exist"):
+            counted(Query("p.duckdb", "SELECT person, s FROM more", {"more": wrong}), assume=ROWS_ALONE)
+    with pytest.raises(ks.DomainError, match="only a query of DuckDB"):
+        counted(Query("p.sqlite", "SELECT person, s FROM t", {"more": "other.parquet"}), assume=ROWS_ALONE)
+
+
+@pytest.mark.parametrize("database", ["p.duckdb", "p.sqlite"])
+def test_a_table_is_read_by_sql_that_kasuri_writes(folder, database):
+    assert counted(Table(database, "t")) == counted(Table(database, ("main", "t"))) == {0: 2, 1: 1}
+    assert counted(Table(database, "t", [("age", ">=", 30)])) == {0: 1, 1: 1}
+    assert counted(Table(database, "t", [("s", "in", ["s", "x"]), ("age", "not in", [20])])) == {0: 1}
+    assert counted(Table(database, "t", [("s", "<>", "s"), ("person", "is not null")])) == {1: 1}
+    assert counted(Table(database, "t", [("age", "is null")])) == {}
+    assert counted(Table(database, "t", [("s", "=", "s' OR 's' = 's")])) == {}
+    for name in ("w", "files", "words", "sqlite_master", "none", 't"; --', "other.parquet", "pragma_table_list"):
+        with pytest.raises(ks.DomainError, match="not a stored table"):
+            counted(Table(database, name))
+    for condition in (("rowid", ">", 1), ("twice", "=", "ss"), ("1=1 OR s", "=", "s")):
+        with pytest.raises(ks.DomainError, match="no column"):
+            counted(Table(database, "t", [condition]))
+    for wrong in (
+        [("age", "like", 1)], [("age", "=")], [("age", "is null", 1)], [("age", "in", 1)], [("age", "in", [])],
+        [("age", "=", float("nan"))], [("age", "=", None)], [("age", "=", 1 << 70)], [("s", "=", "\0")],
+    ):  # fmt: skip
+        with pytest.raises(ks.DomainError, match="condition 1"):
+            Table(database, "t", wrong)
+    if database == "p.sqlite":
+        with pytest.raises(ks.DomainError, match="generated"):
+            ks.count(Table(database, "t"), SEX, columns={"s": "twice"}, unit=UNIT)
+        for assume, words in ((None, ROWS_ALONE), ("trust me", "only assumption")):
+            with pytest.raises(ks.PrivacyError, match=words):
+                counted(Query(database, "SELECT person, s FROM t"), assume=assume)
+    what = 'table = "t"\nwhere = [{ column = "age", op = ">=", value = 30 }, { column = "s", op = "is not null" }]'
+    path = written(what, database, folder)
+    assert any("not a label" in fault for fault in job.check(path)) and job.check(path, outside=True) == []
+    made = job.counts(job.load(path), folder)
+    assert (made.values.tolist(), made.assumes) == ([1, 1], ())
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ('table = "t"\nquery = "SELECT 1"', "database and table, or database and query"),
+        ("", "database and table, or database and query"),
+        ('query = "SELECT 1"\nwhere = [{ column = "age", op = "is null" }]', "where goes with table"),
+        ('table = "t"\nreads = { a = "a.csv" }', "reads goes with query"),
+        ('table = "t"\nassume = "trust me"', "rows depend on their own id alone"),
+        ('table = "t"\nwhere = [{ column = "age", op = "like", value = "x" }]', "input should be"),
+    ],
+)
+def test_a_job_says_one_thing(folder, what, words):
+    path = written(what, "p.duckdb", folder)
+    with pytest.raises(ks.FormatError, match=words):
+        job.load(path)
+
+
+def test_what_is_vouched_for_is_said_in_both_languages(folder):
+    path = written(f'query = "SELECT DISTINCT person, s FROM t"\nassume = "{ROWS_ALONE}"', "p.duckdb", folder)
+    out = job.run(job.load(path), folder)
+    assert ROWS_ALONE in out.guarantee.assumes
+    english = (folder / "out" / "certificate.md").read_text()
+    assert f"- {ROWS_ALONE}" in english and "enforced by kasuri, when counting rows taken on trust" in english
+    vouched = "各行はその識別子の記録だけから決まる（申告による。kasuri は検査していない）"
+    japanese = (folder / "out" / "certificate.ja.md").read_text()
+    assert f"- {vouched}" in japanese and "決まることは申告による" in japanese
+    report = (folder / "out" / "report.html").read_text()
+    assert ROWS_ALONE in report and vouched in report
+    path = written('query = "SELECT person, s FROM t"', "p.duckdb", folder)
+    path.write_text(path.read_text().replace('"out"', '"plain"'))
+    assert ROWS_ALONE not in job.run(job.load(path), folder).guarantee.assumes
+    assert "enforced by kasuri, when counting." in (folder / "plain" / "certificate.md").read_text()
+    with pytest.raises(ks.PrivacyError, match="nobody's"):
+        ks.count(Query("p.duckdb", "SELECT s, 1 AS n FROM t LIMIT 1"), SEX, columns={"s": "s"}, unit=UNIT, weight="n",
+                 assume=ROWS_ALONE)  # fmt: skip
+
+
+def test_a_table_and_a_query_of_postgresql(postgres):
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as base:
+        base.execute("CREATE TABLE t (person text, s text, age int, at timestamp, ip inet, zone timestamptz)")
+        base.execute("INSERT INTO t SELECT person, s, age, 'infinity'::timestamp, '::1', now() "
+                     "FROM (VALUES ('a', 's', 20), ('b', 'f', 30), ('c', 's', 40), ('d', repeat('x', 5000), 50), "
+                     "(repeat('y', 5000), 's', 60)) v(person, s, age)")  # fmt: skip
+        base.execute("CREATE VIEW w AS SELECT person, (SELECT min(s) FROM t) AS s FROM t")
+        base.execute("CREATE SCHEMA other; CREATE TABLE other.t AS SELECT person, 'f' AS s FROM t")
+        base.execute("CREATE TABLE secure (person text, s text); ALTER TABLE secure ENABLE ROW LEVEL SECURITY")
+        base.execute("CREATE TABLE parts (person text, s text) PARTITION BY LIST (s); "
+                     "CREATE TABLE part PARTITION OF parts DEFAULT; INSERT INTO parts VALUES ('a', 's')")  # fmt: skip
+        base.execute("CREATE FUNCTION public.loud(text, text) RETURNS bool LANGUAGE sql AS 'SELECT true'")
+        base.execute("CREATE OPERATOR public.= (LEFTARG = text, RIGHTARG = text, FUNCTION = public.loud)")
+    assert counted(Table(postgres, "t")) == counted(Table(postgres, ("public", "t"))) == {0: 2, 1: 1}
+    assert counted(Table(postgres, ("other", "t"))) == {1: 4} and counted(Table(postgres, "parts")) == {0: 1}
+    assert counted(Table(postgres, "t", [("age", ">=", 30), ("s", "=", "s")])) == {0: 1}
+    assert counted(Table(postgres, "t", [("s", "=", "s\\' OR true --")])) == {}
+    for name in ("w", "secure", "none", 't"; --', ("pg_catalog", "pg_tables")):
+        with pytest.raises(ks.DomainError, match="not a stored table"):
+            counted(Table(postgres, name))
+    ages = Domain.of(Ordered("age", 100))
+    made = ks.count(Table(postgres, "t", [("at", ">", "2020-01-01")]), ages, columns={"age": "age"}, unit=UNIT)
+    assert made.cells.tolist() == [20, 30, 40, 50]
+    for name in ("ip", "zone"):
+        with pytest.raises(ks.DomainError, match="plain type"):
+            ks.count(Table(postgres, "t"), SEX, columns={"s": name}, unit=UNIT)
+    with pytest.raises(ks.PrivacyError, match=ROWS_ALONE):
+        counted(Query(postgres, "SELECT person, s FROM t"))
+    assert counted(Query(postgres, "WITH x AS (SELECT * FROM t) SELECT person, s FROM x;"), assume=ROWS_ALONE)[1] == 1
+    for sql in (
+        "COPY t TO '/tmp/leak'", "SELECT person, s FROM t; DROP TABLE other.t", "DROP TABLE other.t",
+        "SELECT person, s INTO leak FROM t", "WITH x AS (DELETE FROM other.t RETURNING *) SELECT * FROM x",
+        "SELECT person, s FROM t FOR UPDATE", "SELECT nextval('q') AS person, 's' AS s", "EXPLAIN ANALYZE SELECT 1",
+        "SELECT set_config('transaction_read_only', 'off', true) AS person, 's' AS s", "DO $$ BEGIN END $$",
+        "SELECT person, s FROM t) TO '/tmp/leak' --", "CALL x()", "(SELECT 1)", "TABLE t", "",
+    ):  # fmt: skip
+        with pytest.raises(ks.KasuriError):
+            counted(Query(postgres, sql), assume=ROWS_ALONE)
+    with psycopg.connect(postgres) as base:
+        assert base.execute("SELECT count(*) FROM other.t").fetchone() == (5,)
+        assert base.execute("SELECT to_regclass('leak')").fetchone() == (None,)
