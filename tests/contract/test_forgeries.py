@@ -190,13 +190,12 @@ def test_true_counts_as_noisy_cells(tmp_path):
     assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
 
 
-@pytest.mark.parametrize("name", ["refined_tree", "bayes_tree"])
-def test_true_counts_as_measurements(tmp_path, name):
+def test_true_counts_as_measurements(tmp_path):
     """The tree of true counts, visited and refined as the recipe does: parents are the sum of their children. On a
     crowded map no number is near 0."""
     from kasuri.replay import replayed, visited
 
-    run = resolve(RECIPES[name], DOMAIN, UNIT, "0.1")
+    run = resolve(ks.refined_tree(), DOMAIN, UNIT, "0.1")
     visit, tree = run.visit(), run.trees[0]
     leaves = np.zeros(tree.leaves, dtype=np.int64)
     crowd = np.flatnonzero(~SEA)
@@ -210,9 +209,9 @@ def test_true_counts_as_measurements(tmp_path, name):
         parents, above = nodes[(y > 0) | (slack * scale > 0)], cut  # parents that add up lower nothing: t = 0
     level, prefix, value = (np.concatenate(column) for column in zip(*rows, strict=True))
     true = Measurements(level, prefix, value, dict(zip(visit.cuts, visit.scales, strict=True)))
-    cells, values = replayed(run, visited(visit, true), RECIPES[name].refine)
-    out = replace(released(RECIPES[name], "0.1"), cells=cells, values=values, measurements=true)
-    faults = verified(tmp_path, out, RECIPES[name])["faults"]
+    cells, values = replayed(run, visited(visit, true), "least squares")
+    out = replace(released(ks.refined_tree(), "0.1"), cells=cells, values=values, measurements=true)
+    faults = verified(tmp_path, out, ks.refined_tree())["faults"]
     assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
 
 
