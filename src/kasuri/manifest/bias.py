@@ -1,8 +1,8 @@
 """What a recipe does to the mean of released sums, by kind of area: the one place where bias is put into words.
 
 A sentence is proved (the recipe's page in docs/proofs) or was measured by `benchmarks/bias.py`: people by place, sex
-and age (3 groups), at epsilon 0.1, once 34 million and once 4,000 of them (docs/guide/accuracy.md). What is neither is not
-said.
+and age (3 groups), at epsilon 0.1, once 34 million and once 4,000 of them (docs/guide/accuracy.md). What is neither is
+not said.
 """
 
 from __future__ import annotations
