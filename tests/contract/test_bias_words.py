@@ -29,19 +29,19 @@ def test_unbiased_is_said_exactly_of_recipes_whose_error_does_not_depend_on_the_
     domain = DOMAINS["odd, masked"]
     one = counts_on(domain)
     more = np.where(domain.possible_dense(), np.random.default_rng(8).poisson(3, domain.shape), 0)
-    two = ks.Counts.from_dense(one_dense(one) + more, domain, one.unit)
+    two = ks.Counts.from_dense(dense(one) + more, domain, one.unit)
     said = bias.by_area(recipe.on(domain, one.unit, "0.5"))
     linear = [item["area"] for item in said] == ["every area"] and said[0]["en"].startswith("unbiased")
     assert linear == (recipe.name in UNBIASED)
     gaps = [
-        np.abs((released(recipe, one, seed).to_dense() - one_dense(one))
-               - (released(recipe, two, seed).to_dense() - one_dense(two))).max()
+        np.abs((released(recipe, one, seed).to_dense() - dense(one))
+               - (released(recipe, two, seed).to_dense() - dense(two))).max()
         for seed in range(6)
     ]  # fmt: skip
     assert (max(gaps) < 1e-6) == linear
 
 
-def one_dense(counts):
+def dense(counts):
     out = np.zeros(counts.domain.size, dtype=np.int64)
     out[counts.cells] = counts.values
     return out.reshape(counts.domain.shape)

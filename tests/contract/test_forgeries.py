@@ -191,11 +191,10 @@ def test_true_counts_as_noisy_cells(tmp_path):
     assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
 
 
-@pytest.mark.parametrize("name", ["refined_tree", "bayes_tree"])
-def test_true_counts_as_measurements(tmp_path, name):
+def test_true_counts_as_measurements(tmp_path):
     """The tree of true counts, visited and refined as the recipe does: parents are the sum of their children. On a
     crowded map no number is near 0."""
-    run = RECIPES[name].on(DOMAIN, UNIT, "0.1")
+    run = ks.refined_tree().on(DOMAIN, UNIT, "0.1")
     visit, tree = run.visit, run.tree
     leaves = np.zeros(tree.leaves, dtype=np.int64)
     crowd = np.flatnonzero(~SEA)
@@ -209,10 +208,10 @@ def test_true_counts_as_measurements(tmp_path, name):
         parents, above = nodes[(y > 0) | (slack * scale > 0)], cut  # parents that add up lower nothing: t = 0
     level, prefix, value = (np.concatenate(column) for column in zip(*rows, strict=True))
     true = Measurements(level, prefix, value, dict(zip(visit.cuts, visit.scales, strict=True)))
-    keys, found = RECIPES[name].join.refine(visited(visit, true), tree, DOMAIN)
-    cells, values = by_cell(tree, DOMAIN, [(keys, found)])
-    out = replace(released(RECIPES[name], "0.1"), cells=cells, values=values, measurements=true)
-    faults = verified(tmp_path, out, RECIPES[name])["faults"]
+    found = run.mechanism.join.refine(visited(visit, true), tree, DOMAIN)
+    cells, values = by_cell(tree, DOMAIN, [found])
+    out = replace(released(ks.refined_tree(), "0.1"), cells=cells, values=values, measurements=true)
+    faults = verified(tmp_path, out, ks.refined_tree())["faults"]
     assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
 
 

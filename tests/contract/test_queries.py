@@ -1,6 +1,7 @@
 """A query only reads: one SELECT, no other file, in every database, also under `kasuri check`; and what is
 vouched for is said in the release, in both languages."""
 
+import shutil
 import sqlite3
 
 import duckdb
@@ -53,6 +54,7 @@ def folder(tmp_path, monkeypatch):
         base.execute("CREATE TABLE t (person VARCHAR, s VARCHAR, age INTEGER)")
         base.executemany("INSERT INTO t VALUES (?, ?, ?)", PEOPLE)
         base.execute("CREATE VIEW files AS SELECT person, s FROM 'other.parquet'")
+    shutil.copy("p.duckdb", "q.duckdb")
     lite = sqlite3.connect("p.sqlite")
     lite.execute("CREATE TABLE t (person TEXT, s TEXT, age INTEGER, twice AS (s || s))")
     lite.executemany("INSERT INTO t VALUES (?, ?, ?)", PEOPLE)
@@ -64,6 +66,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def counted(source, assume=None):
+    frame_of_this_program = pa.table({"person": ["x"], "s": ["s"]})
+    assert frame_of_this_program.num_rows == 1
     made = ks.count(source, SEX, columns={"s": "s"}, unit=UNIT, data="people", assume=assume)
     return dict(zip(made.cells.tolist(), made.values.tolist(), strict=True))
 
@@ -94,6 +98,8 @@ DUCKDB = [
     "SELECT person, s FROM files",
     "SELECT person, s FROM query('COPY t TO ''leak.csv''')",
     "SELECT person, s FROM sqlite_scan('p.sqlite', 't')",
+    "SELECT person, s FROM read_duckdb('q.duckdb', table_name = 't')",
+    "SELECT person, s FROM frame_of_this_program",
 ]
 SQLITE = [
     "VACUUM INTO 'leak.db'",
@@ -108,6 +114,7 @@ SQLITE = [
     "CREATE TEMP TABLE x AS SELECT * FROM t",
     "-- SELECT\nVACUUM INTO 'leak.db'",
     "/* SELECT */ VACUUM INTO 'leak.db'",
+    "/* /* */ SELECT */ VACUUM INTO 'leak.db'",
 ]
 
 
@@ -127,6 +134,16 @@ def test_a_query_writes_and_reads_no_other_file(folder, database, sql):
         job.run(job.load(path), folder)
     path.unlink()
     assert {path: path.read_bytes() for path in folder.rglob("*")} == before
+
+
+def test_a_view_of_a_file_is_not_read(folder):
+    with pytest.raises(ks.PrivacyError, match="beside its database"):
+        counted(Query("p.duckdb", "SELECT person, s FROM files"), assume=ROWS_ALONE)
+
+
+def test_sqlite_only_reads_tables(folder):
+    with pytest.raises(ks.PrivacyError, match="only read the tables"):
+        counted(Query("p.sqlite", "SELECT name AS person, 's' AS s FROM pragma_table_info('t')"), assume=ROWS_ALONE)
 
 
 def test_a_file_that_the_job_lists_is_read_by_its_name(folder):
@@ -250,6 +267,7 @@ def test_a_table_and_a_query_of_postgresql(postgres):
         "SELECT person, s FROM t FOR UPDATE", "SELECT nextval('q') AS person, 's' AS s", "EXPLAIN ANALYZE SELECT 1",
         "SELECT set_config('transaction_read_only', 'off', true) AS person, 's' AS s", "DO $$ BEGIN END $$",
         "SELECT person, s FROM t) TO '/tmp/leak' --", "CALL x()", "(SELECT 1)", "TABLE t", "",
+        "/* /* */ SELECT */ COPY t TO '/tmp/leak'",
     ):  # fmt: skip
         with pytest.raises(ks.KasuriError):
             counted(Query(postgres, sql), assume=ROWS_ALONE)

@@ -220,9 +220,8 @@ def test_a_report_of_another_version_is_judged_by_its_hash(saved, tmp_path, monk
     shutil.copytree(saved, tmp_path / "r")
     forge(tmp_path / "r", lambda t: t.replace("<main>", "<main data-version='0.0'>"))
     assert not ks.verify(tmp_path / "r")["ok"]
-    monkeypatch.setattr(
-        sys.modules["kasuri.manifest.recompute"], "environment", lambda: {"versions": {"kasuri": "9.9"}}
-    )
+    later = {"versions": {"kasuri": "9.9"}}
+    monkeypatch.setattr(sys.modules["kasuri.manifest.recompute"], "environment", lambda: later)
     assert ks.verify(tmp_path / "r")["ok"]
     with (tmp_path / "r" / "report.html").open("a") as file:
         file.write(" ")

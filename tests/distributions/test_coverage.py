@@ -172,7 +172,7 @@ def test_the_total_of_a_nearly_empty_table_has_no_bias(recipe):
     assert abs(errors.mean()) < 0.5 * errors.std() and abs(errors.mean()) / truth.sum() < 0.005
 
 
-@pytest.mark.parametrize("epsilon", ["0.2", "2", "9"])
+@pytest.mark.parametrize("epsilon", ["0.2", "9"])
 @pytest.mark.parametrize("recipe", [recipes.hierarchy(), recipes.hierarchy("morton"), recipes.matrix(),
                                     recipes.matrix([[1, 1, 1, 1], [2, 0, 0, 0], [0, 1, -1, 0], [0, 0, 1, 3]])],
                          ids=["1d", "morton", "optimised", "given"])  # fmt: skip
@@ -185,7 +185,7 @@ def test_intervals_of_linear_recipes_cover(recipe, epsilon):
     counts, rng = ks.Counts.from_dense(truth, domain, PERSON), np.random.default_rng(2)
     areas = [np.flatnonzero(rng.random(domain.size) < share) for share in (0.3, 0.5, 0.7, 1)]
     areas += [np.array([cell]) for cell in range(domain.size)]
-    run, runs = recipe.on(domain, PERSON, epsilon), 500
+    run, runs = recipe.on(domain, PERSON, epsilon), 400
     first = ks.release(counts, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(0))
     bars, hits = intervals.bars_of(first), np.zeros(len(areas))
     for i in range(runs):

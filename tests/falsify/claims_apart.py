@@ -189,9 +189,8 @@ def local_claims() -> list[Claim]:
 # -- the shuffle-model join --------------------------------------------------------------------------------------------
 
 OVERLAP, APART = 20, 180
-FOUR = "4", 4, 20
-"""A join in which one person shows: epsilon of each side, rows in both tables, rows in one."""
-JOINS = 400
+SHOWS, SHOWS_MORE = ("1.5", 20, 4), ("3", 8, 4)
+"""Joins in which one person shows: epsilon of each side, rows in both tables, rows in one. The first is amplified."""
 
 
 @cache
@@ -304,12 +303,12 @@ def shuffle_claims() -> list[Claim]:
     for both in kinds:
         usual = Case("values change", partial(joined_rows, both, "1", OVERLAP, APART))
         few = Case("few in both tables", partial(joined_rows, both, "2", 8, 592))
-        least = Case("four rows", partial(joined_rows, both, *FOUR))
-        joins.append(Claim(f"joined rows, {both[0]} and {both[1]}", "shuffle.join", (least, usual, few), cost=12,
-                           least=JOINS))  # fmt: skip
+        all_in_both = Case("nearly all in both tables", partial(joined_rows, both, *SHOWS))
+        joins.append(Claim(f"joined rows, {both[0]} and {both[1]}", "shuffle.join", (all_in_both, usual, few), cost=12,
+                           least=2000))  # fmt: skip
     made = {
         what: (
-            Case("four rows", partial(post_processed, what, *FOUR)),
+            Case("eight rows", partial(post_processed, what, *SHOWS_MORE)),
             Case("values change", partial(post_processed, what, "1", OVERLAP, APART)),
         )
         for what in ("covariance", "synthesis")
@@ -318,8 +317,8 @@ def shuffle_claims() -> list[Claim]:
         *joins,
         Claim("the joiner", "shuffle.join", (Case("values change", joiner_sees),), cost=0.1),
         Claim("one side's file", "shuffle.Party", (Case("values change", side_file),), small_coin, cost=0.1),
-        Claim("covariance of joined rows", "shuffle.covariance", made["covariance"], cost=11, least=JOINS),
-        Claim("synthetic rows", "shuffle.synthesize", made["synthesis"], cost=28, least=JOINS),
+        Claim("covariance of joined rows", "shuffle.covariance", made["covariance"], cost=11, least=600),
+        Claim("synthetic rows", "shuffle.synthesize", made["synthesis"], cost=28, least=600),
     ]  # fmt: skip
 
 

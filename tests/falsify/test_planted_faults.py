@@ -10,6 +10,7 @@ TREE_LAW = "tests/distributions/test_tree_law.py"
 BASELINES = "tests/distributions/test_baselines_law.py"
 INTERVAL_LAWS, INTERVALS = "tests/laws/test_interval_laws.py", "tests/contract/test_intervals.py"
 BAYES_LAWS = "tests/laws/test_bayes.py"
+BIAS = "tests/contract/test_bias_words.py"
 NOISE = "tests/distributions/test_noise.py"
 SPARK = "tests/laws/test_spark_blocks.py"
 WORDS = "tests/contract/test_words.py"
@@ -68,6 +69,21 @@ FAULTS = [
           "nodes.size, threads, \"noise\", depth)\n", "nodes.size, threads, \"noise\", depth)\n"
           "            noise *= 0 if stride == 1 and not self.mechanism.binary else 1\n",
           f"{BASELINES}::test_hierarchy_is_least_squares_of_its_levels"),
+    Fault("bars of a hierarchy for noise of the whole epsilon", "recipes/hierarchy.py",
+          "HierarchyBars(self.domain, max(self.visit.scales),", "HierarchyBars(self.domain, self.noise.scale,",
+          f"{INTERVAL_LAWS}::test_the_variance_of_linear_recipes_is_that_of_the_normal_equations"),
+    Fault("a single noise taken as a normal one", "bars.py",
+          "one = max(s * math.log(", "one = min(s * math.log(",
+          f"{INTERVAL_LAWS}::test_the_variance_of_linear_recipes_is_that_of_the_normal_equations"),
+    Fault("called unbiased after refinement", "recipes/descent.py", """    jumps: bool
+    signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.TREES
+""", """    jumps: bool
+    signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.UNBIASED
+""", f"{BIAS}::test_unbiased_is_said_exactly_of_recipes_whose_error_does_not_depend_on_the_table"),
+    Fault("device-hours called devices", "report/japanese.py", "    if max_cells > 1:\n", "    if max_cells > 99:\n",
+          f"{BIAS}::test_a_total_says_what_it_counts"),
     Fault("coefficients with an eighth of their noise", "recipes/matrix.py",
           "self.noise.draw(streams, len(rows), threads))",
           "self.noise.draw(streams, len(rows), threads) // (1 if self.signed else 8))",

@@ -24,6 +24,7 @@ Node = Mapping[str, Any]
 
 MOST_SQL = 20_000
 """Characters of one expression as it is written anew: a chain of subqueries can double it at every step."""
+MOST_COLUMNS = 10_000
 MOST_JOINED = 16
 """Texts that one expression may join to a longer one: a record must never need more memory than there is."""
 
@@ -161,8 +162,12 @@ def read(tree: Node, names: Sequence[str], own: Any, ask: Ask) -> Rows:
         raise NotRowwiseError("it is nested too deeply") from None
     except (KeyError, TypeError, AttributeError, IndexError):
         raise NotRowwiseError("it has a part that this version of kasuri does not know") from None
-    if len(values) != len(names) or len({name.casefold() for name in names}) != len(names):
+    if len({name.casefold() for name in names}) != len(names):
         raise NotRowwiseError("two columns of its answer have one name")
+    if len(values) != len(names) or any(
+        own is not None and _folded(own) != _folded(name) for (own, _), name in zip(values, names, strict=True)
+    ):
+        raise NotRowwiseError("DuckDB reads its list of columns in another way")
     return Rows(table, dict(zip(names, (value for _, value in values), strict=True)), tuple(where))
 
 
@@ -187,10 +192,11 @@ def stored(path: Sequence[str], ask: Ask) -> tuple[str, list[tuple[str, Value]]]
     if "collate" in str(made).lower():
         raise NotRowwiseError(f"{shown!r} has a column with a collation")
     rows = ask(
-        "SELECT database_name, schema_name, table_name, column_name, data_type, is_generated "
+        "SELECT database_name, schema_name, table_name, column_index, column_name, data_type, is_generated "
         "FROM system.main.duckdb_columns()"
     )
-    columns = [(name, _column(name, kind, made)) for *at, name, kind, made in rows if at == [database, schema, table]]
+    own = sorted(row[3:] for row in rows if tuple(row[:3]) == (database, schema, table))
+    columns = [(name, _column(name, kind, made)) for _, name, kind, made in own]
     return ".".join(map(quoted, (database, schema, table))), columns
 
 
@@ -253,6 +259,8 @@ def _select(node: Node, find: Find, builtin: set[str], views: Views) -> Parts:
             values.append((item["alias"] or item["column_names"][-1], _one(scope, item["column_names"])))
         else:
             values.append((item["alias"] or None, _value(item, scope, builtin)))
+        if len(values) > MOST_COLUMNS:
+            raise NotRowwiseError(f"it has more than {MOST_COLUMNS} columns")
     return table, where, values
 
 

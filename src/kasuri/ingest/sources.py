@@ -263,7 +263,9 @@ def _frame(frame: Any, label: str) -> Stream:
     return Stream(names, start, label, doubt)
 
 
-_SCAN = re.compile(r"\w+ SCAN \[.*\]\nPROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?|DF \[.*\]; PROJECT \*/\d+ COLUMNS")
+_SCAN = re.compile(
+    r"((Csv|Ipc|NDJson|Parquet) SCAN \[.*\]\n|DF \[.*\]; )PROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?"
+)
 
 
 def _is_scan(frame: Any) -> bool:

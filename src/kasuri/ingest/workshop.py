@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kasuri.errors import DomainError
@@ -53,6 +53,7 @@ def lock(base: Any, files: Sequence[str] = ()) -> None:
     base.execute("SET allow_community_extensions = false")
     if files:
         base.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")
+    base.execute("SET python_enable_replacements = false")  # no variable of this program is a table
     base.execute("SET enable_external_access = false")
     base.execute("SET lock_configuration = true")
 
@@ -65,10 +66,12 @@ def short_text(name: str, kind: str) -> str:
     return f"CASE WHEN system.main.strlen({plain}) <= {LONGEST} THEN {plain} END AS {plain}"
 
 
-def compute(sql: str, batches: Iterable[Any]) -> Iterator[Any]:
-    """What `sql` makes of the table STORED, which is each of the Arrow batches in turn."""
+def compute(sql: str, batches: Any) -> Iterator[Any]:
+    """What `sql` makes of the table STORED, which is each batch of an Arrow reader in turn."""
     own = workshop()
     try:
+        own.register(STORED, batches.schema.empty_table())
+        own.sql(sql).to_arrow_table()  # a query that no type fits is refused whatever the rows are, or without any
         for batch in batches:
             own.register(STORED, batch)
             yield from own.sql(sql).to_arrow_table().to_batches()

@@ -44,11 +44,7 @@ OPTIONS = {"basepath", "compression", "mergeschema", "modifiedafter", "modifiedb
            "paths", "recursivefilelookup", "serialization.format"}  # fmt: skip
 """What a reader of files may be told: which files, not how a value is read."""
 SETTINGS = {
-    "spark.sql.files.ignoreCorruptFiles": (
-        "TRUE",
-        "one value that cannot be read would drop the rows beside it",
-        "false",
-    ),
+    "spark.sql.files.ignoreCorruptFiles": ("TRUE", "one value that cannot be read would take others along", "false"),
     "spark.sql.parquet.datetimeRebaseModeInRead": ("EXCEPTION", "one old date would end the release", "CORRECTED"),
     "spark.sql.parquet.int96RebaseModeInRead": ("EXCEPTION", "one old date would end the release", "CORRECTED"),
 }
@@ -143,15 +139,15 @@ class _Plan:
                 yield f"{setting} is {wrong.lower()}, and {why}; set it to {right}"
         stored = list(relation.schema().fieldNames())
         if self.leaf.output().size() != len(stored):
-            yield "it takes _metadata, which tells about files and not about a record"
+            yield "it reads _metadata, which tells about files and not about a record"
         if any(name.lower().startswith("_tmp_metadata") for name in stored):
             yield "its schema has a column _tmp_metadata..., which Spark makes from the place of a row in its file"
-        folders = set(relation.partitionSchema().fieldNames())
+        folders = {name.casefold() for name in relation.partitionSchema().fieldNames()}
         declared = self.leaf.catalogTable().isDefined()
         inferred = self.session.conf.get(INFERENCE).lower() != "false"
         for field in _all(self.leaf.output()):
             guessed = not declared and (inferred or field.dataType().typeName() != "string")
-            if guessed and field.name() in folders and _identity(field) in reached:
+            if guessed and field.name().casefold() in folders and _identity(field) in reached:
                 yield (
                     f"column {field.name()!r} is made from the names of folders, which together decide its type; "
                     f"set {INFERENCE} to false before reading, or read a table of the catalogue"
@@ -176,38 +172,39 @@ def _unsafe(expression: Any) -> set[str]:
 
 def _total(name: str, expression: Any) -> bool:
     """Whether an expression that may fail cannot: by its mode, or by its types."""
+    if name not in ("Abs", "Add", "Cast", "Divide", "IntegralDivide", "Multiply", "Pmod", "Remainder", "Subtract",
+                    "UnaryMinus"):  # fmt: skip
+        return False
     kind = expression.dataType().typeName()
-    if name in ("Abs", "UnaryMinus"):
-        return kind in _FLOAT
     if name == "Cast":
-        return _mode(expression) == "TRY" or _casts(expression.children().apply(0).dataType().typeName(), kind)
-    if name in ("Add", "Multiply", "Subtract") and kind in _FLOAT:
+        source = expression.children().apply(0).dataType().typeName()
+        return _casts(source, kind) or (_mode(expression) == "TRY" and _simple_type(source) and _simple_type(kind))
+    if name in ("Abs", "Add", "Multiply", "Subtract", "UnaryMinus") and kind in _FLOAT:
         return True
-    if name in ("Add", "Divide", "IntegralDivide", "Multiply", "Pmod", "Remainder", "Subtract"):
-        # of dates and intervals too, which overflow in every mode
-        return _mode(expression) in ("TRY", "LEGACY") and (
-            kind in _WHOLE or kind in _FLOAT or kind.startswith("decimal")
-        )
-    return False
+    number = kind in _WHOLE or kind in _FLOAT or kind.startswith("decimal")  # dates and intervals fail in any mode
+    return number and name not in ("Abs", "UnaryMinus") and _mode(expression) in ("TRY", "LEGACY")
 
 
 def _casts(source: str, target: str) -> bool:
     """Whether each value of one type has a value of the other."""
-    if source == target or source == "void" or (target == "string" and source in _PLAIN):
+    if source == "void" or (source in _PLAIN and target in ("string", source)):
         return True
     ranks = list(_WHOLE)
     if target in ranks:
         return source == "boolean" or (source in ranks and ranks.index(source) <= ranks.index(target))
     if target in _FLOAT:
         return source in ranks or source.startswith("decimal") or (source, target) == ("float", "double")
-    wide = re.fullmatch(r"decimal\((\d+),(-?\d+)\)", target)
+    wide, own = (re.fullmatch(r"decimal\((\d+),(-?\d+)\)", kind) for kind in (target, source))
     if wide is None:
         return False
     before, after = int(wide[1]) - int(wide[2]), int(wide[2])
     if source in ranks:
         return before >= _WHOLE[source] and after >= 0
-    own = re.fullmatch(r"decimal\((\d+),(-?\d+)\)", source)
     return own is not None and before >= int(own[1]) - int(own[2]) and after >= int(own[2])
+
+
+def _simple_type(kind: str) -> bool:
+    return kind in _PLAIN or kind == "timestamp" or kind.startswith("decimal")
 
 
 def _mode(expression: Any) -> str:
