@@ -11,6 +11,7 @@ from test_recipes import DOMAINS, VARIANTS, counts_on, name
 
 import kasuri as ks
 from kasuri import intervals
+from kasuri.bars import NoBars
 from kasuri.schema import Domain, Mesh, Nominal, Unit
 
 PERSON = Unit("person", "add-remove", 1)
@@ -113,7 +114,7 @@ def test_a_hierarchy_saved_before_it_had_limits_is_still_good(tmp_path, monkeypa
     out, _ = make(ks.recipes.hierarchy("morton"))
     why = "hierarchy with these options publishes no measurements"
     with monkeypatch.context() as before:
-        before.setattr(intervals, "missing", lambda release: why)
+        before.setattr(intervals, "_bars", lambda release: NoBars(why))
         out.save(str(tmp_path / "r"), unmetered=True)
     said = json.loads((tmp_path / "r" / "datapackage.json").read_text())["intervals"]
     assert said == {"level": None, "why": why}
