@@ -85,7 +85,9 @@ FAULTS = [
           f"{CONTRACT}::test_a_plan_file_means_what_it_meant_whatever_the_default_is"),
 ]  # fmt: skip
 
-QUICK = ("a law of the mean alone", "a blanket of twice its mass", "the secret is not zeroed", "any key may sign an offer")
+QUICK = (
+    "a law of the mean alone", "a blanket of twice its mass", "the secret is not zeroed", "any key may sign an offer",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
