@@ -113,7 +113,7 @@ def test_every_phrase_of_a_claim_has_its_japanese():
         longitudinal.PATTERN, randomizer.ONE_DEVICE, package.IN_PARTS, plan.ONE_KEY, statistics.NOT_IDENTIFIED,
         marginals.MOVED, synthesis.TOGETHER,
         anonymized.UNMETERED, NO_GUARANTEE, IS_A_GUARANTEE, IS_NO_GUARANTEE,
-        schema.PROVIDER_BOUNDED, mechanism.KEYSTREAM, mechanism.IDEALISED, mechanism.SAME_TOTAL,
+        schema.PROVIDER_BOUNDED, schema.ROWS_ALONE, mechanism.KEYSTREAM, mechanism.IDEALISED, mechanism.SAME_TOTAL,
         "table census-2015 (prior)", "matrix districts (workload)", "matrix of the recipe (strategy)",
         "declared density and size of the non-empty cells", "recoding", "cut", "cuts", "k",
         "sampling rate", "column types", "retention", "number of rows", "domain", "mask", "total",

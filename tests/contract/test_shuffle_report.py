@@ -77,7 +77,7 @@ def test_a_trusted_joiner_is_named():
 
 
 def test_shuffling_that_gains_nothing_is_said():
-    plan = plan_of(epsilon_each="9")
+    plan = plan_of(epsilon_each="9 weak")
     html = ks.shuffle.report(ks.shuffle.join(plan, *tables(plan)))
     assert "Shuffling gained nothing here" in html
     assert "Shuffling gained nothing here" not in ks.shuffle.report(ks.shuffle.join(plan_of(), *tables(plan_of())))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import kasuri as ks
 from kasuri.errors import NumericsError
-from kasuri.shuffle import marginals
+from kasuri.shuffle import marginals, synthesis
 from kasuri.shuffle.marginals import CLOSE, SHARP, Marginal, law
 from kasuri.shuffle.synthesis import TOGETHER
 
@@ -173,14 +173,38 @@ def test_learned_means_two_errors_and_noise_shrinks(r, error, shown, imitated, l
         assert given.learned.all() == known == (" ?" not in given.words().splitlines()[-2])
 
 
-def test_correlations_that_cannot_all_hold_are_said():
-    rng = np.random.default_rng(4)
-    x = rng.uniform(-1, 1, 4000)
-    rows = {"x": x, "y": np.clip(x + rng.normal(0, 0.05, 4000), -1, 1), "s": np.where(x > 0, "yes", "no"),
-            "t": np.array(["p", "q", "r"])[rng.integers(0, 3, 4000)]}  # fmt: skip
-    joined = joined_of(made_up_plan(each="6"), rows, 1)
-    made = ks.shuffle.synthesize(joined, rows=500, source=ks.seeded(1))
+def test_correlations_that_cannot_all_hold_are_said(monkeypatch):
+    """Of three numbers two pairs that rise together leave the third no choice."""
+    joined = joined_of(adult_plan("coin", "8"), adult(), 1)
+    found = ks.shuffle.covariance(joined)
+    assert TOGETHER not in ks.shuffle.synthesize(joined, rows=10, source=ks.seeded(1)).notes
+    ratio = found.ratio.copy()
+    for i, j, r in ((0, 1, 0.9), (0, 2, 0.9), (1, 2, -0.9)):
+        ratio[i, j] = ratio[j, i] = r
+    told = replace(found, ratio=ratio, correlation_error=np.full((6, 6), 0.01))
+    monkeypatch.setattr(synthesis, "covariance", lambda _: told)
+    made = ks.shuffle.synthesize(joined, rows=20_000, source=ks.seeded(1))
     assert TOGETHER in made.notes
+    r = np.corrcoef(np.stack([made.columns[name] for name in NAMES[:3]]))
+    assert r[0, 1] > 0.3 and r[0, 2] > 0.3 and r[1, 2] < -0.3
+
+
+def test_degenerate_columns_have_rows_and_a_verdict():
+    """Everyone alike, bounds tiny or huge, an epsilon under which reports are the truth, two rows: no error, no nan."""
+    for bounds, value, each in (((0, 1), 1.0, "40"), (("0", "1e-200"), 0.0, "2"), ((-1e150, 1e150), 0.0, "2"),
+                                ((0, 1), 0.5, "0.001")):  # fmt: skip
+        plan = ks.shuffle.Plan(
+            key="id", a=("x",), b=("y",), bounds={"x": bounds, "y": (0, 1)}, epsilon_each=each, delta=1e-8,
+            mechanisms={"x": "piecewise", "y": "coin"},
+        )  # fmt: skip
+        joined = joined_of(plan, {"x": np.full(1500, value), "y": np.full(1500, 1.0)}, 1)
+        for rows in (2, 500):
+            made = ks.shuffle.synthesize(joined, rows=rows, source=ks.seeded(2))
+            for name in "xy":
+                low, high = (float(end) for end in plan.bounds[name])
+                assert ((low <= made.columns[name]) & (made.columns[name] <= high)).all()
+            near = ks.shuffle.quality(made, joined)
+            assert np.isfinite(list(near.off.values())).all() and near.failed == ()
 
 
 def test_quality_fails_where_a_mean_is_three_errors_off(tmp_path, monkeypatch):
@@ -223,3 +247,13 @@ def test_quality_fails_where_a_mean_is_three_errors_off(tmp_path, monkeypatch):
     monkeypatch.setattr(ks.shuffle, "synthesize", lambda *_, **__: made, raising=False)
     run = CliRunner().invoke(app, [*words, str(tmp_path / "good.csv"), "--json"])
     assert run.exit_code == 0 and '"failed": []' in run.output and (tmp_path / "good.csv").exists()
+
+
+@pytest.mark.parametrize(("labels", "rows"), [(2, 50), (8, 50_000), (60, 5000)])
+def test_labels_have_their_shares(labels, rows):
+    """Also many and rare ones: within three errors of drawing so many rows and one row."""
+    rng = np.random.default_rng(labels)
+    shares = rng.dirichlet(np.full(labels, 0.3))
+    utility = rng.normal(size=(rows, labels))
+    seen = np.bincount(synthesis._choice(utility, shares), minlength=labels) / rows
+    assert (np.abs(seen - shares) <= 3 * np.sqrt(shares * (1 - shares) / rows) + 1 / rows).all()

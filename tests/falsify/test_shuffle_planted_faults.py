@@ -86,11 +86,8 @@ FAULTS = [
 ]  # fmt: skip
 
 QUICK = (
-    "a law of the mean alone",
-    "a blanket of twice its mass",
-    "the secret is not zeroed",
-    "any key may sign an offer",
-)
+    "a law of the mean alone", "a blanket of twice its mass", "the secret is not zeroed", "any key may sign an offer",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ PHRASES = {
     "piecewise、hybrid、coin のいずれかで計画してください",
     "the noise is larger than the variance": "雑音が分散より大きいため、相関係数は推定できません",
     "its mean or variance was moved": "平均または分散を、値の範囲が許し誤差が否定しない値に移しました",
-    "the correlations cannot all hold": "推定した相関係数は同時には成り立たないため、"
-    "成り立つもののうち最も近いものを再現しました",
+    "not all correlations can be imitated": "すべての相関係数を同時には再現できないため、"
+    "再現できる最も近いものにしました",
     "second-order expansion": "損失関数を二次まで展開しているため、強い効果の係数は小さめに出ます",
     "the moments are nearly singular": "特徴量の積率行列が特異に近く、係数は不安定です",
     "linear regression": "線形回帰",

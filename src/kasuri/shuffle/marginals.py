@@ -85,10 +85,10 @@ def law(
     found = _tilted(unit, m, None)
     moved = abs(low + m * width - mean) > CLOSE * width
     if math.isfinite(variance):
-        v, most = variance / width**2, m * (1 - m)
-        v = max(v, min(variance_error / width**2, found.variance))
+        most = m * (1 - m)
+        v = max(variance / width / width, min(variance_error / width / width, found.variance))
         v = min(max(v, SHARP**4), (1 - SHARP) * most)
-        moved |= abs(v - variance / width**2) > CLOSE * most
+        moved |= abs(v - variance / width / width) > CLOSE * most
         found = _tilted(unit, m, v)
     return Marginal(low + width * found.edges, found.weights), (f"{name}: {MOVED}",) if moved else ()
 

@@ -290,10 +290,12 @@ def nearest_correlation(matrix: Floats) -> Floats:
         return out
     carried = np.zeros_like(out)
     for _ in range(100):
-        before = out - carried
+        last, before = out, out - carried
         out = nearest_psd(before)
         carried = out - before
         np.fill_diagonal(out, 1.0)
+        if float(np.abs(out - last).max()) < 1e-6:
+            break
     low = float(np.linalg.eigvalsh(out).min())
     if low < 1e-6:  # towards the identity, until it has a Cholesky factor
         share = (1e-6 - low) / (1 - low)

@@ -25,9 +25,11 @@ from kasuri.shuffle.statistics import Moments, covariance, nearest_correlation, 
 
 Method = Literal["copula", "pca"]
 _TERMS = 40
+_FAR = 0.05
+"""A latent correlation moved by more is said."""
 WORST = 3.0
 """Standard errors by which the mean of a synthetic column may be off the estimate before `quality` fails."""
-TOGETHER = "the correlations cannot all hold at once; the nearest that can were imitated"
+TOGETHER = "not all correlations can be imitated at once; the nearest that can were"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,7 +87,7 @@ def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: 
     shares = {c.name: _shares(c, moments) for c in joined.plan.columns if not c.is_number}
     wanted = _latent(joined, moments.names, target, marginals, shares)
     latent = nearest_correlation(wanted)
-    if float(np.abs(latent - wanted).max()) > 0.01:
+    if float(np.abs(latent - wanted).max()) > _FAR:
         notes.append(TOGETHER)
     normal = _normals(streams, rows, len(moments.names)) @ np.linalg.cholesky(latent).T
     out: dict[str, NDArray[Any]] = {}
@@ -119,7 +121,8 @@ def _latent(
     for k in range(2, _TERMS + 1):
         base.append((nodes * base[-1] - math.sqrt(k - 1) * base[-2]) / math.sqrt(k))
     series: list[Floats] = []
-    for column in joined.plan.columns:
+    of: list[int] = []
+    for k, column in enumerate(joined.plan.columns):
         if column.is_number:
             curves = [marginals[column.name].quantile(_phi(nodes))]
         else:
@@ -129,27 +132,44 @@ def _latent(
             curve = curve - weights @ curve
             length = math.sqrt(float(weights @ curve**2))
             series.append((np.stack(base) * weights) @ (curve / length if length > 0 else curve))
+        of += [k] * len(curves)
     out = np.eye(len(names))
     powers = np.arange(_TERMS + 1)
     for i in range(len(names)):
         for j in range(i):
+            if of[i] == of[j]:  # utilities of one column's labels: as far apart as so many can be
+                out[i, j] = out[j, i] = -1 / (of.count(of[i]) - 1)
+                continue
             terms = series[i] * series[j]
+            if target[i, j] == 0 or not terms.any():
+                continue
             low, high = -1.0, 1.0
             for _ in range(40):  # the series rises with rho where both curves rise
                 middle = (low + high) / 2
                 low, high = (middle, high) if float(terms @ middle**powers) < target[i, j] else (low, middle)
-            out[i, j] = out[j, i] = 0.0 if target[i, j] == 0 else (low + high) / 2
+            out[i, j] = out[j, i] = (low + high) / 2
     return out
 
 
 def _choice(utility: Floats, shares: Floats) -> NDArray[np.int64]:
-    """The label of the largest utility, after offsets under which the labels have their shares."""
-    part = utility[:20_000]
-    shares = np.maximum(shares, 1e-6)
-    offset = np.log(shares)
-    for _ in range(60):
-        seen = np.bincount(np.argmax(part + offset, axis=1), minlength=len(shares)) / len(part)
-        offset += 0.5 * (np.log(shares) - np.log(np.maximum(seen, 0.1 / len(part))))
+    """The label of the largest utility, after offsets under which the labels have their shares: found on some rows,
+    then mended on all (or a million)."""
+    wanted = np.maximum(shares, 1e-6)
+    offset = np.log(wanted)
+    for rows, passes in ((20_000, 200), (1_000_000, 20)):
+        part = utility[:rows]
+        tenth = 0.1 / len(part)
+        nearest, kept = math.inf, offset
+        for k in range(passes):
+            seen = np.bincount(np.argmax(part + offset, axis=1), minlength=len(shares)) / len(part)
+            gap = float((np.abs(seen - wanted) / np.sqrt(wanted)).max())
+            if gap < nearest:
+                nearest, kept = gap, offset
+            if float(np.abs(seen - wanted).max()) <= 1 / len(part):
+                break
+            step = 0.5 ** (1 + 5 * k // passes)
+            offset = offset + step * np.log(np.maximum(wanted, tenth) / np.maximum(seen, tenth))
+        offset = kept
     chosen: NDArray[np.int64] = np.argmax(utility + offset, axis=1)
     return chosen
 
@@ -234,9 +254,10 @@ def quality(synthetic: Synthetic, joined: Joined) -> Quality:
             marginals[column.name] = abs(float(values.mean()) - float(moments.mean[i])) / unit
             parts.append(values.astype(np.float64))
             low, high = float(column.numeric.low), float(column.numeric.high)
-            mean = min(max(float(moments.mean[i]), low), high)
-            wide = max(float(values.var()), 0.0 if math.isnan(spread) else min(spread, (mean - low) * (high - mean)))
-            off[column.name] = _off(parts[-1], mean, float(moments.mean_error[i]), wide, high - low)
+            width = high - low  # in widths of the bounds, where squares are ordinary numbers
+            mean = min(max((float(moments.mean[i]) - low) / width, 0.0), 1.0)
+            told = 0.0 if math.isnan(spread) else min(spread / width / width, mean * (1 - mean))
+            off[column.name] = _off((parts[-1] - low) / width, mean, float(moments.mean_error[i]) / width, told)
         else:
             seen = np.array([float((values == label).mean()) for label in column.category.labels])
             wanted = _shares(column, moments)
@@ -244,7 +265,7 @@ def quality(synthetic: Synthetic, joined: Joined) -> Quality:
             parts += [(values == label).astype(np.float64) for label in column.category.labels]
             for name, part, share in zip(column.levels(), parts[-len(wanted) :], wanted.tolist(), strict=True):
                 error = float(moments.mean_error[moments.names.index(name)])
-                off[name] = _off(part, share, error, share * (1 - share), 1.0)
+                off[name] = _off(part, share, error, share * (1 - share))
     with np.errstate(invalid="ignore", divide="ignore"):
         made: Floats = np.atleast_2d(np.corrcoef(np.stack(parts)))
     pairs = np.tril(np.ones_like(made, dtype=bool), -1) & np.isfinite(moments.correlation) & np.isfinite(made)
@@ -255,13 +276,14 @@ def quality(synthetic: Synthetic, joined: Joined) -> Quality:
     if len(numbers) > 1 and np.isfinite(moments.correlation[np.ix_(numbers, numbers)]).all():
         first, others = numbers[0], numbers[1:]
         kept = nearest_correlation(moments.correlation)
-        told = np.linalg.solve(kept[np.ix_(others, others)], kept[others, first])
+        best = np.linalg.solve(kept[np.ix_(others, others)], kept[others, first])
         found = np.linalg.lstsq(np.nan_to_num(made)[np.ix_(others, others)], np.nan_to_num(made)[others, first])[0]
-        downstream[moments.names[first]] = float(np.abs(told - found).max())
+        downstream[moments.names[first]] = float(np.abs(best - found).max())
     return Quality(marginals, apart, noise, downstream, tuple(float(part.mean()) for part in parts), off)
 
 
-def _off(made: Floats, wanted: float, error: float, variance: float, reach: float) -> float:
-    """Standard errors between the mean of the rows made and the one wanted, but for one row of them at the far end."""
-    gap = max(abs(float(made.mean()) - wanted) - reach / len(made), 0.0)
-    return gap / math.sqrt(error**2 + variance / len(made)) if gap > 0 else 0.0
+def _off(made: Floats, wanted: float, error: float, variance: float) -> float:
+    """Standard errors between the mean of the rows made, in [0, 1], and the one wanted; one row at the far end is not
+    counted. The variance of drawing is that of the estimate or of the rows, whichever is more."""
+    gap = max(abs(float(made.mean()) - wanted) - 1 / len(made), 0.0)
+    return gap / max(math.hypot(error, math.sqrt(max(variance, float(made.var())) / len(made))), 1e-12)
