@@ -74,7 +74,7 @@ TWINS = [
           "scale = unit.max_cells * cost / epsilon", "geometric()", "weight three", 1000),
     _twin("wrong unit: replace counted as add-remove", "transform.py",
           'Fraction(1 if change == "add-remove" or size == 1 else 2)', "Fraction(1)", "geometric()", "moves", 6000),
-    _twin("wrong unit: replace counted once in a tree", "recipes/counttree.py",
+    _twin("wrong unit: replace counted once in a tree", "recipes/spending.py",
           'Fraction(1 if unit.change == "add-remove" else 2)', "Fraction(1)", 'bayes_tree("middle")', "moves", 3000),
     _twin("one cell too many is counted", "ingest/micro.py", "n, min(unit.max_cells, len(rows)), state",
           "n, min(unit.max_cells + 1, len(rows)), state", "count() of records", "one cell, many rows", 4000),

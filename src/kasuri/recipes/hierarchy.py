@@ -16,15 +16,7 @@ from kasuri.bars import HierarchyBars
 from kasuri.errors import DomainError
 from kasuri.laws import DiscreteLaplace
 from kasuri.measurements import Measurements
-from kasuri.recipes.counttree import (
-    Trees,
-    cuts_of,
-    fits,
-    level_cost,
-    level_losses,
-    node_variances,
-    share_words,
-)  # fmt: skip
+from kasuri.recipes.counttree import Trees, node_variances
 from kasuri.recipes.joins import Cuts, LeastSquares, variances, visit_of
 from kasuri.recipes.mechanism import (
     Bias,
@@ -39,6 +31,7 @@ from kasuri.recipes.mechanism import (
     of_sizes,
     scale_of,
 )  # fmt: skip
+from kasuri.recipes.spending import cuts_of, fits, level_cost, level_losses, share_words
 from kasuri.refine import consistency
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
