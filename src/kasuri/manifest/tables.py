@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kasuri.bounded import read_parquet
-from kasuri.errors import KasuriError
+from kasuri.errors import FormatError, KasuriError
 from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, variant
 from kasuri.privacy import Guarantee, written
 from kasuri.published import files_of
@@ -53,7 +53,14 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         faults.append("datapackage.json: says the same thing in two ways, and they differ")
         return
     names = files_of("release", (item["path"] for item in manifest["resources"]))
-    last, total, signed = -1, 0, _signed(folder, domain, guarantee)
+    try:
+        signed = _signed(folder, domain, guarantee)
+    except FormatError:
+        faults.append("datapackage.json: no recipe has these words on this domain, unit and epsilon")
+        return
+    except UNREADABLE:  # named below
+        signed = True
+    last, total = -1, 0
     for name in names:  # one file at a time: a table of many files need not fit in memory
         try:
             table = read_parquet(folder / name)
@@ -89,12 +96,9 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
 
 
 def _signed(folder: Path, domain: Domain, guarantee: Guarantee) -> bool:
-    """Whether the recipe may release negative values; words of no recipe are judged by `recompute`."""
-    try:
-        (meta,) = read_parquet(folder / "release_meta.parquet").to_pylist()
-        return read(json.loads(meta["recipe"]), domain, guarantee.unit, guarantee.epsilon, told=True).signed
-    except UNREADABLE:
-        return True
+    """Whether the recipe may release negative values; FormatError where the words are of no recipe."""
+    (meta,) = read_parquet(folder / "release_meta.parquet").to_pylist()
+    return read(json.loads(meta["recipe"]), domain, guarantee.unit, guarantee.epsilon, told=True).signed
 
 
 def _says(manifest: Mapping[str, Any], domain: Domain, guarantee: Guarantee) -> bool:
