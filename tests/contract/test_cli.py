@@ -142,7 +142,7 @@ def test_mask_and_recipe_options(census, tmp_path):
     assert told["guarantee"]["public"] == ["domain", "mask"] and told["recipe"]["transform"] == "nominal"
     sea[3, 4] = True  # a populated cell declared impossible: refused, by row
     np.save(tmp_path / "sea.npy", sea)
-    assert "row 95" in kasuri(*base, "--mask", "sea.npy", "--out", "b", cwd=tmp_path, code=1).stderr
+    assert "rows 95" in kasuri(*base, "--mask", "sea.npy", "--out", "b", cwd=tmp_path, code=1).stderr
     kasuri(*base, "--mask", folder / "codes.csv", "--out", "b", cwd=tmp_path, code=2)
     kasuri(*base, "--recipe", 'geometric(transform="haar")', "--out", "b", cwd=tmp_path, code=2)
 
@@ -173,7 +173,7 @@ def test_bad_files_name_rows_and_columns_never_values(census, tmp_path):
         assert value not in run.stderr
     (tmp_path / "bad.csv").write_text("mesh_code,population\n533900001,7\n533900001,8\n533900002,-3\n533900003,2.5\n")
     run = kasuri(*base, "--epsilon", "1", cwd=tmp_path, code=1)
-    for rule in ("row 2", "negative: bad.csv row 3", "whole number: bad.csv row 4"):
+    for rule in ("more than once: rows 1, 2", "negative: rows 3", "fraction: rows 4"):
         assert rule in run.stderr
     run = kasuri(*base, "--epsilon", "0", cwd=tmp_path, code=1)
     assert "greater than 0" in run.stderr

@@ -175,7 +175,7 @@ def test_learned_means_two_errors_and_noise_shrinks(r, error, shown, imitated, l
 
 def test_correlations_that_cannot_all_hold_are_said(monkeypatch):
     """Of three numbers two pairs that rise together leave the third no choice."""
-    joined = joined_of(adult_plan("coin", "8"), adult(), 1)
+    joined = joined_of(adult_plan("coin", "8 weak"), adult(), 1)
     found = ks.shuffle.covariance(joined)
     assert TOGETHER not in ks.shuffle.synthesize(joined, rows=10, source=ks.seeded(1)).notes
     ratio = found.ratio.copy()

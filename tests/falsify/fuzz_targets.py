@@ -263,7 +263,7 @@ def arrays(folder: Path) -> Any:
 
 def domains(folder: Path) -> Any:
     made = Domain.of(
-        WINDOW, Nominal("sex", ("m", "f"), ks.Tree.of({"x": ["m"], "y": ["f"]})), Ordered("age", 3, ("a", "b", "c")),
+        WINDOW, Nominal("sex", ("m", "f")), Ordered("age", 3, ("a", "b", "c")),
         mask={"age": np.array([True, False, False])},
     )  # fmt: skip
     examples = [json.dumps(domain.to_json()).encode() for domain in (made, TABLE)]

@@ -14,7 +14,7 @@ BIAS = "tests/contract/test_bias_words.py"
 NOISE = "tests/distributions/test_noise.py"
 SPARK = "tests/laws/test_spark_blocks.py"
 WORDS = "tests/contract/test_words.py"
-ROWWISE = "tests/spark/test_rowwise.py"
+ROWWISE = "tests/spark/test_spark_rowwise.py"
 PARTS = "tests/laws/test_bounding.py::test_many_batches_and_parts_give_the_same"
 NAMES, EPSILON, TABLES = (f"tests/contract/test_{name}.py" for name in ("names", "epsilon", "table_faults"))
 

@@ -188,7 +188,7 @@ def test_no_noisy_number_makes_an_estimate_fail(kind, with_prior):
                 least_squares([(level.y, level.first) for level in visited.levels], variances)
 
 
-@pytest.mark.parametrize("epsilon", ["0.1", "1e199"])
+@pytest.mark.parametrize("epsilon", ["0.1", "1e199 weak"])
 @pytest.mark.parametrize("recipe", ["bayes_tree", "auto"])
 def test_a_public_table_may_fade_to_nothing(recipe, epsilon):
     """Gaussian tails that leave the range of floats, under few people."""
