@@ -85,7 +85,9 @@ def test_95_percent_intervals_cover_in_every_class(census, recipe):
 
 
 @pytest.mark.parametrize("size", [300, 2000])
-@pytest.mark.parametrize("recipe", [ks.haar_topdown(), ks.refined_tree(), ks.bayes_tree("sparse")], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "recipe", [ks.haar_topdown(), ks.refined_tree(), ks.bayes_tree("sparse")], ids=lambda r: r.name
+)
 def test_isolated_places_are_covered(recipe, size):
     """Every node around a lone place holds it alone: the least of their limits is below it far too often. Of 400
     intervals 80 % held with that cut (haar_topdown), 90 % (refined_tree)."""

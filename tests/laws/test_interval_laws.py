@@ -118,7 +118,9 @@ def test_halves_are_shared_at_every_node(which, order_of, seed):
     domain = DOMAINS[which]
     tree, rng = order_of(domain), np.random.default_rng(seed)
     low = np.array([[rng.integers(0, size) for size in domain.shape]])
-    boxes = Boxes(low, np.array([[rng.integers(a + 1, size + 1) for a, size in zip(low[0], domain.shape, strict=True)]]))
+    boxes = Boxes(
+        low, np.array([[rng.integers(a + 1, size + 1) for a, size in zip(low[0], domain.shape, strict=True)]])
+    )
     cells, _ = boxes.all_cells(domain)
     if not cells.size:
         return
