@@ -151,14 +151,15 @@ class Areas:
             self.boxes = {f"{name}": boxes for name, boxes in margins(given.truth.shape)}
         self.box_truth = {name: sums(given.truth, boxes) for name, boxes in self.boxes.items()}
 
-    def of(self, out: ks.Release) -> Iterator[tuple]:
+    def of(self, out: ks.Release, listed: bool = True) -> Iterator[tuple]:
         """(kind, true counts, limits, released values, search or None for cells)."""
         bars, dense = intervals.bars_of(out), out.to_dense()
         flat, truth = dense.ravel(), self.truth.ravel()
         found = bars.of_cells(self.cells, flat[self.cells], 0.95)
         yield "cell", truth[self.cells], found, flat[self.cells], None
-        listed = np.searchsorted(self.cells, out.cells)
-        yield "listed", truth[out.cells], tuple(part[listed] for part in found), out.values, None
+        if listed:
+            place = np.searchsorted(self.cells, out.cells)
+            yield "listed", truth[out.cells], tuple(part[place] for part in found), out.values, None
         for name, boxes in self.boxes.items():
             value = sums(dense, boxes)
             yield name, self.box_truth[name], bars.of_boxes(boxes, value, 0.95), value, boxes
@@ -166,7 +167,7 @@ class Areas:
             keys = [i * bars.tree.leaves + bars.tree.keys(part) for i, part in enumerate(self.regions)]
             search = CellSearch(bars.tree, np.sort(np.concatenate(keys)), len(self.regions))
             value, known = (np.array([a[part].sum() for part in self.regions]) for a in (flat, truth))
-            yield "region", known, bars._search(search, 0.95), value, search
+            yield "region", known, bars.search(search, 0.95), value, search
 
 
 def plain_half(bars, where, listed, cells) -> np.ndarray:

@@ -39,7 +39,7 @@ def load(name: str) -> np.ndarray:
 
 
 def flow() -> np.ndarray:
-    """People in the 1 km cells of Tokyo and around on weekday nights of December 2019."""
+    """People in the 1 km cells of Tokyo on weekday nights of December 2019, in the corner of an empty map."""
     from pyarrow import parquet
 
     from kasuri import meshcode
@@ -47,9 +47,9 @@ def flow() -> np.ndarray:
     wanted = [("year", "==", 2019), ("month", "==", 12), ("dayflag", "==", 1), ("timezone", "==", 1)]
     table = parquet.read_table(folder() / "jp_flow1km_tokyo_2019_2021.parquet", filters=wanted)
     row, col = meshcode.decode(table["mesh1km"].to_numpy(), "1km")
-    row, col = row - 4240, col - 3100
-    inside = (row >= 0) & (row < 64) & (col >= 0) & (col < 128)
-    out = np.zeros((64, 128), dtype=np.int64)
+    row, col = row - 4100, col - 3000
+    inside = (row >= 0) & (row < 256) & (col >= 0) & (col < 256)
+    out = np.zeros((256, 256), dtype=np.int64)
     np.add.at(out, (row[inside], col[inside]), table["population"].to_numpy()[inside].astype(np.int64))
     return out
 

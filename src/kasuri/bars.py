@@ -32,6 +32,9 @@ Values = NDArray[Any]
 FEW = 32
 """An area of more nodes than this is summed from numbers corrected for selection: what selection does to one number is
 within its noise, but it adds up over many (docs/proofs/intervals.md)."""
+REACH = 0.6
+"""The correction takes a node for one like the others of its level, which may be wrong where few live among many empty
+nodes: its limits also reach this part of the half-width around the estimate that takes the numbers as they are."""
 
 
 class Bars(Protocol):
@@ -119,7 +122,12 @@ class CountBars(TreeBars):
         if not many.any():
             return found.limits
         better = bounds.of_regions(self.fitted, search, level).limits
-        lower, upper, middle = (np.where(many, b, a) for a, b in zip(found.limits, better, strict=True))
+        reach = REACH * factor(level) * np.sqrt(found.variance)
+        lower = np.minimum(better[0], np.maximum(found.limits[2] - reach, 0.0))
+        upper = np.maximum(better[1], found.limits[2] + reach)
+        lower, upper, middle = (
+            np.where(many, b, a) for a, b in zip(found.limits, (lower, upper, better[2]), strict=True)
+        )
         return lower, upper, middle
 
 

@@ -23,8 +23,9 @@ _SMALL = 4.0
 """A node whose estimate is below so many standard deviations might have lost a count that is all it holds."""
 _CHOOSE = 0.95
 """The level at which windows are chosen, whatever is asked for."""
-_CAP = 10
-"""An area's limit from the node around it is a second one: it has this part of the error."""
+_NODE, _AREA = 2, 4
+"""A second limit has one of so many parts of the error: of a node by its window, of an area by that of the node around
+it, which has no window of its own to keep the other end."""
 
 
 def factor(level: float, parts: int = 1) -> float:
@@ -50,10 +51,10 @@ class Window:
     sd: Float
     chances: Int
 
-    def upper(self, level: float) -> Float:
-        """Limits of whatever lies below the nodes, should they not have been descended."""
+    def upper(self, level: float, parts: int = 1) -> Float:
+        """Limits of whatever lies below the nodes, from one of so many parts of the error."""
         most = int(self.chances.max(initial=0))
-        factors = np.array([factor(level, 1 + chances) for chances in range(most + 1)])
+        factors = np.array([factor(level, parts * (1 + chances)) for chances in range(most + 1)])
         return above(self.x, factors[self.chances] * self.sd)
 
 
@@ -92,8 +93,8 @@ def of_cells(tree: Estimated, keys: Int, level: float) -> Bounds:
         here, node = rest[found >= 0], found[found >= 0]
         if at + 1 == len(tree.depths):
             estimate[here], half = own.x[node], c * np.sqrt(own.f[node])
-            around, wide = seen[at].x[node], c * seen[at].sd[node]
-            upper[here] = np.maximum(above(own.x[node], half), around + wide)
+            around, wide, cap = (part[node] for part in (seen[at].x, c * seen[at].sd, seen[at].upper(level, _NODE)))
+            upper[here] = np.maximum(np.minimum(above(own.x[node], half), cap), around + wide)
             lower[here] = np.maximum(np.minimum(own.x[node] - half, around - wide), 0.0)
         else:
             upper[here] = seen[at].upper(level)[node]
@@ -131,8 +132,9 @@ class _Pairs:
 
 @dataclass(frozen=True, eq=False)
 class _Around:
-    """Per area: an upper limit from the lowest drawn node that holds all of it; where it is that node, the ends of the
-    node's window."""
+    """Per area: `cap`, a limit of what lies below the lowest drawn node that holds all of it; `low` and `high`, what
+    the interval must reach: the ends of the window where the area is that node, and the limits of cut nodes that were not
+    descended, since all they hold may be in one of its cells."""
 
     cap: Float
     low: Float
@@ -209,7 +211,7 @@ def _pairs(
     region = np.arange(search.count)
     prefix = np.zeros(search.count, dtype=np.int64)
     owner = np.arange(search.count)
-    around = _Around(*(np.full(search.count, end) for end in (np.inf, np.inf, -np.inf)))
+    around = _Around(*(np.full(search.count, end) for end in (np.inf, np.inf, 0.0)))
     alone, shut_in = np.ones(search.count, dtype=bool), np.zeros(search.count, dtype=bool)
     out: list[_Pairs] = []
     before = 0
@@ -231,12 +233,14 @@ def _pairs(
         kind = np.where(status == INSIDE, INSIDE, np.where(closed, APART, CUT))
         alone &= np.bincount(region, minlength=search.count) == 1
         lone = alone[region]
-        own, window, apart = tree.levels[at], seen[at], kind == APART
-        far = above(own.x[node], factor(level, _CAP) * np.sqrt(own.f[node]))
-        around.cap[region[lone]] = np.where(apart, window.upper(level)[node], far)[lone]
+        window, apart = seen[at], kind == APART
+        for what, parts in ((APART, 1), (CUT, _AREA), (INSIDE, _NODE)):
+            those = lone & (kind == what)
+            around.cap[region[those]] = window.upper(level, parts)[node[those]]
+        np.maximum.at(around.high, region[apart], window.upper(level)[node[apart]])
         same = lone & (kind == INSIDE)
         around.low[region[same]] = (window.x - c * window.sd)[node[same]]
-        around.high[region[same]] = (window.x + c * window.sd)[node[same]]
+        around.high[region[same]] = np.maximum((window.x + c * window.sd)[node[same]], 0.0)
         share = (kind == INSIDE).astype(np.float64)
         shares = search.halves if tree.halves else search.share
         share[apart] = shares(depth, prefix[apart], region[apart])

@@ -10,8 +10,9 @@ from reference.domains import taken_by
 from test_recipes import DOMAINS, VARIANTS, counts_on, name
 
 import kasuri as ks
-from kasuri import intervals
+from kasuri import bounds, intervals
 from kasuri.bars import NoBars
+from kasuri.manifest.package import digest, text
 from kasuri.schema import Domain, Mesh, Nominal, Unit
 
 PERSON = Unit("person", "add-remove", 1)
@@ -196,13 +197,16 @@ def test_bad_areas_and_levels(area, fault):
 
 def test_limits_that_do_not_follow_are_found(tmp_path):
     """verify computes lower and upper again from the measurements."""
+    out, _ = make(ks.refined_tree())
+    out.save(str(tmp_path / "r"), unmetered=True)
+    assert_found_when_changed(tmp_path / "r")
+
+
+def assert_found_when_changed(folder):
     from pyarrow import parquet
 
     from kasuri.manifest.package import digest, sha256, text
 
-    out, _ = make(ks.refined_tree())
-    folder = tmp_path / "r"
-    out.save(str(folder), unmetered=True)
     table = parquet.read_table(folder / "release.parquet")
     upper = table["upper"].to_numpy().copy()
     upper[0] += 50
@@ -219,3 +223,32 @@ def test_limits_that_do_not_follow_are_found(tmp_path):
     assert any("does not follow from the measurements" in fault for fault in faults), faults
     with pytest.raises(ks.FormatError):
         ks.Release.load(str(folder))
+
+
+def cut(tree, keys, level):
+    """The rule by which releases were saved before: every limit cut by the least of those around it."""
+    c, upper, lower = intervals.factor(level), np.full(keys.size, np.inf), np.zeros(keys.size)
+    for at, own in enumerate(tree.levels):
+        node, half = tree.find(at, keys // tree.order.stride(tree.depths[at])), c * np.sqrt(own.f)
+        there = node >= 0
+        upper[there] = np.minimum(upper, np.maximum(own.x + half, half / 2)[node])[there]
+    lower[there] = np.clip((own.x - half)[node], 0.0, upper)[there]
+    return lower, upper, upper
+
+
+@pytest.mark.parametrize("recipe", [ks.refined_tree(), ks.haar_topdown()], ids=lambda recipe: recipe.name)
+def test_limits_saved_by_the_earlier_rule_are_known(recipe, tmp_path, monkeypatch):
+    """A release saved with them can be read; with others under that name it cannot."""
+    out, _ = make(recipe)
+    today = intervals.columns(out)
+    what = "counts" if recipe.name == "refined_tree" else "differences"
+    with monkeypatch.context() as earlier:
+        method = f"least squares of the noisy {what} of the drawn tree, without sign constraint"
+        earlier.setattr(bounds, "of_cells", cut)
+        earlier.setattr(intervals.TreeBars, "method", method)
+        out.save(str(tmp_path / "r"), unmetered=True)
+        assert not np.array_equal(intervals.columns(out), today)
+    assert ks.verify(str(tmp_path / "r"))["ok"]
+    back = ks.Release.load(str(tmp_path / "r"))
+    assert np.array_equal(intervals.columns(back), today) and back.interval(rows=1) == out.interval(rows=1)
+    assert_found_when_changed(tmp_path / "r")

@@ -9,6 +9,7 @@ LAW = "tests/distributions/test_release_law.py"
 TREE_LAW = "tests/distributions/test_tree_law.py"
 BASELINES = "tests/distributions/test_baselines_law.py"
 INTERVAL_LAWS, INTERVALS = "tests/laws/test_interval_laws.py", "tests/contract/test_intervals.py"
+COVERAGE = "tests/distributions/test_coverage.py"
 BAYES_LAWS = "tests/laws/test_bayes.py"
 BIAS = "tests/contract/test_bias_words.py"
 NOISE = "tests/distributions/test_noise.py"
@@ -103,9 +104,18 @@ FAULTS = [
           "return np.minimum(np.maximum(low, 0.0), values), np.maximum(np.maximum(high, 0.0), values)",
           "return np.maximum(low, 0.0), np.maximum(high, 0.0)",
           f"{INTERVALS}::test_the_released_value_is_inside_or_there_is_a_reason"),
-    Fault("no upper limit for absent cells", "bounds.py", "upper = np.where(shut_in, cap, np.minimum(upper, cap))",
-          "upper = np.where(shut_in, 0.0, np.minimum(upper, cap))",
-          f"{INTERVALS}::test_absent_cells_have_an_upper_limit"),
+    Fault("no upper limit for absent cells", "bounds.py", "upper = np.where(shut_in, around.cap, np.maximum(",
+          "upper = np.where(shut_in, 0.0, np.maximum(", f"{INTERVALS}::test_absent_cells_have_an_upper_limit"),
+    Fault("limits cut by the least of all around", "bounds.py",
+          "upper[here] = np.maximum(np.minimum(above(own.x[node], half), cap), around + wide)",
+          "upper[here] = of_cells_cut(tree, keys[here], level)[1]",
+          f"{COVERAGE}::test_isolated_places_are_covered"),
+    Fault("every window at the whole error", "bounds.py", "factor(level, parts * (1 + chances))",
+          "factor(level, parts)", f"{INTERVAL_LAWS}::test_windows_are_the_best_estimates_of_one_count_along_a_path"),
+    Fault("a child counted twice in its window", "_kernels/intervals.py", "(x[j] - share * above_x[i]) / v[j])",
+          "x[j] / v[j])", f"{INTERVAL_LAWS}::test_windows_are_the_best_estimates_of_one_count_along_a_path"),
+    Fault("padding shared by cells", "bounds.py", "shares = search.halves if tree.halves else search.share",
+          "shares = search.share", f"{COVERAGE}::test_margins_over_a_padded_axis_are_covered"),
     Fault("cut nodes count nothing", "bounds.py", "a[pairs.kind == CUT] = up_a", "a[pairs.kind == CUT] = 0.0",
           f"{INTERVAL_LAWS}::test_the_variance_of_an_area_is_that_of_least_squares"),
     Fault("blocks of a tree share a stream", "visit.py", 'streams.open("noise", cut, block)',
