@@ -172,7 +172,7 @@ class Areas:
 
 def plain_half(bars, where, listed, cells) -> np.ndarray:
     """Half-width of the least-squares estimate; NaN for a part of a node that was not descended, which has none."""
-    c = intervals.factor(0.95)
+    c = bounds.factor(0.95)
     if where is None:
         leaf = bars.plain.find(len(bars.plain.depths) - 1, bars.tree.keys(listed if listed is not None else cells))
         return np.where(leaf >= 0, c * np.sqrt(bars.plain.levels[-1].f[leaf]), np.nan)

@@ -133,8 +133,8 @@ class _Pairs:
 @dataclass(frozen=True, eq=False)
 class _Around:
     """Per area: `cap`, a limit of what lies below the lowest drawn node that holds all of it; `low` and `high`, what
-    the interval must reach: the ends of the window where the area is that node, and the limits of cut nodes that were not
-    descended, since all they hold may be in one of its cells."""
+    the interval must reach: the ends of the window where the area is that node, and the limits of cut nodes that were
+    not descended, since all they hold may be in one of its cells."""
 
     cap: Float
     low: Float

@@ -227,7 +227,7 @@ def assert_found_when_changed(folder):
 
 def cut(tree, keys, level):
     """The rule by which releases were saved before: every limit cut by the least of those around it."""
-    c, upper, lower = intervals.factor(level), np.full(keys.size, np.inf), np.zeros(keys.size)
+    c, upper, lower = bounds.factor(level), np.full(keys.size, np.inf), np.zeros(keys.size)
     for at, own in enumerate(tree.levels):
         node, half = tree.find(at, keys // tree.order.stride(tree.depths[at])), c * np.sqrt(own.f)
         there = node >= 0

@@ -5,7 +5,7 @@ import pytest
 from reference.statistics import laplace_cdf
 
 import kasuri as ks
-from kasuri import examples, intervals, recipes
+from kasuri import bounds, examples, intervals, recipes
 from kasuri.draw import draw
 from kasuri.ingest import read_table
 from kasuri.regions import Boxes
@@ -211,7 +211,7 @@ def test_the_wider_of_two_quantiles_covers_every_sum_of_laplace_noises():
                 w = np.sqrt(np.sort(rng.dirichlet(np.full(terms, rng.choice([0.3, 1.0, 3.0])))))
                 if w[0] < 0.02 or (terms > 1 and np.diff(w).min() < 0.01):
                     continue  # the formula divides by differences
-                t = intervals.factor(level) * np.sqrt(2)
+                t = bounds.factor(level) * np.sqrt(2)
                 squares = w[:, None] ** 2 - w**2
                 np.fill_diagonal(squares, 1.0)
                 ratios = w[:, None] ** 2 / squares

@@ -12,6 +12,7 @@ from reference.domains import taken_by
 import kasuri as ks
 from kasuri import bounds, estimate, intervals, order, recipes, transform
 from kasuri.noise import laplace_variance
+from kasuri.recipes.read import read
 from kasuri.regions import Boxes, BoxSearch, CellSearch, leaves_below
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 
@@ -28,6 +29,11 @@ COUNT_TREES = [ks.refined_tree({0: "0.75", 1: "0.25"}), ks.refined_tree(), ks.re
 PERSON = ks.Unit("person", "add-remove", 1)
 
 
+def tree_of(out):
+    """The public tree of a release, read back from its words."""
+    return read(out.recipe, out.domain, out.guarantee.unit, out.guarantee.epsilon).tree
+
+
 def released(domain, recipe, seed, mean=4.0, epsilon="1"):
     domain = taken_by(recipe, domain)
     truth = np.random.default_rng(seed).poisson(mean, domain.shape)
@@ -38,7 +44,7 @@ def released(domain, recipe, seed, mean=4.0, epsilon="1"):
 
 def dense_tree(out):
     """Nodes (depth, prefix), parents, numbers and variances of a count tree's measurements."""
-    tree, measured = estimate.tree_of(out.recipe, out.domain), out.measurements
+    tree, measured = tree_of(out), out.measurements
     cuts = sorted(measured.scale)
     nodes = list(zip(measured.level.tolist(), measured.prefix.tolist(), strict=True))
     parent = {}
@@ -144,7 +150,7 @@ def test_halves_are_shared_at_every_node(which, order_of, seed):
 def test_differences_are_the_inverse_transform(domain, which):
     """With hardly any noise every node is drawn: estimates are the inverse of the numbers, variances its own."""
     out, truth = released(domain, ks.haar_topdown(which, descent="plain"), 3, mean=400.0)
-    tree = estimate.tree_of(out.recipe, domain)
+    tree = tree_of(out)
     found = estimate.differences(out.measurements, tree)
     v = laplace_variance(out.measurements.scale[-1])
     parts = transform.sum_difference(tree)
@@ -190,7 +196,7 @@ def test_the_variance_of_privelet_areas_is_that_of_its_inverse(domain, recipe):
         parts, place = transform.sum_difference(bars.tree), bars.tree.keys(cells)
     wanted = v * sum(parts.inverse(one).ravel()[place].sum() ** 2 for one in np.eye(parts.weights.size))
     _, upper, middle = bars.of_area(cells, np.array([1e6]), 0.95)
-    assert np.isclose((upper - middle)[0], intervals.factor(0.95) * np.sqrt(wanted))
+    assert np.isclose((upper - middle)[0], bounds.factor(0.95) * np.sqrt(wanted))
     low = np.zeros((2, len(domain.shape)), dtype=np.int64)
     low[1, 0] = 2
     high = np.array([(2, *domain.shape[1:]), domain.shape])
@@ -213,7 +219,7 @@ def measured_rows(out):
     domain, cells = out.domain, np.flatnonzero(out.domain.possible_dense().ravel())
     if out.recipe["name"] == "matrix":
         return recipes.matrix().on(domain, PERSON, "1").strategy.rows, cells
-    tree = estimate.tree_of(out.recipe, domain)
+    tree = tree_of(out)
     levels = [tree.keys(cells) // tree.stride(int(depth)) for depth in out.recipe["shares"]]
     return np.vstack([nodes == np.unique(nodes)[:, None] for nodes in levels]).astype(float), cells
 
