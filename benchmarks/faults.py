@@ -26,7 +26,7 @@ from ledger_faults import UNIT, child, drained, judge, open_ledger, report_draws
 
 import kasuri as ks
 from kasuri import aside, kanon
-from kasuri.ingest import Query
+from kasuri.ingest import Table
 from kasuri.ledger import Ledger
 from kasuri.manifest import keygen, verify
 from kasuri.meshcode import encode
@@ -236,7 +236,7 @@ def cut_inputs(cuts: int, seed: int, folder: Path) -> dict[str, int]:
         for _ in range(cuts):
             (folder / f"cut-{name}").write_bytes(data[: random_places.randrange(len(data))])
             where: Any = str(folder / f"cut-{name}")
-            source = where if name.endswith((".parquet", ".csv")) else Query(where, "SELECT * FROM people")
+            source = where if name.endswith((".parquet", ".csv")) else Table(where, "people")
             found["cuts"] += 1
             try:
                 read = ks.count(source, SMALL, columns={"grid": "code"}, unit=UNIT, data="study")

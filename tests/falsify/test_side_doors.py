@@ -480,9 +480,9 @@ LEAKS = [
     Fault("a repr with the number of cells", "table.py", "shape={self.domain.shape}, unit=",
           "shape={self.domain.shape}, cells={self.cells.size}, unit=", SAID),
     Fault("a log line with the number of cells counted", "ingest/micro.py",
-          "    return checked(cells, values, domain, unit, data, assumes=())\n",
+          "    return checked(cells, values, domain, unit, data, assumes=assumes)\n",
           '    import logging\n\n    logging.getLogger("kasuri").info("%d", len(cells))\n'
-          "    return checked(cells, values, domain, unit, data, assumes=())\n", PERSON),
+          "    return checked(cells, values, domain, unit, data, assumes=assumes)\n", PERSON),
 ]  # fmt: skip
 
 
