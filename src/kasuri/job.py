@@ -400,6 +400,7 @@ def _run_on_spark(job: Job, part: SparkPart, base: Path, recipe: Mechanism, book
         data=job.data.name,
         key=_sampling_key(job),
         partitions=part.partitions,
+        assume=job.data.assume,
     )
     with released:
         released.save(str(base / job.output.folder), unmetered=book is None)
