@@ -388,20 +388,10 @@ def _run_on_spark(job: Job, part: SparkPart, base: Path, recipe: Mechanism, book
 
     frame = SparkSession.builder.getOrCreate().read.parquet(*sources(job, base))
     released = spark.release(
-        frame,
-        domain(job, base),
-        recipe,
-        epsilon=job.budget.epsilon,
-        unit=unit(job),
-        ledger=book,
-        columns=places(job.data.columns),
-        work=base / part.work,
-        weight=job.data.weight,
-        data=job.data.name,
-        key=_sampling_key(job),
-        partitions=part.partitions,
-        assume=job.data.assume,
-    )
+        frame, domain(job, base), recipe, epsilon=job.budget.epsilon, unit=unit(job), ledger=book,
+        columns=places(job.data.columns), work=base / part.work, weight=job.data.weight, data=job.data.name,
+        key=_sampling_key(job), partitions=part.partitions, assume=job.data.assume,
+    )  # fmt: skip
     with released:
         released.save(str(base / job.output.folder), unmetered=book is None)
     return released

@@ -1,6 +1,7 @@
 """The import table: which module may import which. The layout is the architecture (docs/architecture.md)."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +145,18 @@ def test_what_is_drawn_chosen_or_shown_cannot_reach_counts(start):
             reach.add(name)
             todo += TABLE[name]
     assert "table" not in reach
+
+
+def test_the_page_tells_the_table():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| .*? \| (.*?) \|$", page, re.MULTILINE)
+    told = {module: set() if names == "-" else set(names.split(", ")) for module, names in rows}
+    wanted = {
+        module: {"the front door" if name == "<front>" else name for name in names - {module}}
+        for module, names in TABLE.items()
+        if module != "<front>"
+    }
+    assert told == wanted
 
 
 def test_no_module_is_too_long():
