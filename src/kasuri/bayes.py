@@ -57,7 +57,7 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
     public = None if prior is None else _on_cells(prior, index, levels[0].y.sum(dtype=np.float64)) / scales[-1]
     around = None if public is None or place is None else place.smooth(public)[0]
     values: Float = u
-    total = _total(levels, scales, visited.slacks)
+    total = _total(levels, scales, visited.slacks)  # whatever the prior is
     z: list[Float] = []
     v: list[Float] = []
     for turn in range(2):
@@ -75,6 +75,12 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
                 totals = out
             values = totals / scales[-1]
     return _integers(whole_total(total), z, v, levels, groups, visited.cuts, tree)
+
+
+def total_of(visited: Visited) -> int:
+    """The total of `estimate`, which no prior changes."""
+    scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
+    return int(whole_total(_total(visited.levels, scales, visited.slacks)).sum())
 
 
 def _total(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> Float:

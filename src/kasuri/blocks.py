@@ -57,11 +57,14 @@ def dense_block(
     sampler.draw_into(streams.open(purpose, level, block), out)
 
 
-def dense_float_noise(scale: float, streams: Streams, size: int) -> NDArray[np.float64]:
+def dense_float_noise(
+    scale: float, streams: Streams, size: int, purpose: str = "noise", level: int = 0
+) -> NDArray[np.float64]:
     """Floating-point Laplace noise, in blocks as `dense_noise`."""
     starts = range(0, size, DENSE_BLOCK)
     parts = [
-        float_laplace(scale, streams.open("noise", 0, i), min(DENSE_BLOCK, size - at)) for i, at in enumerate(starts)
+        float_laplace(scale, streams.open(purpose, level, i), min(DENSE_BLOCK, size - at))
+        for i, at in enumerate(starts)
     ]
     return np.concatenate([np.zeros(0), *parts])
 

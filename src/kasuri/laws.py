@@ -118,4 +118,4 @@ class FloatLaplace(Noise):
     def draw(
         self, streams: Streams, size: int, threads: int, purpose: str = "noise", level: int = 0
     ) -> NDArray[np.float64]:
-        return blocks.dense_float_noise(float(self.scale), streams, size)
+        return blocks.dense_float_noise(float(self.scale), streams, size, purpose, level)

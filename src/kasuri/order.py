@@ -440,6 +440,13 @@ def make(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
     return MAKERS[word](domain, interleave)
 
 
+def halved(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
+    """The binary tree a word names: what sums and differences, and the descent along them, are proved for."""
+    if word not in ("morton", "1d"):
+        raise PrivacyError(f"order {word!r} has no proof here: sums and differences need morton or 1d")
+    return make(word, domain, interleave)
+
+
 def _order(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:
     _fits(digits)
     grouped = [tuple(p for axis in mask.axes for p in domain.positions(axis)) for mask in domain.mask]

@@ -533,3 +533,60 @@ def test_the_command_line_names_what_was_not_recomputed(made, tmp_path):
     assert told.exit_code == 0 and "not recomputed: values: they are the noisy numbers themselves" in told.stdout
     told = CliRunner().invoke(app, ["verify", str(folder), "--json"])
     assert any(item.startswith("the noise:") for item in json.loads(told.stdout)["not_recomputed"])
+
+
+# -- what a second forger tried ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, -1, 0.5, True])
+def test_a_version_of_the_kernels_that_never_was(tmp_path, version):
+    out = replace(released(ks.refined_tree(), "1"), cells=COUNTS.cells, values=COUNTS.values)
+    folder = saved(tmp_path / "r", out, ks.refined_tree())
+    faults = edited(folder, lambda data: data["privacy"]["implementation"].update(refinement={"version": version}))
+    assert any("never was" in fault or "do not follow" in fault for fault in faults)
+
+
+def test_a_matrix_told_by_its_rows_has_a_cost(tmp_path):
+    line = ks.Domain.of(ks.Ordered("age", 16))
+    recipe = ks.recipes.matrix(np.vstack([np.eye(16, dtype=int)] * 4).tolist())
+    counts = ks.Counts.from_dense(np.arange(16), line, UNIT, data="census")
+    honest = ks.release(counts, recipe, epsilon="10", ledger=None)
+    assert ks.verify(saved(tmp_path / "honest", honest, recipe))["ok"]
+    assert ks.verify(saved(tmp_path / "a", promising(honest, epsilon=Fraction(1, 1000)), recipe))["faults"]
+    assert ks.verify(saved(tmp_path / "b", saying(honest, sensitivity="0.0001"), recipe))["faults"]
+    assert ks.verify(saved(tmp_path / "c", promising(honest, assumes=(KEYSTREAM,)), recipe))["faults"]
+    assert ks.verify(saved(tmp_path / "d", promising(honest, public=("domain",)), recipe))["faults"]
+
+
+def test_true_counts_above_a_threshold(tmp_path):
+    recipe = ks.recipes.sparse(1)
+    out = released(recipe, "0.001")
+    assert ks.verify(saved(tmp_path / "honest", out, recipe))["ok"]
+    forged = replace(out, cells=COUNTS.cells, values=COUNTS.values)
+    faults = ks.verify(saved(tmp_path / "forged", forged, recipe))["faults"]
+    assert faults == ["release.parquet: its noisy numbers hold less noise than their scale says"]
+
+
+def test_a_further_file_that_is_listed(made, tmp_path):
+    folder = saved(tmp_path / "r", made["geometric"], ks.geometric())
+    (folder / "certificate.fr.md").write_text("epsilon = 0.001\n", encoding="utf-8")
+
+    def listed(data):
+        data["resources"].append({**data["resources"][0], "path": "certificate.fr.md"})
+
+    assert "certificate.fr.md: not a file of a release" in edited(folder, listed)
+
+
+def test_words_of_a_prior_on_another_recipe_are_a_fault(made, tmp_path):
+    out = saying(made["geometric"], arguments={"shares": "prior"})
+    assert verified(tmp_path, out, honest=made["geometric"].recipe)["faults"]
+
+
+def test_a_large_release_of_one_file_verifies(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["kasuri.manifest.recompute"], "ROWS", 10)
+    for name in ("geometric", "refined_tree", "haar_topdown", "auto"):
+        found = ks.verify(saved(tmp_path / name, made[name], RECIPES[name]))
+        assert found["ok"], found["faults"]
+        assert any(note.startswith("total: ") for note in found["not_recomputed"])
+    shares = dict.fromkeys(made["auto"].recipe["shares"], "5")
+    assert ks.verify(saved(tmp_path / "shares", saying(made["auto"], shares=shares), RECIPES["auto"]))["faults"]

@@ -1,6 +1,7 @@
 """Totals, tuning and sizes: what would weaken a claim is refused before anything is charged."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 
 import kasuri as ks
 from kasuri.project import RULES
-from kasuri.recipes.matrix import Fourier
+from kasuri.recipes.choose import Simulated
+from kasuri.recipes.matrix import Fourier, Measured, ToldRows, Untold
 from kasuri.recipes.shaped import SAME_TOTAL, Bought, Declared, Shaped
 from kasuri.recipes.threshold import Thresholded
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
@@ -81,6 +83,17 @@ def built(rule, parameter=1, total=Bought(Fraction(1, 20)), tuning=None):  # noq
         (built("nonneg lasso scale", total=Bought(Fraction(0))), ks.PrivacyError),
         (built("neg l2", tuning=ks.PublicTable.from_dense(TRUTH, GRID, name="older")), ks.PrivacyError),
         (Thresholded("sparse", "x", 0), ks.PrivacyError),
+        (Thresholded("sparse", "x", 2.5), ks.PrivacyError),
+        (Thresholded("sparse", "x", Fraction(5, 2)), ks.PrivacyError),
+        (built("neg l2", total=Bought(0.05)), ks.PrivacyError),
+        (replace(ks.auto(), chooser=Simulated((1,), "bogus")), ks.PrivacyError),
+        (replace(ks.auto(), chooser=Simulated((), "rmse")), ks.PrivacyError),
+        (replace(ks.auto(), chooser=Simulated((0,), "rmse")), ks.PrivacyError),
+        (replace(ks.haar_topdown(), tree_word="hierarchy"), ks.PrivacyError),
+        (replace(ks.haar_topdown(descent="dense"), tree_word="jis"), ks.PrivacyError),
+        (replace(ks.privelet(), tree_word="hierarchy"), ks.PrivacyError),
+        (Measured("matrix", "x", ToldRows("1 1", ())), ks.DomainError),
+        (Untold("matrix", "x", (), Fraction(1)), ks.PrivacyError),
         (Fourier("fourier", "x", "two"), ks.PrivacyError),
         (ks.recipes.sparse(1 << 62), ks.DomainError),
         (ks.recipes.sparse(10**400), ks.DomainError),
@@ -95,7 +108,7 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_charged(recipe, error, led
     with pytest.raises(error):
         ks.release(counts, recipe, epsilon="0.1", ledger=ledger)
     assert ledger.balance() == before
-    for total in (-1, 1 << 80):
+    for total in (-1, 1 << 80, 5.5, Fraction(11, 2)):
         with pytest.raises(ks.PrivacyError, match=r"total"):
             built("neg l2", total=Declared(total)).guarantee(GRID, REPLACE, "1")
 

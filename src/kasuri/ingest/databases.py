@@ -17,7 +17,7 @@ from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.ingest import rowwise, scratch
 from kasuri.ingest.axes import LONGEST
 from kasuri.ingest.stream import BATCH, TEXT, Batches, Doubt, Stream
-from kasuri.ingest.workshop import compute, literal, lock, quoted, short_text, workshop
+from kasuri.ingest.workshop import compute, literal, lock, quoted, short_text, without_rows, workshop
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "in", "not in", "is null", "is not null")
 Condition = tuple[Any, ...]
@@ -142,7 +142,10 @@ def _sqlite(source: Query | Table, label: str) -> Stream:
     @contextmanager
     def connect() -> Iterator[Any]:
         # DuckDB may pull the rows from a thread of its own, one batch after the other
-        address = f"{Path(source.database).absolute().as_uri()}?mode=ro"
+        place = Path(source.database).absolute()
+        # a database that nobody writes to: SQLite would make files beside one in WAL mode only to read it
+        still = not any(place.with_name(f"{place.name}{end}").exists() for end in ("-wal", "-journal"))
+        address = f"{place.as_uri()}?mode=ro{'&immutable=1' if still else ''}"
         try:
             with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as base:
                 yield base
@@ -182,9 +185,13 @@ def _sqlite(source: Query | Table, label: str) -> Stream:
             base.text_factory = bytes  # text that is not UTF-8 must not stop the reading
             cursor = run(base, sql or "")
             # SQLite types each value by itself: as text, one value never changes how the others are read
+            some = False
             while rows := [[_sqlite_text(row[i]) for i in keep] for row in islice(cursor, 1 << 16)]:
                 arrays = [pa.array(column, pa.binary()).view(pa.string()) for column in zip(*rows, strict=True)]
+                some = True
                 yield pa.RecordBatch.from_arrays(arrays, list(wanted)), None
+            if not some:
+                yield without_rows(pa.schema([(name, pa.string()) for name in wanted])), None
 
     return Stream(names, start, label, Doubt() if isinstance(source, Table) else _OWN_SQL)
 
@@ -308,9 +315,15 @@ def _duckdb_rows(
 ) -> Iterator[Any]:
     """Rows computed by kasuri from stored columns where it can see that they are row by row, else `itself`."""
     if rows is None or set(wanted) & set(doubt.columns):
-        yield from duckdb_batches(itself(), wanted)
+        reader, some = duckdb_batches(itself(), wanted), False
+        for batch in reader:
+            some = True
+            yield batch
+        if not some:
+            yield without_rows(reader.schema)
     else:
-        plain = ask(f"SELECT * FROM {rows.table}")
+        used = rows.uses(wanted)
+        plain = ask(f"SELECT {', '.join(map(quoted, used)) or '*'} FROM {rows.table}")  # nothing else is computed
         yield from compute(rows.select(wanted), duckdb_batches(plain, rows.uses(wanted)))
 
 
@@ -374,7 +387,7 @@ def _postgres(source: Query | Table, label: str) -> Stream:
             with dbapi.connect(source.database) as base, base.cursor() as cursor:
                 cursor.execute("SET TRANSACTION READ ONLY")
                 if isinstance(source, Table):  # operators and the form of dates are PostgreSQL's own
-                    cursor.execute("SET LOCAL search_path = pg_catalog")
+                    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
                     cursor.execute("SET LOCAL standard_conforming_strings = on")
                     cursor.execute("SET LOCAL DateStyle = 'ISO'")
                     cursor.execute("SET LOCAL row_security = off")  # a policy may look at other rows: an error instead
@@ -398,8 +411,12 @@ def _postgres(source: Query | Table, label: str) -> Stream:
             sql = f"SELECT {items} FROM {_postgres_name(source)}{where}"
         with connect() as cursor:
             cursor.execute(sql)
-            for batch in cursor.fetch_record_batch():
+            reader, some = cursor.fetch_record_batch(), False
+            for batch in reader:
+                some = some or batch.num_rows > 0
                 yield batch.select(list(wanted)), None
+            if not some:
+                yield without_rows(reader.schema).select(list(wanted)), None
 
     return Stream(names, start, label, Doubt() if isinstance(source, Table) else _OWN_SQL)
 

@@ -18,6 +18,7 @@ from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.ingest import databases, utf8
 from kasuri.ingest.axes import LONGEST, twice
 from kasuri.ingest.stream import BATCH, TEXT, Batches, Doubt, Stream
+from kasuri.ingest.workshop import without_rows
 
 
 def open_stream(source: Any, file: str | None = None, *, memory: str = "1GB", away: Sequence[Path] = ()) -> Stream:
@@ -158,12 +159,17 @@ def _file_batches(
                 for batch in file.iter_batches(_parquet_rows(file.metadata), columns=list(wanted), use_threads=False):
                     done += batch.num_rows
                     yield batch, done / rows
+                if done == 0:
+                    yield without_rows(file.schema_arrow).select(list(wanted)), 1.0
         else:
             size, done = max(1, path.stat().st_size), 0
             with utf8.readable(path, away) as (clean, mark), _csv(clean, wanted, ragged) as reader:
+                some = False
                 for batch in reader:
-                    done = min(size, done + _CSV_BLOCK)
+                    done, some = min(size, done + _CSV_BLOCK), some or batch.num_rows > 0
                     yield utf8.unmarked(batch, mark), done / size
+                if not some:
+                    yield without_rows(pa.schema([(name, pa.string()) for name in wanted])), 1.0
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
 
@@ -256,18 +262,17 @@ def _frame(frame: Any, label: str) -> Stream:
                 f"{label}: a column mixes types, so that ids or codes are unclear; use one type"
             ) from None
         done = 0
-        for batch in arrow.to_batches(BATCH):
+        for batch in arrow.to_batches(BATCH) if arrow.num_rows else [without_rows(arrow.schema)]:
             done += batch.num_rows
             yield batch, done / max(1, arrow.num_rows)
 
     return Stream(names, start, label, doubt)
 
 
-_SCAN = re.compile(
-    r"((Csv|Ipc|NDJson|Parquet) SCAN \[.*\]\n|DF \[.*\]; )PROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?"
-)
+_SCAN = re.compile(r"(Parquet SCAN \[.*\]\n|DF \[.*\]; )PROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?")
 
 
 def _is_scan(frame: Any) -> bool:
-    """Whether a lazy frame of polars is a file or a frame as it is: not one step, limit or row number more."""
+    """Whether a lazy frame of polars is a frame or a Parquet file as it is: not one step, limit or row number more. A
+    scan of a text file may skip lines, which its plan does not show, and one record decides over the types of all."""
     return _SCAN.fullmatch(frame.explain(optimized=False)) is not None

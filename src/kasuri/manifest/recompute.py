@@ -8,7 +8,7 @@ is named, with the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -41,6 +41,8 @@ from kasuri.schema import PROVIDER_BOUNDED, Domain
 
 ROWS = 1 << 23
 """Released cells and measurements are replayed up to so many rows together."""
+FURTHEST = 8
+"""What rounding on another machine may move in a cell."""
 LATER = {"sensitivity", "fingerprints"}
 """Words that releases of an earlier kasuri do not have."""
 INPUT = (
@@ -91,13 +93,14 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         faults.append(f"{MANIFEST}: its recipe is not that of release_meta.parquet")
     faults += [f"{MANIFEST}: {fault}" for fault in _paid(manifest["privacy"]["accounting"].get("ledger"), guarantee)]
     try:
-        run = read(words, release.domain, guarantee.unit, guarantee.epsilon)
+        run, again = read(words, release.domain, guarantee.unit, guarantee.epsilon), True
     except UntoldError as error:
-        notes.append(f"scale, sensitivity and values: {error}")
-        stated = (guarantee.model, guarantee.delta, guarantee.rho, KEYSTREAM in guarantee.assumes)
-        if stated != ("central", 0, None, True):
-            faults.append(f"{MANIFEST}: the promise is not that of its recipe")
-        return
+        notes.append(f"the matrix of the recipe: {error}")
+        try:  # its rows, where they are told, have a cost; the rest of the promise does not rest on it
+            run, again = read(words, release.domain, guarantee.unit, guarantee.epsilon, told=True), False
+        except FormatError:
+            faults.append(f"{MANIFEST}: no recipe has these words on this domain, unit and epsilon")
+            return
     except FormatError:
         faults.append(f"{MANIFEST}: no recipe has these words on this domain, unit and epsilon")
         return
@@ -119,11 +122,16 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         faults.append(f"{MANIFEST}: a scale or sensitivity is not what the recipe gives")
     if faults:
         return
-    _plan(manifest, run, guarantee, faults, notes)
+    if again:
+        _plan(manifest, run, guarantee, faults, notes)
+    else:
+        notes.append("configuration_hash: the matrix it is made of is not told")
     in_parts = "release.parquet" not in [item["path"] for item in manifest["resources"]]
-    _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, faults, notes)
+    large = () if whole or in_parts else ("total", "intervals", "expected_error")
+    _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
     if not whole:
         notes.append(f"values: more than {ROWS} rows")
+        notes += [f"{name}: not made again for more than {ROWS} rows" for name in large]
         return
     _values(folder, manifest, run, release, faults, notes)
 
@@ -200,11 +208,20 @@ def _optimised(run: Run, own: dict[str, Any], words: Mapping[str, Any], notes: l
     """An optimised strategy may be rounded otherwise on another machine: its own cost is then taken, if it is near."""
     if not run.optimised:
         return own
-    sensitivity = written(words["scale"]) * run.guarantee.epsilon
-    if sensitivity == run.sensitivity or abs(sensitivity / run.sensitivity - 1) > Fraction(1, 50):
+    said = own
+    if "rows" in words and words["rows"] != own.get("rows"):  # their cost is that of the rows that are told
+        claim = run.guarantee
+        other = read(words, run.domain, claim.unit, claim.epsilon, told=True)
+        said = own | {name: other.words()[name] for name in ("scale", "sensitivity", "rows")}
+        sensitivity = other.sensitivity
+    else:
+        sensitivity = written(words["scale"]) * run.guarantee.epsilon
+        if sensitivity != run.sensitivity:
+            said = own | {"scale": words["scale"], "sensitivity": decimal(sensitivity)}
+    if said == own or abs(sensitivity / run.sensitivity - 1) > Fraction(1, 50):
         return own
     notes.append("scale and sensitivity: to within 2 %; optimised on this machine, the matrix is rounded otherwise")
-    return own | {"scale": words["scale"], "sensitivity": decimal(sensitivity)}
+    return said
 
 
 def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[str], notes: list[str]) -> None:
@@ -223,16 +240,20 @@ def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[s
         faults.append(f"{MANIFEST}: configuration_hash is not that of recipe, domain, unit and epsilon")
 
 
-def _remade(folder: Path, manifest: Mapping[str, Any], release: Described, faults: list[str], notes: list[str]) -> None:
-    """The manifest written once more from its recipe, promise and tables; another version of kasuri has other
-    sentences."""
+def _remade(
+    folder: Path, manifest: Mapping[str, Any], release: Described, large: Sequence[str], faults: list[str],
+    notes: list[str],
+) -> None:  # fmt: skip
+    """The manifest written once more from its recipe, promise and tables, but for what a `large` table does without;
+    another version of kasuri has other sentences."""
     if not same_version(manifest):
         notes.append(f"the sentences and expected errors of {MANIFEST}: made by another version of kasuri")
         return
     own = json.loads(json.dumps(described(release, privacy_block(release))))
     stated = manifest["privacy"]["implementation"]
     own["privacy"]["implementation"] |= {name: stated.get(name) for name in ("environment", "refinement")}
-    faults += [f"{MANIFEST}: {name} is not what follows from the rest" for name in _apart(own, manifest)]
+    apart = [name for name in _apart(own, manifest) if name.split(".")[-1] not in large]
+    faults += [f"{MANIFEST}: {name} is not what follows from the rest" for name in apart]
     for item in manifest["resources"]:
         if item != json.loads(json.dumps(resource(folder / item["path"], release))):
             faults.append(f"{MANIFEST}: describes {item['path']} otherwise than it is")
@@ -285,8 +306,10 @@ def _refined(manifest: Mapping[str, Any], release: Release, found: tuple[Any, An
     within rounding where another did."""
     implementation = manifest["privacy"]["implementation"]
     version = implementation.get("refinement", {}).get("version", 1)
-    if version > refine.VERSION:
+    if type(version) is int and version > refine.VERSION:
         return f"refined by version {version}, newer than this kasuri runs; update kasuri"
+    if type(version) is not int or version < 1 or (same_version(manifest) and version != refine.VERSION):
+        return "refined by a version of the kernels that never was"
     if version != refine.VERSION:
         notes.append(f"values: refined by version {version} of the kernels; this kasuri has {refine.VERSION}")
         return None
@@ -295,7 +318,8 @@ def _refined(manifest: Mapping[str, Any], release: Release, found: tuple[Any, An
     here = implementation["environment"].get("machine") == machine()
     if here or not _near(release.cells, release.values, found):
         return "its values do not follow from the measurements"
-    notes.append("values: to within rounding; made with other versions or on another kind of machine")
+    rounded = f"to within rounding (at most {FURTHEST} in a cell)"
+    notes.append(f"values: {rounded}; made with other versions or on another kind of machine")
     return None
 
 
@@ -318,10 +342,12 @@ def _rising(measured: Measurements) -> bool:
 
 def _near(cells: Any, values: Any, other: tuple[Any, Any]) -> bool:
     """Whether two tables of one total differ by no more than rounding does on another machine: by at most 1 in all
-    cells but one of a hundred."""
+    cells but one of a hundred, and by at most FURTHEST there."""
     both = np.union1d(cells, other[0])
     one, two = np.zeros(both.size), np.zeros(both.size)
     one[np.searchsorted(both, cells)] = values
     two[np.searchsorted(both, other[0])] = other[1]
-    far = int(np.count_nonzero(np.abs(one - two) > 1))
-    return sum(values.tolist()) == sum(other[1].tolist()) and 100 * far <= both.size
+    gap = np.abs(one - two)
+    far = int(np.count_nonzero(gap > 1))
+    same = sum(values.tolist()) == sum(other[1].tolist())
+    return same and 100 * far <= both.size and gap.max(initial=0) <= FURTHEST

@@ -219,6 +219,8 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
     table = tuple(f"release-{i:05d}.parquet" for i in range(len(numbered))) or ("release.parquet", "release.duckdb")
     always = _ALWAYS if manifest["report"] else (*_ALWAYS, page.REPORT)
     faults += [f"{name}: not listed in the manifest" for name in (*table, *always) if name not in known]
+    own = {MANIFEST, keys.SIGNATURE, page.REPORT, *table, *always, *files_of("measurements", known)}
+    faults += [f"{name}: not a file of a release" for name in sorted(known - own)]
     if numbered and known & {"release.parquet", "release.duckdb"}:
         faults.append(f"{MANIFEST}: lists the table twice, in one file and in numbered ones")
     return good

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from kasuri.errors import PrivacyError
 from kasuri.measurements import Measurements
 from kasuri.order import Order
 from kasuri.privacy import decimal
@@ -187,6 +188,9 @@ class Simulated(Chooser):
         return {"shares": self.word, "areas": list(self.areas), "metric": self.metric}
 
     def beyond(self, cells: int) -> list[int]:
+        whole = all(type(area) is int and area > 0 for area in self.areas)
+        if not self.areas or not whole or self.metric not in ERRORS:
+            raise PrivacyError("areas are whole numbers from 1 on, the metric is rmse or mae; use auto()")
         return [area for area in self.areas if area > cells]
 
     def needs_pilot(self, prior: PublicTable | None) -> bool:

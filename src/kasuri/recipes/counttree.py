@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from kasuri import bayes
 from kasuri import order as orders
 from kasuri.accounting import Losses
 from kasuri.bars import Bars, CountBars, NoBars
@@ -342,6 +343,8 @@ def replayed(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, pilot: int | 
     own = tuple(DiscreteLaplace(scale).chances(level.y) for level, scale in zip(tree.levels, tree.scales, strict=True))
     shown = Replay(shown=own, apart=tuple(apart(tree, pilot)))
     if isinstance(join, Bayes) and isinstance(join.prior, Named):
+        if sum(drawn.values.tolist()) != bayes.total_of(tree):
+            return replace(shown, wrong_values="its total does not follow from the measurements")
         return replace(shown, notes=("values: refined with a public table that the release names and does not hold",))
     return replace(shown, found=by_cell(run.tree, run.domain, [join.refine(tree, run.tree, run.domain)]))
 
@@ -455,12 +458,13 @@ class ChosenTreeRun(TreeRun):
 
     def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
         """The rule once more where a pilot chose, any candidate where a simulation did."""
-        if measurements is None:  # a table too large to be replayed: what was chosen is not known from its words alone
-            kept = {name: words[name] for name in ("preset", "refined", "shares", "tuning") if name in words}
-            return self.words() | kept, []
         preset = str(words.get("preset"))
         if preset not in self.offer.choices:
             raise FormatError("the preset is not among the candidates")
+        if measurements is None:  # a table too large to be replayed
+            kept = {"preset": preset, "refined": self.offer.join(preset).word, "tuning": words.get("tuning")}
+            shares = {"shares": share_words(self.offer.choices[preset])}
+            return self.words() | kept | shares, ["why the preset was chosen: the measurements were not read"]
         choice, notes = self.mechanism.chooser.again(self.offer, preset, measurements)
         found = choice.words() | {"shares": share_words(self.offer.choices[choice.preset])}
         return self.words() | found, notes

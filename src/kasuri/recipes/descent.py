@@ -122,7 +122,7 @@ class Halving(Mechanism):
 
     def run(self, domain: Domain, unit: Unit, epsilon: object) -> HalvingRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
-        tree = orders.make(self.tree_word, domain, self.interleave)
+        tree = orders.halved(self.tree_word, domain, self.interleave)
         cost = tree.cost(unit.change)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
         jumps = tree.leaves > MEASURED_CELLS if self.jumps is None else self.jumps

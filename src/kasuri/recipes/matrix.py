@@ -182,6 +182,15 @@ class GivenWorkload(Written):
         return [("strategy", "optimised"), *self._named()]
 
 
+def _told_public(said: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """What a guarantee says is public of a matrix, from the options that a saved release tells."""
+    options = dict(said)
+    use = "strategy" if options.get("strategy") != "optimised" else "workload"
+    if options.get(use) in matrices.WORKLOADS:
+        return ()
+    return (f"matrix {options.get('public', 'of the recipe')} ({use})",)
+
+
 @dataclass(frozen=True)
 class ToldRows(Queries):
     """The rows of a saved release, which tells them for its error bars, and the options it tells."""
@@ -189,8 +198,15 @@ class ToldRows(Queries):
     rows: str
     said: tuple[tuple[str, str], ...]
 
+    @property
+    def public(self) -> tuple[str, ...]:
+        return _told_public(self.said)
+
     def on(self, domain: Domain) -> Strategy:
-        return Strategy(matrices.parse(self.rows), matrices.possible_cells(domain))
+        rows, cells = matrices.parse(self.rows), matrices.possible_cells(domain)
+        if rows.shape[1] != cells.size or np.linalg.matrix_rank(rows.astype(np.float64)) < cells.size:
+            raise DomainError("the rows told do not determine every possible cell")
+        return Strategy(rows, cells)
 
     def options(self) -> list[tuple[str, str]]:
         return list(self.said)
@@ -326,8 +342,11 @@ class Untold(Mechanism):
     def stored(self) -> dict[str, Any]:
         return {"transform": "matrix", "noise": DiscreteLaplace.name, "refine": "inverse", "options": self.said}
 
+    def on(self, domain: Domain, unit: Unit, epsilon: object) -> Run:
+        raise PrivacyError("the matrix of a saved release is not told: it cannot be released with again")
+
     def run(self, domain: Domain, unit: Unit, epsilon: object) -> UntoldRun:
-        claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
+        claim = self.claim(domain, unit, epsilon, DiscreteLaplace, _told_public(self.said))
         cost = self.scale_said * claim.epsilon / unit.most
         return UntoldRun(self, domain, claim, cost, DiscreteLaplace(self.scale_said))
 

@@ -124,6 +124,8 @@ class Mechanism(ABC):
 
         A declared tree of labels is followed or refused: whoever declares regions expects their sums to be good.
         """
+        if not isinstance(unit, Unit):
+            raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
         if self.ignores_trees is not None and domain.grouped:
             raise DomainError(
                 f"axis {domain.grouped[0]!r} has a public tree, which {self.name} with order={self.ignores_trees!r} "

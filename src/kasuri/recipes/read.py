@@ -157,7 +157,8 @@ def _named(words: Mapping[str, Any], use: str, domain: Domain) -> Named | None:
 def _preset(mechanism: Mechanism, words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: object) -> Run:
     """The run with the shares of that preset of bayes_tree which the words tell; the numbers that chose it are not
     told."""
-    assert isinstance(mechanism, CountTree)
+    if not isinstance(mechanism, CountTree):
+        raise FormatError("shares of a prior are of bayes_tree alone")
     for name in BAYES:
         found = replace(mechanism, shares=Preset(name)).run(domain, unit, epsilon)
         if found.further()["shares"] == words.get("shares"):

@@ -221,12 +221,13 @@ class Shaped(Mechanism):
         }  # fmt: skip
 
     def run(self, domain: Domain, unit: Unit, epsilon: object) -> ShapedRun:
+        self.claim(domain, unit, epsilon, DiscreteLaplace)  # a unit and tables that fit, before they are asked
         self._sound()
         public: tuple[str, ...] = ()
         share = Fraction(0)
         match self.total:
             case Bought(share):
-                if not 0 < share < 1:
+                if not isinstance(share, Fraction) or not 0 < share < 1:
                     raise PrivacyError("the total's share of epsilon must lie below 1: the cells need the rest")
             case Declared(total):
                 if unit.change != "replace" or unit.max_cells != 1 or unit.max_weight is not None:
@@ -235,7 +236,7 @@ class Shaped(Mechanism):
                         "leaves changes the total, so under add-remove it is not differentially private at all; use "
                         'total="noisy"'
                     )
-                if not 0 <= total <= 1 << 62:
+                if type(total) is not int or not 0 <= total <= 1 << 62:
                     raise PrivacyError("a declared total lies from 0 to 2^62")
                 public = ("total",)
             case _:

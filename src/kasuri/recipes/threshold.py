@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from kasuri.errors import DomainError, PrivacyError
 from kasuri.laws import DiscreteLaplace
 from kasuri.measurements import Measurements
 from kasuri.noise import TWO_DIGITS, passes, runs_below
-from kasuri.recipes.mechanism import Bias, Drawn, Int, Mechanism, NoForm, Run, scale_of
+from kasuri.recipes.mechanism import DENSE_CELLS, Bias, Drawn, Int, Mechanism, NoForm, Replay, Run, scale_of
 from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
 
@@ -70,6 +70,8 @@ class Thresholded(Mechanism):
         if domain.size >= 1 << 62:
             raise DomainError("a thresholded release takes fewer than 2^62 cells")
         least = 1 if self.threshold is None else self.threshold
+        if type(least) is not int:
+            raise PrivacyError("a threshold is a whole number; make a Mechanism by its recipe")
         if self.threshold is None and domain.size * passes(scale, 1) > 1:
             least = max(1, math.ceil(scale * Fraction(math.log(domain.size))))
         if least < 1:
@@ -95,6 +97,14 @@ class ThresholdedRun(Run):
 
     def lawful(self, values: NDArray[Any]) -> bool:
         return super().lawful(values) and bool((values >= self.least).all())
+
+    def replay(self, drawn: Drawn) -> Replay:
+        """A released value is its noisy number; a cell that is absent tells nothing of its noise."""
+        known = self.noise.chances(drawn.values)
+        absent = int(self.domain.possible_dense().sum()) - drawn.cells.size if self.domain.size <= DENSE_CELLS else 0
+        sure = np.ones(absent), np.full(absent, known[1][0] if known[1].size else 1.0)
+        shown = np.append(known[0], sure[0]), np.append(known[1], sure[1])
+        return replace(super().replay(drawn), shown=(shown,))
 
     def bars(self, measurements: Measurements | None) -> NoBars:
         return NoBars(f"{self.mechanism.name} with these options publishes no measurements")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import intervals, meshcode
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.privacy import written
 from kasuri.published import NO_LEDGER, Described, Measurements, Release
 from kasuri.regions import Boxes
@@ -232,6 +232,9 @@ def measured_table(measured: Measurements) -> Any:
 
 def measurements_from(table: Any) -> Measurements:
     """The inverse of `measurements_table`."""
+    kinds = {name: str(table[name].type).removeprefix("large_") for name in ("level", "prefix", "value", "scale")}
+    if kinds != {"level": "int32", "prefix": "int64", "value": "int64", "scale": "string"}:
+        raise FormatError("measurements: a column has another type than measurements have")
     level = table["level"].to_numpy().astype(np.int64)
     first = np.unique(level, return_index=True)
     scales = table["scale"].take(first[1]).to_pylist()
