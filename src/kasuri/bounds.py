@@ -23,9 +23,8 @@ _SMALL = 4.0
 """A node whose estimate is below so many standard deviations might have lost a count that is all it holds."""
 _CHOOSE = 0.95
 """The level at which windows are chosen, whatever is asked for."""
-_NODE, _AREA = 2, 4
-"""A second limit has one of so many parts of the error: of a node by its window, of an area by that of the node around
-it, which has no window of its own to keep the other end."""
+_SECOND = 2
+"""A second limit, by the window of the node or of the one around, has one of so many parts of the error."""
 
 
 def factor(level: float, parts: int = 1) -> float:
@@ -93,7 +92,7 @@ def of_cells(tree: Estimated, keys: Int, level: float) -> Bounds:
         here, node = rest[found >= 0], found[found >= 0]
         if at + 1 == len(tree.depths):
             estimate[here], half = own.x[node], c * np.sqrt(own.f[node])
-            around, wide, cap = (part[node] for part in (seen[at].x, c * seen[at].sd, seen[at].upper(level, _NODE)))
+            around, wide, cap = (part[node] for part in (seen[at].x, c * seen[at].sd, seen[at].upper(level, _SECOND)))
             upper[here] = np.maximum(np.minimum(above(own.x[node], half), cap), around + wide)
             lower[here] = np.maximum(np.minimum(own.x[node] - half, around - wide), 0.0)
         else:
@@ -133,8 +132,8 @@ class _Pairs:
 @dataclass(frozen=True, eq=False)
 class _Around:
     """Per area: `cap`, a limit of what lies below the lowest drawn node that holds all of it; `low` and `high`, what
-    the interval must reach: the ends of the window where the area is that node, and the limits of cut nodes that were
-    not descended, since all they hold may be in one of its cells."""
+    its interval must reach: down to that of this node's window, which holds no less than the area; up to it where the
+    area is the node, and to the limits of cut nodes that were not descended: one cell may hold all of theirs."""
 
     cap: Float
     low: Float
@@ -234,12 +233,11 @@ def _pairs(
         alone &= np.bincount(region, minlength=search.count) == 1
         lone = alone[region]
         window, apart = seen[at], kind == APART
-        for what, parts in ((APART, 1), (CUT, _AREA), (INSIDE, _NODE)):
-            those = lone & (kind == what)
+        for those, parts in ((lone & apart, 1), (lone & ~apart, _SECOND)):
             around.cap[region[those]] = window.upper(level, parts)[node[those]]
         np.maximum.at(around.high, region[apart], window.upper(level)[node[apart]])
+        around.low[region[lone]] = (window.x - c * window.sd)[node[lone]]
         same = lone & (kind == INSIDE)
-        around.low[region[same]] = (window.x - c * window.sd)[node[same]]
         around.high[region[same]] = np.maximum((window.x + c * window.sd)[node[same]], 0.0)
         share = (kind == INSIDE).astype(np.float64)
         shares = search.halves if tree.halves else search.share
