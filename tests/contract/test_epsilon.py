@@ -87,6 +87,7 @@ DOORS = {
 """Whoever comes through here makes a promise."""
 STUDIES = {
     "kasuri.Mechanism.guarantee", "kasuri.Mechanism.losses", "kasuri.Mechanism.plan", "kasuri.Mechanism.scale",
+    "kasuri.Mechanism.claim", "kasuri.Mechanism.on", "kasuri.Mechanism.run", "kasuri.plan",
     "kasuri.Mechanism.series", "kasuri.compare", "kasuri.kanon.exact_delta", "kasuri.kanon.least_k",
     "kasuri.kanon.li_qardaji_su_delta", "kasuri.shuffle.attack", "kasuri.shuffle.bounds_of",
 }  # fmt: skip

@@ -352,8 +352,8 @@ def test_a_matrix_file_is_declared_and_told_by_name_and_fingerprint(folder):
 
 def test_a_matrix_without_a_name_is_public_too_and_a_large_one_is_not_written_out():
     small, large = ks.recipes.matrix([[1, 1], [0, 2]]), ks.recipes.matrix(np.eye(64, dtype=int))
-    assert small.told_options() == {"strategy": "1 1;0 2"}
-    assert large.told_options()["strategy"].startswith("sha256:")
+    assert small.queries.told() == {"strategy": "1 1;0 2"}
+    assert large.queries.told()["strategy"].startswith("sha256:")
     pair = ks.Domain.of(ks.Ordered("x", 2))
     assert "matrix of the recipe (strategy)" in small.guarantee(pair, PERSON, "1").public
     assert not any("matrix" in fact for fact in ks.recipes.matrix().guarantee(pair, PERSON, "1").public)

@@ -92,12 +92,13 @@ def test_the_page_says_which_values_have_no_interval_and_why(recipe, tmp_path):
 
 
 def test_every_phrase_of_a_claim_has_its_japanese():
-    from kasuri import mechanism, published, schema
+    from kasuri import laws, published, schema
     from kasuri.ingest import estat
     from kasuri.kanon import anonymized, pk, sample
     from kasuri.kanon.audit import IS_A_GUARANTEE, IS_NO_GUARANTEE, NO_GUARANTEE
     from kasuri.local import longitudinal, randomizer
     from kasuri.manifest import package
+    from kasuri.recipes import shaped
     from kasuri.shuffle import marginals, plan, statistics, synthesis
     from kasuri.spark import cluster
 
@@ -113,7 +114,7 @@ def test_every_phrase_of_a_claim_has_its_japanese():
         longitudinal.PATTERN, randomizer.ONE_DEVICE, package.IN_PARTS, plan.ONE_KEY, statistics.NOT_IDENTIFIED,
         marginals.MOVED, synthesis.TOGETHER,
         anonymized.UNMETERED, NO_GUARANTEE, IS_A_GUARANTEE, IS_NO_GUARANTEE,
-        schema.PROVIDER_BOUNDED, schema.ROWS_ALONE, mechanism.KEYSTREAM, mechanism.IDEALISED, mechanism.SAME_TOTAL,
+        schema.PROVIDER_BOUNDED, schema.ROWS_ALONE, laws.KEYSTREAM, laws.IDEALISED, shaped.SAME_TOTAL,
         "table census-2015 (prior)", "matrix districts (workload)", "matrix of the recipe (strategy)",
         "declared density and size of the non-empty cells", "recoding", "cut", "cuts", "k",
         "sampling rate", "column types", "retention", "number of rows", "domain", "mask", "total",

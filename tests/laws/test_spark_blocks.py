@@ -165,8 +165,8 @@ def test_the_top_needs_the_sums_of_the_blocks_alone(recipe):
     if isinstance(plan, subtrees.Halves):
         first = blocks << (run.tree.depth - plan.cut.engine.block_depth)
         pair = [
-            plan.descent.top(key[order], prefix_sums(one), streams, True),
-            plan.descent.top(first, many, streams, True),
+            plan.cut.engine.top(key[order], prefix_sums(one), streams, True),
+            plan.cut.engine.top(first, many, streams, True),
         ]
         assert all(np.array_equal(a, b) for a, b in zip(pair[0].joined(), pair[1].joined(), strict=True))
         return

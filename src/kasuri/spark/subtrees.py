@@ -125,7 +125,7 @@ def plan(run: Run) -> Whole | Cells | Halves | CountTree:
         case None:
             form = ", ".join(run.mechanism.told_apart())
             raise DomainError(
-                f"{run.mechanism.name}{f' ({form})' if form else ''} does not run on Spark: it is not drawn and "
+                f"{run.mechanism.name} does not run on Spark{f' ({form})' if form else ''}: it is not drawn and "
                 "refined block by block. Use geometric, refined_tree, or haar_topdown with transform='sum_difference' "
                 "that is not dense"
             )
