@@ -61,7 +61,7 @@ TWINS = [
           "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))", "haar_topdown()", runs=12_000),
     _twin("eq. (38) as printed, float form", "recipes/wavelet.py", "+= parts.weights * self.noise.draw(",
           "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * self.noise.draw(",
-          'haar_topdown(transform="haar")', runs=20_000),
+          'haar_topdown(transform="haar")', runs=50_000),
     _twin("a reused noise word", "engine.py", "cut or self.order.depth, tape, record, skip_noise=1)",
           "cut or self.order.depth, tape, record, skip_noise=0)", "haar_topdown()", "weight three", 600),
     _twin("levels of a tree share a noise stream", "visit.py", 'streams.open("noise", cut, block)',
