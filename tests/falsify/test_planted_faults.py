@@ -129,7 +129,8 @@ FAULTS = [
           "        from dataclasses import replace\n        last = visited.levels[-1]\n        y = last.y.copy()\n"
           "        y[np.minimum(np.searchsorted(last.prefix, keys), y.size - 1)] = values\n"
           "        seen = replace(visited, levels=(*visited.levels[:-1], replace(last, y=y)))\n"
-          "        return drawn(self, self.tree, seen, self.mechanism.join, {})",
+          "        made, plain = (drawn(self, self.tree, each, self.mechanism.join, {}) for each in (seen, visited))\n"
+          "        return replace(made, measurements=plain.measurements)",
           f"{BAYES_LAWS}::test_a_release_follows_from_its_measurements"),
     Fault("a prior made from the table", "recipes/counttree.py",
           "        del keys, values\n        return drawn(self, self.tree, visited, self.mechanism.join, {})",

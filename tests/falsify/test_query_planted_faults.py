@@ -17,9 +17,6 @@ FAULTS = [
           "strlen", BOUNDED),
     Fault("a failing expression stops the query", "ingest/rowwise.py", 'f"TRY({value.sql})"', 'f"({value.sql})"',
           f"{ROWWISE}::test_common_parts_of_expressions_stay_inside_their_try"),
-    Fault("the optimizer takes parts out of their TRY", "ingest/workshop.py",
-          "own.execute(f\"SET disabled_optimizers = '{','.join(every)}'\")", "assert every",
-          f"{ROWWISE}::test_common_parts_of_expressions_stay_inside_their_try"),
     Fault("external access left on", "ingest/workshop.py", "SET enable_external_access = false",
           "SET enable_external_access = true", f"{QUERIES}::test_a_view_of_a_file_is_not_read"),
     Fault("SQLite may do anything but write", "ingest/databases.py", "else sqlite3.SQLITE_DENY",
@@ -33,7 +30,6 @@ FAULTS = [
 
 SHORT = {
     "a doubtful query taken without a word",
-    "the optimizer takes parts out of their TRY",
     "external access left on",
 }
 
