@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from clock import best, line
 
-from kasuri.noise import discrete_laplace
-from kasuri.rng import Streams, secure
+from kasuri.noise.rng import Streams, secure
+from kasuri.noise.samplers import discrete_laplace
 
 ROOT = Path(__file__).parents[1]
 N = 1 << 22

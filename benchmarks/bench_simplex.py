@@ -14,9 +14,9 @@ import numpy as np
 from clock import best, line
 
 from kasuri._kernels.simplex import michelot
-from kasuri.noise import discrete_laplace
-from kasuri.project import GAMMAS, RULES, Tally
-from kasuri.rng import Streams, secure
+from kasuri.noise.rng import Streams, secure
+from kasuri.noise.samplers import discrete_laplace
+from kasuri.refine.project import GAMMAS, RULES, Tally
 
 SIDE = 4096
 

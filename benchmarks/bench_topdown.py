@@ -20,9 +20,9 @@ import numpy as np
 from clock import best, line
 
 import kasuri as ks
-from kasuri import order
-from kasuri.engine import Descent
-from kasuri.rng import Streams, secure
+from kasuri.noise.rng import Streams, secure
+from kasuri.recipes.engine import Descent
+from kasuri.trees import order
 
 ROOT = Path(__file__).parents[1]
 CENSUS = ROOT.parent / "shared" / "data" / "jp_mesh500_2020.parquet"

@@ -25,9 +25,9 @@ import numpy as np
 from ledger_faults import UNIT, child, drained, judge, open_ledger, report_draws
 
 import kasuri as ks
-from kasuri import aside, kanon
+from kasuri import files, kanon
+from kasuri.budget.ledger import Ledger
 from kasuri.ingest import Table
-from kasuri.ledger import Ledger
 from kasuri.manifest import keygen, verify
 from kasuri.meshcode import encode
 from kasuri.report import page
@@ -105,7 +105,7 @@ def writers(folder: Path) -> dict[str, tuple[str, Callable[[Path], None], Callab
         "geopackage": ("r.gpkg", exported, count("release")),
         "sqlite": ("r.sqlite", exported, count("release")),
         "duckdb": ("r.duckdb", exported, in_duckdb),
-        "report": ("r.html", lambda path: aside.write(path, html), lambda path: path.read_text() == html),
+        "report": ("r.html", lambda path: files.write(path, html), lambda path: path.read_text() == html),
         "k-anonymity": ("k.csv", coarse.save, lambda path: csv.read_csv(path).num_rows == coarse.rows),
         "local reports": (
             "l.parquet",

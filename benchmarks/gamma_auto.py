@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import kasuri as ks
-from kasuri import project
-from kasuri.noise import discrete_laplace
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import discrete_laplace
+from kasuri.refine import project
 from kasuri.reproduce.matsumoto2025 import city
-from kasuri.rng import Streams
 
 ROOT = Path(__file__).parents[1]
 

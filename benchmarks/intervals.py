@@ -28,8 +28,8 @@ import maps
 import numpy as np
 
 import kasuri as ks
-from kasuri import bounds, intervals
-from kasuri.regions import Boxes, CellSearch
+from kasuri.published import bounds, intervals
+from kasuri.trees.regions import Boxes, CellSearch
 
 CLASSES = {"0": (0, 0), "1-9": (1, 9), "10-99": (10, 99), "100-999": (100, 999), "1000+": (1000, 1 << 62)}
 RECIPES = {

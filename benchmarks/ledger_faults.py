@@ -29,10 +29,10 @@ from pathlib import Path
 import numpy as np
 
 import kasuri as ks
-from kasuri.ledger import Ledger, repair
+from kasuri.budget.ledger import Ledger, repair
 from kasuri.manifest import verify
+from kasuri.noise.rng import Source
 from kasuri.privacy import decimal
-from kasuri.rng import Source
 
 UNIT = ks.Unit(id="person", change="add-remove", max_cells=1)
 DOMAIN = ks.Domain.of(ks.Mesh("grid", shape=(4, 4)))

@@ -31,8 +31,8 @@ from reference import samplers as law  # noqa: E402
 
 from kasuri._kernels.noise import one_digit, two_digits  # noqa: E402
 from kasuri.local import bits as packed  # noqa: E402
-from kasuri.noise import Sampler, discrete_gaussian, discrete_laplace  # noqa: E402
-from kasuri.rng import Streams, seeded  # noqa: E402
+from kasuri.noise.rng import Streams, seeded  # noqa: E402
+from kasuri.noise.samplers import Sampler, discrete_gaussian, discrete_laplace  # noqa: E402
 
 LAPLACE = (Fraction(1, 2), Fraction(1), Fraction(10), Fraction(100), Fraction(700), Fraction(1000), Fraction(100_000))
 GAUSSIAN = (Fraction(1), Fraction(100), Fraction(10_000))

@@ -16,7 +16,7 @@ _HOME = {
     "FormatError": "errors",
     "Guarantee": "privacy",
     "KasuriError": "errors",
-    "Ledger": "ledger",
+    "Ledger": "budget.ledger",
     "Mechanism": "recipes",
     "Mesh": "schema",
     "Nominal": "schema",
@@ -26,7 +26,7 @@ _HOME = {
     "ProtocolError": "errors",
     "PublicMatrix": "public",
     "PublicTable": "public",
-    "Release": "published",
+    "Release": "published.release",
     "Time": "schema",
     "Tree": "schema",
     "Unit": "schema",
@@ -44,8 +44,8 @@ _HOME = {
     "privelet": "recipes",
     "refined_tree": "recipes",
     "release": "draw",
-    "secure": "rng",
-    "seeded": "rng",
+    "secure": "noise.rng",
+    "seeded": "noise.rng",
     "simplex": "recipes",
     "verify": "manifest.verify",
 }
@@ -65,6 +65,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri import recipes as recipes
     from kasuri import shuffle as shuffle
     from kasuri import spark as spark
+    from kasuri.budget.ledger import Ledger as Ledger
     from kasuri.draw import release as release
     from kasuri.errors import BudgetError as BudgetError
     from kasuri.errors import DomainError as DomainError
@@ -74,12 +75,13 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.errors import PrivacyError as PrivacyError
     from kasuri.errors import ProtocolError as ProtocolError
     from kasuri.ingest import count as count
-    from kasuri.ledger import Ledger as Ledger
     from kasuri.manifest.verify import verify as verify
+    from kasuri.noise.rng import secure as secure
+    from kasuri.noise.rng import seeded as seeded
     from kasuri.privacy import Guarantee as Guarantee
     from kasuri.public import PublicMatrix as PublicMatrix
     from kasuri.public import PublicTable as PublicTable
-    from kasuri.published import Release as Release
+    from kasuri.published.release import Release as Release
     from kasuri.recipes import Mechanism as Mechanism
     from kasuri.recipes import auto as auto
     from kasuri.recipes import bayes_tree as bayes_tree
@@ -92,8 +94,6 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.recipes import privelet as privelet
     from kasuri.recipes import refined_tree as refined_tree
     from kasuri.recipes import simplex as simplex
-    from kasuri.rng import secure as secure
-    from kasuri.rng import seeded as seeded
     from kasuri.schema import Domain as Domain
     from kasuri.schema import Mesh as Mesh
     from kasuri.schema import Nominal as Nominal

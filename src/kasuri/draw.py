@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from kasuri import __version__
-from kasuri.blocks import threads_or_all
+from kasuri.budget.ledger import Ledger, Receipt
 from kasuri.errors import KasuriError, PrivacyError
-from kasuri.ledger import Ledger, Receipt
+from kasuri.noise.blocks import threads_or_all
+from kasuri.noise.rng import Source, Streams, secure
 from kasuri.privacy import Guarantee, asked
-from kasuri.published import NO_LEDGER, Release
+from kasuri.published.release import NO_LEDGER, Release
 from kasuri.recipes import RECIPES
 from kasuri.recipes.mechanism import Drawn, Mechanism, Run
-from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Part
 from kasuri.table import Counts
 

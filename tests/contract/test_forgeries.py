@@ -11,11 +11,11 @@ import pytest
 
 import kasuri as ks
 from kasuri import manifest
-from kasuri.laws import KEYSTREAM
 from kasuri.manifest import certificate
 from kasuri.manifest.package import digest, sha256, text
+from kasuri.noise.laws import KEYSTREAM
 from kasuri.privacy import decimal
-from kasuri.published import NO_LEDGER, Measurements
+from kasuri.published.release import NO_LEDGER, Measurements
 from kasuri.recipes import hierarchy, laplace, simplex, sparse
 from kasuri.recipes.descent import by_cell
 from kasuri.recipes.read import read
@@ -74,7 +74,7 @@ def saved(folder, out, recipe=None, sign=None, honest=None):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys.modules["kasuri.manifest.package"], "read", reading)
-            patch.setattr(sys.modules["kasuri.intervals"], "read", reading)
+            patch.setattr(sys.modules["kasuri.published.intervals"], "read", reading)
             return saved(folder, out, recipe, sign)
     if recipe is not None:
         plan = recipe.plan(out.domain, out.guarantee.unit, out.guarantee.epsilon)

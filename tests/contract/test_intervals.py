@@ -10,9 +10,9 @@ from reference.domains import taken_by
 from test_recipes import DOMAINS, VARIANTS, counts_on, name
 
 import kasuri as ks
-from kasuri import bounds, intervals
-from kasuri.bars import NoBars
 from kasuri.manifest.package import digest, text
+from kasuri.published import bounds, intervals
+from kasuri.published.bars import NoBars
 from kasuri.schema import Domain, Mesh, Nominal, Unit
 
 PERSON = Unit("person", "add-remove", 1)

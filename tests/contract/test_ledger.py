@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import kasuri as ks
-from kasuri.ledger import Ledger, repair
-from kasuri.rng import Source
+from kasuri.budget.ledger import Ledger, repair
+from kasuri.noise.rng import Source
 
 UNIT = ks.Unit("person", "add-remove", 1)
 DOMAIN = ks.Domain.of(ks.Mesh("grid", shape=(4, 4)))
@@ -519,7 +519,7 @@ def test_repair_forgets_no_entry_that_either_file_shows(path, damage, cut):
 
 
 def test_a_fork_under_the_lock_does_not_keep_it(path, monkeypatch):
-    from kasuri.ledger import files
+    from kasuri.budget.ledger import files
 
     monkeypatch.setattr(files, "WAIT", 1.0)
     ledger = opened(path)

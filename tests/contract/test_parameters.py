@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import kasuri as ks
-from kasuri import job, parameters
+from kasuri import job
 from kasuri.cli import app
+from kasuri.job import parameters
 from kasuri.recipes import RECIPES
 
 SIDE = 16

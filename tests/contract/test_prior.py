@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri import order
 from kasuri.recipes import shares
 from kasuri.recipes.shares import pilot_height
 from kasuri.schema import Domain, Mesh, Nominal
+from kasuri.trees import order
 
 DOMAIN = Domain.of(Mesh("g", shape=(16, 16)))
 PERSON = ks.Unit("p", "add-remove", 1)

@@ -8,8 +8,8 @@ import pytest
 from reference.domains import taken_by
 
 import kasuri as ks
-from kasuri.laws import IDEALISED, KEYSTREAM
-from kasuri.published import NO_LEDGER
+from kasuri.noise.laws import IDEALISED, KEYSTREAM
+from kasuri.published.release import NO_LEDGER
 from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 from kasuri.table import PROVIDER_BOUNDED

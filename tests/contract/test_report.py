@@ -92,12 +92,14 @@ def test_the_page_says_which_values_have_no_interval_and_why(recipe, tmp_path):
 
 
 def test_every_phrase_of_a_claim_has_its_japanese():
-    from kasuri import laws, published, schema
+    from kasuri import schema
     from kasuri.ingest import estat
     from kasuri.kanon import anonymized, pk, sample
     from kasuri.kanon.audit import IS_A_GUARANTEE, IS_NO_GUARANTEE, NO_GUARANTEE
     from kasuri.local import longitudinal, randomizer
     from kasuri.manifest import package
+    from kasuri.noise import laws
+    from kasuri.published import release as published
     from kasuri.recipes import shaped
     from kasuri.shuffle import marginals, plan, statistics, synthesis
     from kasuri.spark import cluster

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri.project import RULES
 from kasuri.recipes.choose import Simulated
 from kasuri.recipes.matrix import Fourier, Measured, ToldRows, Untold
 from kasuri.recipes.shaped import SAME_TOTAL, Bought, Declared, Shaped
 from kasuri.recipes.threshold import Thresholded
+from kasuri.refine.project import RULES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 
 GRID = Domain.of(Mesh("g", shape=(6, 6)))

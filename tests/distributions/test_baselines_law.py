@@ -8,9 +8,10 @@ from reference.sensitivity import mask
 from reference.statistics import ALPHA, chi_square, laplace_cdf, uniform
 
 import kasuri as ks
-from kasuri import project, strategy
-from kasuri.noise import discrete_laplace, runs_below
-from kasuri.rng import Streams
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import discrete_laplace, runs_below
+from kasuri.recipes import strategy
+from kasuri.refine import project
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 
 POPULOUS = Domain.of(Mesh("g", shape=(90, 120)))

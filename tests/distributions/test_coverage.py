@@ -5,12 +5,13 @@ import pytest
 from reference.statistics import laplace_cdf
 
 import kasuri as ks
-from kasuri import bounds, examples, intervals, recipes
+from kasuri import examples, recipes
 from kasuri.draw import draw
 from kasuri.ingest import read_table
-from kasuri.regions import Boxes
-from kasuri.rng import Streams
+from kasuri.noise.rng import Streams
+from kasuri.published import bounds, intervals
 from kasuri.schema import Domain, Mesh, Ordered
+from kasuri.trees.regions import Boxes
 
 PERSON = ks.Unit("person", "add-remove", 1)
 SIDE = 128

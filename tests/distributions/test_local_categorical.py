@@ -14,7 +14,7 @@ from kasuri._kernels import local as kernels
 from kasuri.local.bits import coins, flip
 from kasuri.local.categorical import MAKERS, bucket
 from kasuri.local.odds import within
-from kasuri.rng import Streams
+from kasuri.noise.rng import Streams
 
 PLACES = ks.Nominal("place", labels=("a", "b"))  # with "elsewhere": 3 categories
 

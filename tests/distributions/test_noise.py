@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from reference.statistics import ALPHA, chi_square
 
-from kasuri import noise
 from kasuri.errors import NumericsError
-from kasuri.rng import Streams, seeded
+from kasuri.noise import samplers as noise
+from kasuri.noise.rng import Streams, seeded
 
 getcontext().prec = 90
 SCALES = [Fraction(1, 50), Fraction(1, 3), Fraction(1), Fraction(19, 2), Fraction(190), Fraction(700), Fraction(701),

@@ -12,8 +12,8 @@ import pytest
 from reference.statistics import ALPHA, independent, laplace_cdf, split_pit, uniform
 
 import kasuri as ks
-from kasuri import order
 from kasuri.schema import Domain, Mesh, Ordered
+from kasuri.trees import order
 
 
 def odd_map(rows=150, cols=210):

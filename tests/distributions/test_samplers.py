@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from reference import samplers as law
 
-from kasuri import noise
-from kasuri.rng import Streams, seeded
+from kasuri.noise import samplers as noise
+from kasuri.noise.rng import Streams, seeded
 
 N = 1 << 22
 ALPHA = 1e-6

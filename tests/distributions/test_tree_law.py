@@ -5,8 +5,8 @@ import pytest
 from reference.statistics import ALPHA, independent, laplace_cdf, uniform
 
 import kasuri as ks
-from kasuri import order
 from kasuri.schema import Domain, Mesh
+from kasuri.trees import order
 
 EPSILON = 2.0
 

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 import kasuri as ks
-from kasuri import order, recipes
-from kasuri.accounting import epsilon_of_zcdp, parallel, zcdp_of_pure
+from kasuri import recipes
+from kasuri.budget.accounting import epsilon_of_zcdp, parallel, zcdp_of_pure
 from kasuri.draw import draw
+from kasuri.noise.rng import Streams
 from kasuri.privacy import Guarantee
-from kasuri.published import Measurements
+from kasuri.published.release import Measurements
 from kasuri.recipes.mechanism import Drawn, Mechanism
-from kasuri.rng import Streams
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
+from kasuri.trees import order
 
 
 @dataclass(frozen=True)

@@ -465,7 +465,7 @@ def _spent(folder: Path) -> Path:
 
 def ledgers(folder: Path) -> Any:
     """The SQLite file, or (first byte odd) the journal, changed; read, verified, repaired."""
-    from kasuri.ledger import repair
+    from kasuri.budget.ledger import repair
 
     seed = _spent(folder)
     journal = ks.Ledger(seed).journal
@@ -497,7 +497,7 @@ def _ledger_answers(path: Path) -> object:
 
 def ledger_entries(folder: Path) -> Any:
     """Entries whose chain of hashes was made anew after they were changed."""
-    from kasuri.ledger.entries import State, canonical
+    from kasuri.budget.ledger.entries import State, canonical
 
     seed = _spent(folder)
     lines = [line.partition(" ")[2] for line in ks.Ledger(seed).journal.read_text().splitlines()]

@@ -69,7 +69,7 @@ def test_delta_is_subtracted():
 # -- no claim without a row --------------------------------------------------------------------------------------------
 
 MAKES_CLAIMS = {
-    "accounting.py": "ledger",  # compose and parallel change the epsilon of claims
+    "budget/accounting.py": "ledger",  # compose and parallel change the epsilon of claims
     "kanon/pk.py": "kanon.pk_anonymize",
     "kanon/sample.py": "kanon.sample_then_anonymize",
     "local/longitudinal.py": "local.memoised",

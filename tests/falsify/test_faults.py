@@ -23,7 +23,7 @@ from planted import Fault, assert_caught
 from typer.testing import CliRunner
 
 import kasuri as ks
-from kasuri import aside
+from kasuri import files
 from kasuri.cli import app
 from kasuri.meshcode import encode
 
@@ -123,7 +123,7 @@ def test_a_read_only_folder_costs_nothing(tmp_path, output, record_property):
         assert done.exit_code == 1 and isinstance(done.exception, ks.DomainError), done.output
         assert list((tmp_path / "ro").iterdir()) == [] and not (tmp_path / "out").exists()
         with pytest.raises(ks.DomainError, match="not written"):
-            aside.write(tmp_path / "ro" / "file", "text")
+            files.write(tmp_path / "ro" / "file", "text")
     assert ledger.balance().spent == 0 and len(ledger.entries()) == 1
     assert CliRunner().invoke(app, ["release", str(tmp_path / "job.toml")]).exit_code == 0
     told(
@@ -143,16 +143,16 @@ def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch, link
 
     if not links:
         monkeypatch.setattr(os, "link", refuse)
-    aside.write(tmp_path / "new", "text", new=True, private=True)
+    files.write(tmp_path / "new", "text", new=True, private=True)
     assert (tmp_path / "new").read_text() == "text" and (tmp_path / "new").stat().st_mode & 0o777 == 0o600
     with pytest.raises(ks.DomainError, match="not written"):
-        aside.write(tmp_path / "new", "other", new=True)
+        files.write(tmp_path / "new", "other", new=True)
     assert [path.name for path in tmp_path.iterdir()] == ["new"] and (tmp_path / "new").read_text() == "text"
     (tmp_path / "link").symlink_to(tmp_path / "new")
-    aside.write(tmp_path / "link", "through")
+    files.write(tmp_path / "link", "through")
     assert (tmp_path / "new").read_text() == "through" and (tmp_path / "link").is_symlink()
     with pytest.raises(ks.DomainError, match="not a plain file"):
-        aside.write("/dev/null", "text")
+        files.write("/dev/null", "text")
 
 
 # -- compiled kernels --------------------------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ PLANTED = [
     Fault("damaged kernels are believed", "_kernels/cached.py",
           "if content[:_DIGEST] != self._digest(path, content[_DIGEST:]):", "if len(content) < _DIGEST:",
           f"{HERE}::test_a_damaged_kernel_cache_is_not_believed"),
-    Fault("a job is charged before its folder is tried", "job.py",
+    Fault("a job is charged before its folder is tried", "job/__init__.py",
           "    ready(target)  # writable, before anything is read or charged\n", "",
           f"{HERE}::test_a_read_only_folder_costs_nothing"),
-    Fault("files written in place", "aside.py", "            yield aside\n", "            yield target\n",
+    Fault("files written in place", "files.py", "            yield aside\n", "            yield target\n",
           f"{HERE}::test_nothing_is_left_half_done"),
 ]  # fmt: skip
 

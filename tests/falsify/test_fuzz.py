@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kasuri as ks
-from kasuri.ledger.entries import State
+from kasuri.budget.ledger.entries import State
 from kasuri.local import categorical, numeric
 from kasuri.local.wire import read_round
 from kasuri.privacy import written

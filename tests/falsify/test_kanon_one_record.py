@@ -16,7 +16,7 @@ from kasuri.cli.kanon import app
 from kasuri.errors import KasuriError
 from kasuri.kanon import columns, sample
 from kasuri.kanon.recoding import encode
-from kasuri.rng import seeded
+from kasuri.noise.rng import seeded
 
 UNIT = Unit(id="id", change="add-remove", max_cells=1)
 SEX = kanon.Recoding.of(kanon.categories("sex", ["f", "m"]))

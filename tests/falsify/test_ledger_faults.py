@@ -46,15 +46,18 @@ FAULTS = {
         ("    receipt = None\n", "    receipt, _ = None, source.release_key()\n"),
     ),
     "no lock between processes": (  # neither ours nor SQLite's: each of the two would do
-        "ledger/files.py",
+        "budget/ledger/files.py",
         ("fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
         ('"BEGIN IMMEDIATE"', '"BEGIN"'),
     ),
     "nothing goes to the journal": (
-        "ledger/files.py",
+        "budget/ledger/files.py",
         ("written += os.write(handle, data[written:])", "written += len(data)"),
     ),
-    "a ledger behind its journal is believed": ("ledger/book.py", ("if torn or len(rows) != len(lines)", "if torn")),
+    "a ledger behind its journal is believed": (
+        "budget/ledger/book.py",
+        ("if torn or len(rows) != len(lines)", "if torn"),
+    ),
     "saved and not committed": (
         "store/__init__.py",
         ("if release.receipt is not None:", "if release.receipt is None:"),

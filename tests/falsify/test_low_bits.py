@@ -15,8 +15,8 @@ from planted import Fault, assert_caught
 import kasuri as ks
 from kasuri import job
 from kasuri.cli.release import release as command
-from kasuri.laws import IDEALISED
 from kasuri.local import categorical, numeric
+from kasuri.noise.laws import IDEALISED
 from kasuri.recipes import RECIPES
 
 PERSON = ks.Unit("person", "add-remove", 1)

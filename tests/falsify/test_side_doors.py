@@ -206,10 +206,10 @@ for recipe in (ks.geometric(), ks.privelet("2d"), ks.simplex(), ks.recipes.spars
     out.save(f"out-{recipe.name}")
 """
 FAILING = """
-import kasuri.blocks
+import kasuri.noise.blocks
 def fail(*args, **more):
     raise MemoryError("no room")
-kasuri.blocks.dense_noise = fail
+kasuri.noise.blocks.dense_noise = fail
 ks.release(counts, ks.geometric(), epsilon="0.5", ledger=None)
 """
 

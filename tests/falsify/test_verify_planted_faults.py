@@ -14,7 +14,7 @@ SHORT = [
           f"{FORGERIES}::test_epsilon_10_printed_as_0001"),
     Fault("refined values are believed", RECOMPUTE, "if here or not _near(", "if False and not _near(",
           f"{FORGERIES}::test_true_counts_in_place_of_the_values"),
-    Fault("too little noise is believed", "evidence.py", "return found > EVIDENCE * math.log(10)", "return False",
+    Fault("too little noise is believed", "noise/evidence.py", "return found > EVIDENCE * math.log(10)", "return False",
           f"{FORGERIES}::test_too_little_noise"),
 ]  # fmt: skip
 

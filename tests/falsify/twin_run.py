@@ -39,7 +39,7 @@ def hold_still() -> None:
     secrets.token_hex = lambda size=32: token_bytes(size).hex()
     secrets.randbits = lambda bits: int.from_bytes(token_bytes(64), "little") & ((1 << bits) - 1)
 
-    from kasuri.ledger import book
+    from kasuri.budget.ledger import book
 
     class Noon(datetime.datetime):
         @classmethod

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kasuri import meshcode
 from kasuri.errors import DomainError
-from kasuri.rng import Stream, seeded
+from kasuri.noise.rng import Stream, seeded
 
 
 def test_published_codes():
@@ -72,7 +72,7 @@ def test_keystream_is_continuous_over_fills():
 
 
 def test_seeded_keys_are_fixed_and_secure_keys_are_not():
-    from kasuri.rng import secure
+    from kasuri.noise.rng import secure
 
     assert seeded(1).release_key() == seeded(1).release_key() != seeded(2).release_key()
     assert secure().release_key() != secure().release_key()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri import project
-from kasuri.noise import discrete_laplace
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import discrete_laplace
+from kasuri.refine import project
 from kasuri.reproduce import matsumoto2025 as paper
-from kasuri.rng import Streams
 
 TRUTH = paper.city(64)
 

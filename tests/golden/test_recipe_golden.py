@@ -18,7 +18,7 @@ import pytest
 
 import kasuri as ks
 from kasuri import meshcode
-from kasuri.rng import Streams
+from kasuri.noise.rng import Streams
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 
 FILE = Path(__file__).with_name("recipes.json.gz")

@@ -6,7 +6,7 @@ import pytest
 from reference.randomized_response import delta as exact_delta
 
 import kasuri as ks
-from kasuri.accounting import generic, pld_epsilon, repeated
+from kasuri.budget.accounting import generic, pld_epsilon, repeated
 from kasuri.recipes import RECIPES
 
 HOURS = 720

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference.randomized_response import delta as exact_delta
 
 import kasuri as ks
-from kasuri.accounting import (
+from kasuri.budget.accounting import (
     Series,
     compose,
     epsilon_of_zcdp,

@@ -12,17 +12,18 @@ from reference import bayes as slow
 from reference import visit as slow_visit
 
 import kasuri as ks
-from kasuri import bayes, order
 from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace
 from kasuri._kernels.visit import project
+from kasuri.noise.rng import Streams, seeded
 from kasuri.recipes import shares
 from kasuri.recipes.choose import Chooser
 from kasuri.recipes.counttree import ChosenTreeRun, Given, OfPrior, Preset
-from kasuri.refine import least_squares
-from kasuri.rng import Streams, seeded
+from kasuri.recipes.visit import Visit
+from kasuri.refine import bayes
+from kasuri.refine.least_squares import least_squares
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
-from kasuri.visit import Visit
-from kasuri.visited import Level, Visited
+from kasuri.trees import order
+from kasuri.trees.visited import Level, Visited
 
 MASK = np.zeros((45, 70), dtype=bool)
 MASK[:20, :30] = True

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from reference import law
 
-from kasuri import order, transform
 from kasuri._kernels import topdown as kernel
-from kasuri.engine import Descent
-from kasuri.refine import topdown
+from kasuri.recipes.engine import Descent
+from kasuri.refine.topdown import topdown
 from kasuri.schema import Domain, Ordered
+from kasuri.trees import order, transform
 
 A = Fraction(2, 3)
 

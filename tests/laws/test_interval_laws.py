@@ -10,11 +10,13 @@ from reference import intervals as slow
 from reference.domains import taken_by
 
 import kasuri as ks
-from kasuri import bounds, estimate, intervals, order, recipes, transform
-from kasuri.noise import laplace_variance
+from kasuri import recipes
+from kasuri.noise.samplers import laplace_variance
+from kasuri.published import bounds, estimate, intervals
 from kasuri.recipes.read import read
-from kasuri.regions import Boxes, BoxSearch, CellSearch, leaves_below
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
+from kasuri.trees import order, transform
+from kasuri.trees.regions import Boxes, BoxSearch, CellSearch, leaves_below
 
 MASK = np.zeros((5, 7), dtype=bool)
 MASK[:3, :2] = True

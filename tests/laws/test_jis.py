@@ -5,8 +5,9 @@ import pytest
 from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
-from kasuri import meshcode, order, transform
+from kasuri import meshcode
 from kasuri.schema import Domain, Mesh, Nominal, Unit
+from kasuri.trees import order, transform
 
 WINDOWS = {
     "inside": Domain.of(Mesh("g", "10km", (424, 312), shape=(2, 3))),

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasuri import meshcode, order
+from kasuri import meshcode
 from kasuri._kernels.sort import join_sorted, sort_pairs
 from kasuri.errors import DomainError
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
+from kasuri.trees import order
 
 
 def naive_key(tree, cell):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import project as twin
 
-from kasuri import project
 from kasuri._kernels.simplex import michelot
+from kasuri.refine import project
 
 VALUES = st.lists(st.integers(-30, 60), min_size=1, max_size=12)
 GAMMA = st.sampled_from([Fraction(1), Fraction(19, 20), Fraction(3, 5), Fraction(1, 10)])

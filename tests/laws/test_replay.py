@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri import evidence
 from kasuri.errors import FormatError
+from kasuri.noise import evidence
 from kasuri.recipes import (
     RECIPES,
     fourier,
@@ -140,7 +140,7 @@ def test_evidence_of_too_little_noise_keeps_its_level(recipe, monkeypatch):
 
 def test_a_sum_is_zero_at_most_as_often_as_one_number_of_its_variance():
     """The bound behind parents and children, by convolution."""
-    from kasuri.noise import laplace_variance
+    from kasuri.noise.samplers import laplace_variance
 
     for scale in (Fraction(1, 3), Fraction(2), Fraction(9)):
         k = np.arange(-400, 401)

@@ -9,8 +9,8 @@ import pytest
 from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
-from kasuri import order, transform
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
+from kasuri.trees import order, transform
 
 DOMAINS = {
     "one cell": Domain.of(Ordered("x", 1)),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.law import project
 
-from kasuri.refine import simplex_integers
+from kasuri.refine.least_squares import simplex_integers
 
 
 @given(

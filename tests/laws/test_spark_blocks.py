@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import kasuri as ks
-from kasuri.engine import prefix_sums
 from kasuri.ingest import scratch
-from kasuri.rng import Streams
+from kasuri.noise.rng import Streams
+from kasuri.recipes.engine import prefix_sums
 from kasuri.spark import keep, subtrees
 
 

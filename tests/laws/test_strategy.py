@@ -7,9 +7,9 @@ import pytest
 from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
-from kasuri import strategy
+from kasuri.recipes import strategy
 from kasuri.recipes.matrix import GivenMatrix, Measured
-from kasuri.refine import consistency, nonnegative_fit
+from kasuri.refine.least_squares import consistency, nonnegative_fit
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 
 DOMAINS = {

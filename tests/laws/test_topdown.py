@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from reference.domains import taken_by
 
 import kasuri as ks
-from kasuri import engine, order
+from kasuri.recipes import engine
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
+from kasuri.trees import order
 
 PERSON = Unit("person", "add-remove", 1)
 WARDS = Nominal("ward", tuple("abcdefg"), Tree.of({"n": ["a", "b", "c"], "s": ["d", {"t": ["e", "f"]}], "w": ["g"]}))

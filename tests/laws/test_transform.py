@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kasuri import order, transform
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
+from kasuri.trees import order, transform
 
 MASK = np.zeros((3, 5), dtype=bool)
 MASK[1:, 3:] = True

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kasuri as ks
-from kasuri.laws import DiscreteLaplace
+from kasuri.noise.laws import DiscreteLaplace
 from kasuri.privacy import decimal, exact
 from kasuri.recipes.mechanism import Run
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Tree, Unit

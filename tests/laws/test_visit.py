@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import visit as slow
 
-from kasuri import order
 from kasuri._kernels.visit import combine_up, share_out
 from kasuri.errors import PrivacyError
-from kasuri.noise import laplace_variance
+from kasuri.noise.rng import Streams, seeded
+from kasuri.noise.samplers import laplace_variance
 from kasuri.recipes import auto, refined_tree
 from kasuri.recipes.counttree import Given, OfPrior, Preset
-from kasuri.refine import least_squares
-from kasuri.rng import Streams, seeded
+from kasuri.recipes.visit import Visit, measure_whole
+from kasuri.refine.least_squares import least_squares
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
-from kasuri.visit import Visit, measure_whole
+from kasuri.trees import order
 
 MASK = np.zeros((5, 7), dtype=bool)
 MASK[:3, :2] = True

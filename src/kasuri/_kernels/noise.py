@@ -1,4 +1,4 @@
-"""Words -> integers by exact tables (see kasuri.noise for the tables and their proof)."""
+"""Words -> integers by exact tables (see kasuri.noise.samplers for the tables and their proof)."""
 
 import numpy as np
 

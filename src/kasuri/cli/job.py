@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from kasuri import aside
+from kasuri import files
 from kasuri.cli import show
 
 
@@ -26,7 +26,7 @@ def init(
     text = json.dumps(job.schema(), indent=2) + "\n" if schema else job.TEMPLATE
     if path.exists():
         raise typer.BadParameter(f"{path} exists; choose another name")
-    aside.write(path, text, new=True)
+    files.write(path, text, new=True)
     show.result({"file": str(path)}, f"{path} written. Edit it, then: kasuri check {path}", as_json)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kasuri import aside
+from kasuri import files
 
 app = typer.Typer(help="k-anonymity: check hierarchies, anonymise, audit.", no_args_is_help=True)
 
@@ -118,7 +118,7 @@ def anonymize(
     if report is not None:
         cuts = release.cut or [None] * len(recoding.attributes)
         trees = [tree.to_json(cut) for tree, cut in zip(recoding.attributes, cuts, strict=True)]
-        aside.write(report, release_page(facts, trees))
+        files.write(report, release_page(facts, trees))
     if as_json:
         _print({**facts, "out": str(out)})
         return
@@ -154,7 +154,7 @@ def audit(
     if report is not None:
         cuts = found.release.cut if found.release is not None and found.release.cut is not None else ()
         trees = [tree.to_json(cut) for tree, cut in zip(recoding.attributes, cuts, strict=False)]
-        aside.write(report, audit_page(found.to_json(), trees))
+        files.write(report, audit_page(found.to_json(), trees))
     if as_json:
         _print(found.to_json())
     else:

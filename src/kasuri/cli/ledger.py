@@ -38,8 +38,8 @@ def open_ledger(
     Example: kasuri ledger open census.ledger --data census-2020 --unit person --change add-remove --max-cells 1
     --epsilon 1
     """
+    from kasuri.budget.ledger import Ledger
     from kasuri.errors import FormatError
-    from kasuri.ledger import Ledger
     from kasuri.schema import Domain, Unit
 
     who = Unit(unit, change, max_cells, max_weight)  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ def show_ledger(path: PathArgument, as_json: bool = show.JSON) -> None:
 
     Example: kasuri ledger show census.ledger
     """
-    from kasuri.ledger import Ledger
+    from kasuri.budget.ledger import Ledger
 
     _print_summary(Ledger.load(path).summary(), as_json)
 
@@ -79,7 +79,7 @@ def verify(path: PathArgument, as_json: bool = show.JSON) -> None:
 
     Example: kasuri ledger verify census.ledger
     """
-    from kasuri.ledger import Ledger
+    from kasuri.budget.ledger import Ledger
 
     summary = Ledger.load(path).verify()
     if as_json:
@@ -94,7 +94,7 @@ def export(path: PathArgument, as_json: bool = show.JSON) -> None:
 
     Example: kasuri ledger export census.ledger --json > census.ledger.json
     """
-    from kasuri.ledger import Ledger
+    from kasuri.budget.ledger import Ledger
 
     ledger = Ledger.load(path)
     entries = ledger.entries()
@@ -115,7 +115,7 @@ def repair(path: PathArgument, as_json: bool = show.JSON) -> None:
 
     Example: kasuri ledger repair census.ledger
     """
-    from kasuri.ledger import repair as bring_back
+    from kasuri.budget.ledger import repair as bring_back
 
     result = bring_back(path)
     if as_json:
@@ -146,7 +146,7 @@ def plan(
 
     Example: kasuri ledger plan --releases 720 --epsilon 0.1 --delta 1e-9 --recipe haar_topdown --cells 512x512
     """
-    from kasuri.accounting import generic, pld_epsilon, repeated
+    from kasuri.budget.accounting import generic, pld_epsilon, repeated
     from kasuri.privacy import asked, decimal, exact
     from kasuri.schema import Unit
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from kasuri import aside, names
+from kasuri import files, names
 from kasuri.cli import show
 from kasuri.errors import DomainError, FormatError, PrivacyError
 
@@ -64,7 +64,7 @@ def plan(
 
     found = local.plan(_places(labels, mesh, categories), users=users, epsilon=epsilon, reports=reports)
     if save is not None:
-        aside.write(save, json.dumps(found.best.randomizer.to_json(), ensure_ascii=False) + "\n")
+        files.write(save, json.dumps(found.best.randomizer.to_json(), ensure_ascii=False) + "\n")
     size = found.best.randomizer.size
     lines = [
         f"{size} categories ('elsewhere' included), {users} people, {reports} report(s) each",
@@ -153,14 +153,14 @@ def estimate(
     lines = [f"{'category':16}{'people':>12}{'std. error':>12}{'95 % from':>12}{'to':>12}"]
     lines += [f"{label:16}{count:12.1f}{error:12.1f}{a:12.1f}{b:12.1f}" for label, count, error, a, b in rows]
     if out is not None:
-        with aside.whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+        with files.whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["category", "people", "standard_error", "lower", "upper"])
             writer.writerows([names.cell(label), *(f"{number:.3f}" for number in numbers)] for label, *numbers in rows)
     if report is not None:
         from kasuri.report.local import estimate_page
 
-        aside.write(report, estimate_page(found.to_json(), rounded.randomizer.domain, reports.stem))
+        files.write(report, estimate_page(found.to_json(), rounded.randomizer.domain, reports.stem))
     state = "converged" if found.converged else "NOT converged"
     lines.append(f"{found.reports} reports, {found.method}: {state} ({found.passes} passes, gap {found.gap:.2g} nats)")
     show.result(found.to_json(), "\n".join(lines), as_json)

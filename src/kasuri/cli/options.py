@@ -73,7 +73,7 @@ class Asked:
         """Recipes by name and arguments. A public table stands in the same columns as the data unless the recipe says
         otherwise, and is not the confidential table itself."""
         from kasuri.errors import KasuriError
-        from kasuri.parameters import parse, refuse_public, split
+        from kasuri.job.parameters import parse, refuse_public, split
 
         out, faults = [], list[str]()
         for part in split(text):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from kasuri import aside
+from kasuri import files
 from kasuri.cli import show
 
 
@@ -46,7 +46,7 @@ def report(
     data = text.encode()
     if target.exists() and target.read_bytes() != data:
         raise DomainError(f"{target} exists and is something else; choose another name with --out")
-    aside.write(target, data, private=internal is not None)
+    files.write(target, data, private=internal is not None)
     if browse:
         import webbrowser
 

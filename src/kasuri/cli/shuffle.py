@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import typer
 
-from kasuri import aside, names
+from kasuri import files, names
 from kasuri.cli import show
 from kasuri.errors import DomainError, NumericsError, raise_faults
 
@@ -217,7 +217,7 @@ def stats(
                 models.append(found)
         found = ks.shuffle.covariance(joined) if found is None else found
     if report is not None:
-        with aside.whole(report, new=True) as part:
+        with files.whole(report, new=True) as part:
             part.write_text(ks.shuffle.report(joined, models=models), encoding="utf-8")
     guarantee = joined.claims.public
     show.result(found.to_json() | {"guarantee": guarantee.to_json()}, f"{found.words()}\n{guarantee.words()}", as_json)
@@ -254,13 +254,13 @@ def synthesize(
     )  # fmt: skip
     from pyarrow import csv, parquet
 
-    with aside.whole(out, new=True) as part:
+    with files.whole(out, new=True) as part:
         if out.suffix.lower() == ".csv":
             csv.write_csv(names.cells(made.to_arrow()), part)
         else:
             parquet.write_table(made.to_arrow(), part)
     if report is not None:
-        with aside.whole(report, new=True) as part:
+        with files.whole(report, new=True) as part:
             part.write_text(ks.shuffle.report(joined, synthetic=made), encoding="utf-8")
     data = {"out": str(out), "rows": rows, "quality": near.to_json(), "notes": list(made.notes),
             "guarantee": made.guarantee.to_json()}  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.aside import whole
 from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.files import whole
 from kasuri.kanon.classes import Measures, Tuples, grouped, measured
 from kasuri.kanon.recoding import Coded, Cut, Recoding
 from kasuri.names import cells

@@ -29,8 +29,8 @@ from kasuri.kanon.draw import checked_source, coins
 from kasuri.kanon.hierarchy import Hierarchy
 from kasuri.kanon.recoding import Coded, Recoding, encode
 from kasuri.kanon.specialize import Conditions, checked, decimal_of, specialized, too_few
+from kasuri.noise.rng import Source, Streams
 from kasuri.privacy import decimal
-from kasuri.rng import Source, Streams
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import PrivacyError, raise_faults
-from kasuri.noise import exp_minus
-from kasuri.rng import Source, Stream, secure
+from kasuri.noise.rng import Source, Stream, secure
+from kasuri.noise.samplers import exp_minus
 
 
 def source_faults(source: Source | None) -> list[str]:

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode, names
-from kasuri.aside import whole
 from kasuri.errors import DomainError, FormatError, raise_faults
+from kasuri.files import whole
 from kasuri.schema import Mesh, Tree
 
 Int = NDArray[np.int64]

@@ -17,8 +17,8 @@ from kasuri.kanon.classes import tuples_of
 from kasuri.kanon.draw import checked_source, coins, uniform
 from kasuri.kanon.recoding import Coded, Recoding, encode
 from kasuri.kanon.specialize import checked, too_few
+from kasuri.noise.rng import Source, Streams
 from kasuri.privacy import Guarantee, decimal, exact
-from kasuri.rng import Source, Streams
 from kasuri.schema import Unit
 
 _GRID = 1 << 30  # retention probabilities found by `pk_anonymize` are multiples of 2^-30

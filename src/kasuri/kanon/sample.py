@@ -18,8 +18,8 @@ from kasuri.kanon.columns import cells_of, identified, table_of
 from kasuri.kanon.delta import Sampling, exact_delta, least_k
 from kasuri.kanon.draw import checked_source, coin_exp, coins, source_faults, uniform
 from kasuri.kanon.recoding import Coded, Cut, Recoding, absent, encode
+from kasuri.noise.rng import Source, Streams
 from kasuri.privacy import Guarantee, Meant, asked, decimal, exact, promised
-from kasuri.rng import Source, Streams
 from kasuri.schema import Unit
 
 UNBOUNDED = "each row is a unit of its own, as the caller stated (the rows carry no id column)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.rng import Stream, Streams
+from kasuri.noise.rng import Stream, Streams
 
 Rows = NDArray[np.uint8]
 Ints = NDArray[np.int64]

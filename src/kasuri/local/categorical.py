@@ -30,8 +30,8 @@ from kasuri.local.randomizer import (
     number_of,
     words_of,
 )
+from kasuri.noise.rng import Streams
 from kasuri.privacy import asked, exact
-from kasuri.rng import Streams
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time
 
 

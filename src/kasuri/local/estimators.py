@@ -27,7 +27,7 @@ from kasuri.local.categorical import CountMeanSketch, Grr, Hadamard
 from kasuri.local.longitudinal import Memoised
 from kasuri.local.randomizer import Randomizer, Reports, Rows, number_of
 from kasuri.privacy import Guarantee
-from kasuri.refine import simplex_integers
+from kasuri.refine.least_squares import simplex_integers
 from kasuri.schema import Mesh
 
 Floats = NDArray[np.float64]

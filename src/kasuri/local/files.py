@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kasuri.aside import whole
-from kasuri.bounded import read_parquet
 from kasuri.errors import FormatError, PrivacyError
+from kasuri.files import read_parquet, whole
 from kasuri.local.randomizer import Reports, Rows
 from kasuri.local.wire import Round, read_round
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kasuri import aside
+from kasuri import files
 from kasuri.errors import DomainError, FormatError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class CollectorKey:
         if not os.path.lexists(path):
             made = cls.generate()
             try:
-                aside.write(path, made.signing.private_bytes_raw().hex() + "\n", new=True, private=True)
+                files.write(path, made.signing.private_bytes_raw().hex() + "\n", new=True, private=True)
                 return made
             except DomainError:
                 if not os.path.lexists(path):  # else another process made it meanwhile

@@ -19,8 +19,8 @@ from kasuri.errors import DomainError, PrivacyError, ProtocolError
 from kasuri.local.categorical import Unary, unary
 from kasuri.local.odds import BITS, demand, least, within
 from kasuri.local.randomizer import ONE_DEVICE, PUBLIC, Law, Reports, Word, domain_of
+from kasuri.noise.rng import Source
 from kasuri.privacy import Guarantee, Meant, asked, exact, promised
-from kasuri.rng import Source
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 
 PATTERN = "the times at which a person stays or moves on are not protected, only where the person is"

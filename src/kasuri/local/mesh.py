@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError
-from kasuri.refine import simplex_integers
+from kasuri.refine.least_squares import simplex_integers
 from kasuri.schema import Mesh
 
 if TYPE_CHECKING:

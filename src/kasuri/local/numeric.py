@@ -39,9 +39,9 @@ from kasuri.local.randomizer import (
     trusted,
     words_of,
 )
-from kasuri.noise import exp_minus
+from kasuri.noise.rng import Source, Streams
+from kasuri.noise.samplers import exp_minus
 from kasuri.privacy import Guarantee, asked, decimal, exact
-from kasuri.rng import Source, Streams
 
 Outputs = NDArray[np.int64]
 Bounds = tuple[object, object]

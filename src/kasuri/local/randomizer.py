@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.local.bits import Ints, Rows
 from kasuri.local.odds import BITS, demand
+from kasuri.noise.rng import Source, Streams, secure
 from kasuri.privacy import Guarantee, decimal
-from kasuri.rng import Source, Streams, secure
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 
 Word = Callable[[], int]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.published import Release
+from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Run, square_errors
 
 ADVISED = 0.25

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kasuri import aside
+from kasuri import files
 from kasuri.errors import DomainError, FormatError
 
 SIGNATURE = "signature.json"
@@ -28,9 +28,9 @@ def keygen(path: str | Path) -> tuple[Path, Path]:
     public_text = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    aside.write(public, public_text, new=True)
+    files.write(public, public_text, new=True)
     try:
-        aside.write(secret, private_text, new=True, private=True)
+        files.write(secret, private_text, new=True, private=True)
     except DomainError:
         public.unlink(missing_ok=True)  # of no use without the other
         raise

@@ -16,11 +16,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from kasuri import intervals, refine
+from kasuri import refine
 from kasuri.errors import PrivacyError
 from kasuri.manifest import bias, certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
-from kasuri.published import NO_LEDGER, Described, Release, files_of
+from kasuri.published import intervals
+from kasuri.published.release import NO_LEDGER, Described, Release, files_of
 from kasuri.recipes.read import read
 from kasuri.report import japanese
 from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Mesh, Unit

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from kasuri import refine
-from kasuri.bounded import read_parquet
 from kasuri.errors import FormatError, KasuriError
-from kasuri.evidence import too_little
-from kasuri.laws import IDEALISED, KEYSTREAM
+from kasuri.files import read_parquet
 from kasuri.manifest.package import (
     MANIFEST,
     described,
@@ -31,10 +29,12 @@ from kasuri.manifest.package import (
     resource,
 )
 from kasuri.manifest.tables import UNREADABLE, claimed
-from kasuri.measurements import Measurements
+from kasuri.noise.evidence import too_little
+from kasuri.noise.laws import IDEALISED, KEYSTREAM
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.public import Named
-from kasuri.published import NO_LEDGER, Described, Release, files_of
+from kasuri.published.measurements import Measurements
+from kasuri.published.release import NO_LEDGER, Described, Release, files_of
 from kasuri.recipes.mechanism import Drawn, Run
 from kasuri.recipes.read import UntoldError, read
 from kasuri.schema import PROVIDER_BOUNDED, Domain

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.bounded import read_parquet
 from kasuri.errors import FormatError, KasuriError
+from kasuri.files import read_parquet
 from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, variant
 from kasuri.privacy import Guarantee, written
-from kasuri.published import files_of
+from kasuri.published.release import files_of
 from kasuri.recipes.read import read
 from kasuri.schema import Domain, Mesh, Unit
 
@@ -163,7 +163,7 @@ def _cells(
 
 def _limits(folder: Path, table: Any, manifest: Mapping[str, Any]) -> bool:
     """Do lower and upper follow from the measurements? Another machine may round a limit to the next number."""
-    from kasuri import intervals
+    from kasuri.published import intervals
     from kasuri.store.load import read as load
 
     release, told = load(folder, manifest), manifest["intervals"]

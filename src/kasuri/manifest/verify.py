@@ -9,12 +9,12 @@ from types import NoneType
 from typing import Any
 
 from kasuri import names
+from kasuri.budget.ledger import Ledger
 from kasuri.errors import DomainError, KasuriError
-from kasuri.ledger import Ledger
 from kasuri.manifest import certificate, keys, recompute, tables
 from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
 from kasuri.privacy import decimal
-from kasuri.published import files_of
+from kasuri.published.release import files_of
 
 _SHAPE: dict[str, Any] = {
     "profile": str,

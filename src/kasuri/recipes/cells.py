@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kasuri import transform
-from kasuri.accounting import Losses
-from kasuri.bars import CellBars
-from kasuri.laws import DiscreteLaplace, FloatLaplace, Noise
-from kasuri.measurements import Measurements
+from kasuri.budget.accounting import Losses
+from kasuri.noise.laws import DiscreteLaplace, FloatLaplace, Noise
+from kasuri.noise.rng import Streams
+from kasuri.published.bars import CellBars
+from kasuri.published.measurements import Measurements
 from kasuri.recipes.mechanism import (
     Bias,
     BlockError,
@@ -28,8 +28,8 @@ from kasuri.recipes.mechanism import (
     possible_cells,
     scale_of,
 )  # fmt: skip
-from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
+from kasuri.trees import transform
 
 
 def laplace() -> Mechanism:

@@ -14,17 +14,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from kasuri.errors import PrivacyError
-from kasuri.measurements import Measurements
-from kasuri.order import Order
+from kasuri.noise.rng import Streams
 from kasuri.privacy import decimal
 from kasuri.public import PublicTable
+from kasuri.published.measurements import Measurements
 from kasuri.recipes import shares
 from kasuri.recipes.joins import Cuts, Join, of_preset, visit_of
+from kasuri.recipes.visit import Visit, Whole, measure_whole
 from kasuri.refine import LARGEST
-from kasuri.rng import Streams
 from kasuri.schema import Domain
-from kasuri.visit import Visit, Whole, measure_whole
-from kasuri.visited import LEAST_SCALE, Float, Int
+from kasuri.trees.order import Order
+from kasuri.trees.visited import LEAST_SCALE, Float, Int
 
 TURNS = 8
 LARGE = 1 << 21

@@ -15,16 +15,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from kasuri import bayes
-from kasuri import order as orders
-from kasuri.accounting import Losses
-from kasuri.bars import Bars, CountBars, NoBars
+from kasuri.budget.accounting import Losses
 from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
-from kasuri.laws import DiscreteLaplace
-from kasuri.measurements import Measurements
-from kasuri.order import Order
+from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
 from kasuri.privacy import decimal, exact
 from kasuri.public import Named, PublicTable
+from kasuri.published.bars import Bars, CountBars, NoBars
+from kasuri.published.measurements import Measurements
 from kasuri.recipes.choose import ERRORS, Chooser, Offer, Pilot, Simulated
 from kasuri.recipes.descent import by_cell, by_key
 from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, variances, visit_of
@@ -58,10 +56,12 @@ from kasuri.recipes.spending import (
     level_losses,
     share_words,
 )  # fmt: skip
-from kasuri.rng import Streams
+from kasuri.recipes.visit import Visit
+from kasuri.refine import bayes
 from kasuri.schema import Domain, Unit
-from kasuri.visit import Visit
-from kasuri.visited import Visited
+from kasuri.trees import order as orders
+from kasuri.trees.order import Order
+from kasuri.trees.visited import Visited
 
 Tree = Literal["morton", "1d", "hierarchy"]
 

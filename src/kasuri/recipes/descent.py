@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-from kasuri import engine
-from kasuri import order as orders
-from kasuri.accounting import Losses
-from kasuri.bars import Bars, DifferenceBars, NoBars
+from kasuri.budget.accounting import Losses
 from kasuri.errors import DomainError, raise_faults
-from kasuri.laws import DiscreteLaplace
-from kasuri.measurements import Measurements
-from kasuri.order import Order
+from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
+from kasuri.published.bars import Bars, DifferenceBars, NoBars
+from kasuri.published.measurements import Measurements
+from kasuri.recipes import engine
 from kasuri.recipes.mechanism import (
     Bias,
     BlockError,
@@ -35,8 +34,9 @@ from kasuri.recipes.mechanism import (
 )  # fmt: skip
 from kasuri.recipes.replay import WRONG_SCALE, descends
 from kasuri.recipes.wavelet import InFloats, Refined, tree_errors
-from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
+from kasuri.trees import order as orders
+from kasuri.trees.order import Order
 
 MEASURED_CELLS = 1 << 24
 """haar_topdown draws every node, and so publishes its measurements, up to this many leaves; above it jumps."""

@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.accounting import Losses
-from kasuri.bars import HierarchyBars
+from kasuri.budget.accounting import Losses
 from kasuri.errors import DomainError
-from kasuri.laws import DiscreteLaplace
-from kasuri.measurements import Measurements
+from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
+from kasuri.published.bars import HierarchyBars
+from kasuri.published.measurements import Measurements
 from kasuri.recipes.counttree import Trees, node_variances
 from kasuri.recipes.joins import Cuts, LeastSquares, variances, visit_of
 from kasuri.recipes.mechanism import (
@@ -32,10 +33,9 @@ from kasuri.recipes.mechanism import (
     scale_of,
 )  # fmt: skip
 from kasuri.recipes.spending import cuts_of, fits, level_cost, level_losses, share_words
-from kasuri.refine import consistency
-from kasuri.rng import Streams
+from kasuri.recipes.visit import Visit
+from kasuri.refine.least_squares import consistency
 from kasuri.schema import Domain, Unit
-from kasuri.visit import Visit
 
 
 def hierarchy(order: Literal["1d", "morton", "hierarchy"] = "1d") -> Mechanism:

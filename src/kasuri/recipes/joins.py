@@ -9,16 +9,16 @@ from fractions import Fraction
 from math import inf
 from typing import ClassVar
 
-from kasuri import bayes
 from kasuri.errors import PrivacyError, unknown
-from kasuri.noise import laplace_variance
-from kasuri.order import Order
+from kasuri.noise.samplers import laplace_variance
 from kasuri.public import PublicTable
 from kasuri.recipes import shares
-from kasuri.refine import least_squares
+from kasuri.recipes.visit import Visit
+from kasuri.refine import bayes
+from kasuri.refine.least_squares import least_squares
 from kasuri.schema import Domain
-from kasuri.visit import Visit
-from kasuri.visited import LEAST_SCALE, Int, Visited
+from kasuri.trees.order import Order
+from kasuri.trees.visited import LEAST_SCALE, Int, Visited
 
 LARGE = 1 << 26
 """Count trees of more leaves keep fewer of the blocks above the cells."""

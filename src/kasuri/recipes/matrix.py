@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import strategy as matrices
-from kasuri.bars import MatrixBars, NoBars
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.laws import DiscreteLaplace
-from kasuri.measurements import Measurements
+from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
 from kasuri.public import PublicMatrix
+from kasuri.published.bars import MatrixBars, NoBars
+from kasuri.published.measurements import Measurements
+from kasuri.recipes import strategy as matrices
 from kasuri.recipes.mechanism import Bias, Drawn, Int, Mechanism, NoForm, Run, kept, scale_of
-from kasuri.refine import nonnegative_fit
-from kasuri.rng import Streams
+from kasuri.recipes.strategy import Matrix, Strategy
+from kasuri.refine.least_squares import nonnegative_fit
 from kasuri.schema import Domain, Unit
-from kasuri.strategy import Matrix, Strategy
 
 NO_FORM = "no closed form for matrix: its error differs from cell to cell, as the strategy does"
 MOST_WRITTEN = 1 << 16

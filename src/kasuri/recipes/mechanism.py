@@ -20,17 +20,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.accounting import Losses, Series, generic
-from kasuri.bars import Bars, NoBars
+from kasuri.budget.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.evidence import Chances
-from kasuri.laws import Noise
-from kasuri.measurements import Measurements
-from kasuri.order import GROUPED, Order
+from kasuri.noise.evidence import Chances
+from kasuri.noise.laws import Noise
+from kasuri.noise.rng import Streams
 from kasuri.privacy import Guarantee, asked, decimal
 from kasuri.public import PublicTable
-from kasuri.rng import Streams
+from kasuri.published.bars import Bars, NoBars
+from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain, Unit
+from kasuri.trees.order import GROUPED, Order
 
 Int = NDArray[np.int64]
 Words = Mapping[str, Any]

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from kasuri import strategy
 from kasuri.errors import DomainError, FormatError, KasuriError, unknown
 from kasuri.privacy import written
 from kasuri.public import Named, PublicMatrix
-from kasuri.recipes import RECIPES
+from kasuri.recipes import RECIPES, strategy
 from kasuri.recipes.counttree import CountTree, Preset
 from kasuri.recipes.matrix import Measured, ToldRows, Untold
 from kasuri.recipes.mechanism import Mechanism, Run

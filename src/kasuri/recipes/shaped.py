@@ -11,14 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import transform
-from kasuri.bars import NoBars
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.laws import DiscreteLaplace
-from kasuri.measurements import Measurements
+from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
 from kasuri.privacy import decimal, exact
-from kasuri.project import RULES, Rule, Tally, tune
 from kasuri.public import PublicTable
+from kasuri.published.bars import NoBars
+from kasuri.published.measurements import Measurements
 from kasuri.recipes.cells import noisy_cells
 from kasuri.recipes.mechanism import (
     MAX_SCALE,
@@ -34,8 +33,9 @@ from kasuri.recipes.mechanism import (
     scale_of,
 )
 from kasuri.refine import LARGEST
-from kasuri.rng import Streams
+from kasuri.refine.project import RULES, Rule, Tally, tune
 from kasuri.schema import Domain, Unit
+from kasuri.trees import transform
 
 _BASIS = "docs/proofs/simplex.md"
 Total = Literal["noisy", "public"]

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.order import Order
+from kasuri.trees.order import Order
 
 Shares = dict[int, Fraction]
 

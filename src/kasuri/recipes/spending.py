@@ -9,17 +9,17 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from kasuri.accounting import Losses, generic
+from kasuri.budget.accounting import Losses, generic
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.order import Order
 from kasuri.privacy import decimal
 from kasuri.public import PublicTable
 from kasuri.recipes.joins import Cuts, Join
 from kasuri.recipes.mechanism import MAX_SCALE, TOO_SMALL, Run, single
 from kasuri.recipes.shares import rule
+from kasuri.recipes.visit import Visit
 from kasuri.schema import Unit
-from kasuri.visit import Visit
-from kasuri.visited import LEAST_SCALE
+from kasuri.trees.order import Order
+from kasuri.trees.visited import LEAST_SCALE
 
 MAX_FAN = 1 << 16
 """Most nodes of a measured level below one node of the level above: all of them are drawn where it is kept."""

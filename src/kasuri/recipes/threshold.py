@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import transform
-from kasuri.bars import NoBars
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.laws import DiscreteLaplace
-from kasuri.measurements import Measurements
-from kasuri.noise import TWO_DIGITS, passes, runs_below
+from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import TWO_DIGITS, passes, runs_below
+from kasuri.published.bars import NoBars
+from kasuri.published.measurements import Measurements
 from kasuri.recipes.mechanism import DENSE_CELLS, Bias, Drawn, Int, Mechanism, NoForm, Replay, Run, scale_of
-from kasuri.rng import Streams
 from kasuri.schema import Domain, Unit
+from kasuri.trees import transform
 
 MAX_PASSING = 1 << 26
 """Most empty cells a thresholded release may expect to pass."""

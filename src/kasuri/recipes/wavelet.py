@@ -14,15 +14,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from kasuri import order as orders
-from kasuri import transform
-from kasuri.accounting import Losses
-from kasuri.bars import AxisBars, Bars, FullBars, NoBars
-from kasuri.blocks import dense_coins
+from kasuri.budget.accounting import Losses
 from kasuri.errors import DomainError
-from kasuri.laws import DiscreteLaplace, FloatLaplace
-from kasuri.measurements import Measurements
-from kasuri.order import Order
+from kasuri.noise.blocks import dense_coins
+from kasuri.noise.laws import DiscreteLaplace, FloatLaplace
+from kasuri.noise.rng import Streams
+from kasuri.published.bars import AxisBars, Bars, FullBars, NoBars
+from kasuri.published.measurements import Measurements
 from kasuri.recipes.mechanism import (
     Bias,
     BlockError,
@@ -41,9 +39,11 @@ from kasuri.recipes.mechanism import (
     possible_cells,
     scale_of,
 )  # fmt: skip
-from kasuri.refine import topdown, topdown_float
-from kasuri.rng import Streams
+from kasuri.refine.topdown import topdown, topdown_float
 from kasuri.schema import Domain, Ordered, Unit
+from kasuri.trees import order as orders
+from kasuri.trees import transform
+from kasuri.trees.order import Order
 
 EXACT = 1 << 52
 """Sums beyond it lose their last digits as floating-point numbers: no noise shows in them."""

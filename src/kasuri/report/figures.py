@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
-from kasuri.aside import whole
 from kasuri.errors import DomainError
-from kasuri.published import Release
+from kasuri.files import whole
+from kasuri.published.release import Release
 from kasuri.schema import Mesh
 
 KINDS = (".png", ".svg", ".pdf")

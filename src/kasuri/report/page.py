@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
-from kasuri.bounded import read_parquet
 from kasuri.errors import FormatError, KasuriError
-from kasuri.published import files_of
+from kasuri.files import read_parquet
+from kasuri.published.release import files_of
 from kasuri.report import chart, frame, japanese
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole

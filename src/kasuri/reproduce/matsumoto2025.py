@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kasuri as ks
-from kasuri import meshcode, project
-from kasuri.noise import discrete_laplace, float_laplace
-from kasuri.rng import Source, Streams
+from kasuri import meshcode
+from kasuri.noise.rng import Source, Streams
+from kasuri.noise.samplers import discrete_laplace, float_laplace
+from kasuri.refine import project
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

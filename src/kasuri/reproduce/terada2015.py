@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 import kasuri as ks
 from kasuri import examples
 from kasuri.ingest import read_table
-from kasuri.order import row_major
 from kasuri.study.plan import block_errors
+from kasuri.trees.order import row_major
 
 EPSILON = "0.1"
 HEIGHTS = tuple(range(0, 19, 2))

@@ -20,8 +20,8 @@ from kasuri.local import categorical, numeric
 from kasuri.local.numeric import Hybrid, Laplace, Numeric, Table, Window
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import Randomizer
+from kasuri.noise.rng import Source
 from kasuri.privacy import asked
-from kasuri.rng import Source
 from kasuri.schema import Domain, Nominal
 
 Side = Literal["a", "b"]

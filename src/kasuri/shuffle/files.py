@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.aside import place
-from kasuri.bounded import read_parquet
 from kasuri.errors import DomainError, FormatError, ProtocolError
+from kasuri.files import place, read_parquet
 from kasuri.shuffle.columns import Codes, Column
 from kasuri.shuffle.plan import Plan
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kasuri.errors import FormatError, PrivacyError, ProtocolError, raise_faults
 from kasuri.local.randomizer import trusted
-from kasuri.published import NO_LEDGER
-from kasuri.rng import Source, Streams
+from kasuri.noise.rng import Source, Streams
+from kasuri.published.release import NO_LEDGER
 from kasuri.shuffle.columns import Codes
 from kasuri.shuffle.files import JOINED, from_arrow, read, to_arrow, write
 from kasuri.shuffle.party import Shuffled

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.budget.ledger import Ledger, Receipt
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, ProtocolError, raise_faults, rows_faults
 from kasuri.ingest.sources import RAGGED, Stream, open_stream
-from kasuri.ledger import Ledger, Receipt
 from kasuri.local.randomizer import trusted
+from kasuri.noise.rng import Source, secure, seeded
 from kasuri.privacy import Guarantee
-from kasuri.published import NO_LEDGER
-from kasuri.rng import Source, secure, seeded
+from kasuri.published.release import NO_LEDGER
 from kasuri.shuffle.columns import Codes, Column, Side
 from kasuri.shuffle.files import SHUFFLED, from_arrow, read, to_arrow, write
 from kasuri.shuffle.plan import PSEUDONYM, SEEDED, Plan

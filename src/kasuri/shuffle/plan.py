@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from kasuri import aside, names
+from kasuri import files, names
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.local.randomizer import canonical
 from kasuri.privacy import WEAK, Guarantee, Meant, asked, decimal, exact, promised
@@ -294,7 +294,7 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON."""
-        aside.write(path, json.dumps(self.to_json(), ensure_ascii=False, indent=2) + "\n")
+        files.write(path, json.dumps(self.to_json(), ensure_ascii=False, indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.local.randomizer import trusted
+from kasuri.noise.rng import Source, Streams
 from kasuri.privacy import Guarantee
-from kasuri.rng import Source, Streams
 from kasuri.shuffle.columns import Column, Floats
 from kasuri.shuffle.joined import Joined
 from kasuri.shuffle.marginals import Marginal, marginal

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from kasuri import names
+from kasuri.budget.ledger import Ledger, Receipt
 from kasuri.draw import charge, checked
 from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.ingest import micro, scratch
 from kasuri.ingest.axes import Place
-from kasuri.ledger import Ledger, Receipt
-from kasuri.measurements import Measurements
+from kasuri.noise.rng import Source
 from kasuri.privacy import Guarantee, asked
-from kasuri.published import Release
+from kasuri.published.measurements import Measurements
+from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Mechanism
-from kasuri.rng import Source
 from kasuri.schema import MAX_CELLS, Domain, Unit
 from kasuri.spark import bounding, files, keep, rowwise, session, subtrees
 from kasuri.spark.files import File

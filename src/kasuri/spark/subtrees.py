@@ -15,21 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import engine, refine
-from kasuri.blocks import DENSE_BLOCK
 from kasuri.errors import DomainError, NumericsError, PrivacyError
-from kasuri.order import Order
+from kasuri.noise.blocks import DENSE_BLOCK
+from kasuri.noise.rng import Streams
+from kasuri.recipes import engine
 from kasuri.recipes.cells import CellBlocks
 from kasuri.recipes.counttree import CountBlocks
 from kasuri.recipes.descent import HalvingBlocks
 from kasuri.recipes.joins import variances
 from kasuri.recipes.mechanism import Run
-from kasuri.rng import Streams
+from kasuri.recipes.visit import Visit
+from kasuri.refine import least_squares
 from kasuri.spark import keep
 from kasuri.spark.keep import Kept
 from kasuri.spark.session import quiet, told
-from kasuri.visit import Visit
-from kasuri.visited import Level
+from kasuri.trees.order import Order
+from kasuri.trees.visited import Level
 
 Int = NDArray[np.int64]
 Task = Callable[[Any, Any], Any]
@@ -256,15 +257,15 @@ class CountTree:
         return Drawn((noisy, drawn, copy.given(_rows(run, None, _joined(levels), visit.order))), self.cut.scales)
 
     def _shares(self, top: list[Level], kept: NDArray[np.bool_], found: Any) -> Int:
-        """The driver's half of `refine.least_squares`: from the estimates of the blocks' roots to their shares."""
+        """The driver's half of `least_squares`: from the estimates of the blocks' roots to their shares."""
         variance = variances(self.visit.scales)
         z, v = top[-1].y.astype(np.float64), np.full(kept.size, variance[self.visit.split])
         at = np.searchsorted(top[-1].prefix, found.column("block").to_numpy())
         z[at], v[at] = found.column("z").to_numpy(), found.column("v").to_numpy()
         levels = [(level.y, level.first) for level in top]
-        above_z, above_v = refine.combine(levels[:-1], variance, below=(z, v))
+        above_z, above_v = least_squares.combine(levels[:-1], variance, below=(z, v))
         every_z, every_v = [*above_z, z], [*above_v, v]
-        return refine.share(levels, every_z, every_v, refine.whole_total(every_z[0]), open_below=kept)[-1]
+        return least_squares.share(levels, every_z, every_v, least_squares.whole_total(every_z[0]), open_below=kept)[-1]
 
 
 def _measure(run: Run, visit: Visit, streams: Streams) -> Task:
@@ -311,7 +312,7 @@ def _estimate(visit: Visit) -> Task:
         block = root.column("block")[0].as_py()
         levels = _levels(visit, own, block)
         levels[0] = (root.column("y").to_numpy(), levels[0][1])
-        z, v = refine.combine(levels, variance)
+        z, v = least_squares.combine(levels, variance)
         return pa.table({"block": pa.array([block], pa.int64()), "z": pa.array(z[0]), "v": pa.array(v[0])})
 
     return task
@@ -323,8 +324,8 @@ def _share(run: Run, visit: Visit) -> Task:
 
     def task(own: Any, root: Any) -> Any:
         levels = _levels(visit, own, root.column("block")[0].as_py())[1:]
-        z, v = refine.combine(levels, variance)
-        values = refine.share(levels, z, v, root.column("share").to_numpy())[-1]
+        z, v = least_squares.combine(levels, variance)
+        values = least_squares.share(levels, z, v, root.column("share").to_numpy())[-1]
         leaves = np.sort(own.column("place").to_numpy()[own.column("level").to_numpy() == visit.cuts[-1]])
         keep = values > 0
         return _rows(run, (visit.order.cells(leaves[keep]), values[keep]))

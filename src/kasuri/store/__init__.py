@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kasuri import manifest
 from kasuri.errors import DomainError
-from kasuri.published import Described, Release
+from kasuri.published.release import Described, Release
 from kasuri.store import duck, parquet
 from kasuri.store.columns import may_leave
 

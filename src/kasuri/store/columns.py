@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import intervals, meshcode
+from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.privacy import written
-from kasuri.published import NO_LEDGER, Described, Measurements, Release
-from kasuri.regions import Boxes
+from kasuri.published import intervals
+from kasuri.published.release import NO_LEDGER, Described, Measurements, Release
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
+from kasuri.trees.regions import Boxes
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kasuri import aside
+from kasuri import files
 from kasuri.errors import DomainError
-from kasuri.published import Release
+from kasuri.published.release import Release
 from kasuri.schema import Domain
 from kasuri.store.columns import OTHER_COLUMNS, all_tables, meta_table, other_columns, release_table, shapes
 
@@ -86,7 +86,7 @@ def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         _append(release, part, levels)
-        aside.place(part, path)
+        files.place(part, path)
     except FileExistsError:  # another process was faster
         _append(release, path, levels)
     finally:

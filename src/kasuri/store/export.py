@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kasuri import aside, names
+from kasuri import files, names
 from kasuri.errors import DomainError
-from kasuri.published import Release
+from kasuri.published.release import Release
 from kasuri.schema import Domain
 from kasuri.store import duck, postgres, sqlite
 from kasuri.store.columns import all_tables, coarser_mesh, has_outline, may_leave, no_place, the_mesh
@@ -109,7 +109,7 @@ def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None
             with parts[name].open("rb") as file:
                 os.fsync(file.fileno())
         for name in reversed(list(tables)):  # the table of values last: where it stands, all the others do
-            aside.place(parts[name], targets[name])  # refuses to replace what appeared meanwhile
+            files.place(parts[name], targets[name])  # refuses to replace what appeared meanwhile
             placed.append(targets[name])
     except BaseException:
         for target in placed:

@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from kasuri import manifest
-from kasuri.bounded import read_parquet
 from kasuri.errors import FormatError
+from kasuri.files import read_parquet
 from kasuri.manifest.package import MANIFEST
 from kasuri.manifest.tables import claimed
-from kasuri.published import Release, files_of
+from kasuri.published.release import Release, files_of
 from kasuri.schema import Domain
 from kasuri.store.columns import measurements_from
 

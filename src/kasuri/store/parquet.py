@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kasuri.published import Release
+from kasuri.published.release import Release
 from kasuri.store.columns import measurements_table, meta_table, release_table
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError
-from kasuri.published import Release
+from kasuri.published.release import Release
 from kasuri.schema import Domain
 from kasuri.store.columns import all_tables, has_outline, other_columns, shapes, the_mesh
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kasuri import meshcode
 from kasuri.errors import DomainError
-from kasuri.published import Release
+from kasuri.published.release import Release
 from kasuri.schema import Domain, Mesh
 from kasuri.store import outline
 from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser_domain, other_columns, shapes, the_mesh

@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from kasuri.draw import release as draw
 from kasuri.errors import DomainError, PrivacyError, raise_faults
+from kasuri.noise.rng import seeded
 from kasuri.privacy import Meant, asked, decimal
-from kasuri.published import Release
+from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Mechanism
-from kasuri.regions import cells_of
-from kasuri.rng import seeded
 from kasuri.schema import Domain, Mesh
 from kasuri.table import Counts
+from kasuri.trees.regions import cells_of
 
 CONFIDENTIAL = "CONFIDENTIAL: computed from the counts without protection"
 CLASSES = (("0", 0, 0), ("1-9", 1, 9), ("10-99", 10, 99), ("100-999", 100, 999), ("1000+", 1000, 1 << 62))

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kasuri.bounds import factor
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.privacy import asked, decimal
+from kasuri.published.bounds import factor
 from kasuri.recipes.mechanism import BlockError, Mechanism, NoForm, square_errors
 from kasuri.schema import Domain, Mesh, Unit
 from kasuri.study.evaluate import compare, names_of

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.measurements import Measurements
-from kasuri.noise import laplace_variance
-from kasuri.order import Order
-from kasuri.visited import LEAST_SCALE
+from kasuri.noise.samplers import laplace_variance
+from kasuri.published.measurements import Measurements
+from kasuri.trees.order import Order
+from kasuri.trees.visited import LEAST_SCALE
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.blocks import spread
-from kasuri.measurements import Measurements
-from kasuri.noise import Sampler, discrete_laplace
-from kasuri.order import NONE, Order
-from kasuri.refine import LARGEST, simplex_integers
-from kasuri.rng import Streams
+from kasuri.noise.blocks import spread
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import Sampler, discrete_laplace
+from kasuri.published.measurements import Measurements
+from kasuri.refine import LARGEST
+from kasuri.refine.least_squares import simplex_integers
+from kasuri.trees.order import NONE, Order
 
 Int = NDArray[np.int64]
 

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kasuri import meshcode
+from kasuri.budget.ledger import Receipt
 from kasuri.errors import DomainError
-from kasuri.ledger import Receipt
-from kasuri.measurements import Measurements
 from kasuri.privacy import Guarantee
-from kasuri.regions import Boxes, cells_of
+from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
+from kasuri.trees.regions import Boxes, cells_of
 
 if TYPE_CHECKING:
-    from kasuri.intervals import Interval
+    from kasuri.published.intervals import Interval
 
 NO_LEDGER = "no ledger: nothing bounds what other releases of the same data spend"
 
@@ -127,7 +127,7 @@ class Release:
 
         >>> out.interval(rows=slice(0, 64), cols=slice(0, 64), level=0.95)  # doctest: +SKIP
         """
-        from kasuri.intervals import interval
+        from kasuri.published.intervals import interval
 
         return interval(self, self._area(rows, cols, code, cells, axes), level)
 

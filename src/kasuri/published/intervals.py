@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.bars import Bars, NoBars, TreeBars
-from kasuri.bounds import Bounds, Float, Int
 from kasuri.errors import DomainError
-from kasuri.published import Release
+from kasuri.published.bars import Bars, NoBars, TreeBars
+from kasuri.published.bounds import Bounds, Float, Int
+from kasuri.published.release import Release
 from kasuri.recipes.read import read
-from kasuri.regions import Boxes
+from kasuri.trees.regions import Boxes
 
 Values = NDArray[Any]
 

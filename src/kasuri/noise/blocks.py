@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.noise import Sampler, float_laplace
-from kasuri.rng import Streams
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import Sampler, float_laplace
 
 Int = NDArray[np.int64]
 A = TypeVar("A")

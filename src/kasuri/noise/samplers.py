@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import NumericsError, PrivacyError, unknown
-from kasuri.rng import Stream, Words
+from kasuri.noise.rng import Stream, Words
 
 Int = NDArray[np.int64]
 Survival = Callable[[int, int], tuple[int, int]]

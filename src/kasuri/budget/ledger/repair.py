@@ -9,11 +9,11 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from kasuri.budget.ledger import files
+from kasuri.budget.ledger.book import Ledger
+from kasuri.budget.ledger.entries import FORMAT, NEWER, State
+from kasuri.budget.ledger.files import Record
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError
-from kasuri.ledger import files
-from kasuri.ledger.book import Ledger
-from kasuri.ledger.entries import FORMAT, NEWER, State
-from kasuri.ledger.files import Record
 
 
 def repair(path: str | Path) -> dict[str, Any]:

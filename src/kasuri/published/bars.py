@@ -17,15 +17,16 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import bounds, estimate, transform
-from kasuri.bounds import Bounds, Float, Int, factor
 from kasuri.errors import DomainError
-from kasuri.estimate import Estimated
-from kasuri.laws import Noise
-from kasuri.measurements import Measurements
-from kasuri.order import Order
-from kasuri.regions import Boxes, BoxSearch, CellSearch
+from kasuri.noise.laws import Noise
+from kasuri.published import bounds, estimate
+from kasuri.published.bounds import Bounds, Float, Int, factor
+from kasuri.published.estimate import Estimated
+from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain
+from kasuri.trees import transform
+from kasuri.trees.order import Order
+from kasuri.trees.regions import Boxes, BoxSearch, CellSearch
 
 Values = NDArray[Any]
 

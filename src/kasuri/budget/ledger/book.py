@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kasuri import names
-from kasuri.accounting import Series
+from kasuri.budget.accounting import Series
+from kasuri.budget.ledger import files
+from kasuri.budget.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
 from kasuri.errors import BudgetError, DomainError, FormatError, PrivacyError, raise_faults
-from kasuri.ledger import files
-from kasuri.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
 from kasuri.privacy import Guarantee, asked, decimal, exact, promised
 from kasuri.schema import Part, Unit
 

@@ -9,8 +9,8 @@ Entries: opened, reserved (spent from that moment, never refunded), committed, a
 Proof: docs/proofs/ledger.md.
 """
 
-from kasuri.ledger.book import Ledger, Receipt
-from kasuri.ledger.entries import Allowance, Balance
-from kasuri.ledger.repair import repair
+from kasuri.budget.ledger.book import Ledger, Receipt
+from kasuri.budget.ledger.entries import Allowance, Balance
+from kasuri.budget.ledger.repair import repair
 
 __all__ = ["Allowance", "Balance", "Ledger", "Receipt", "repair"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from kasuri.accounting import Series, dearest, zcdp_of_pure
+from kasuri.budget.accounting import Series, dearest, zcdp_of_pure
 from kasuri.errors import BudgetError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.privacy import decimal, written
 from kasuri.schema import Unit

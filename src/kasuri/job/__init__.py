@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from kasuri.budget.ledger import Ledger
 from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
 from kasuri.ingest import Query, Table, axes, count, read_array, read_estat
@@ -21,10 +22,20 @@ from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import Progress, needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ingest.stream import trusted
-from kasuri.ledger import Ledger
-from kasuri.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part, Place, form_faults, places, refuse_public
+from kasuri.job.parameters import (
+    MODELS,
+    AnyRecipe,
+    Columns,
+    Exact,
+    File,
+    Part,
+    Place,
+    form_faults,
+    places,
+    refuse_public,
+)
 from kasuri.privacy import asked
-from kasuri.published import Described
+from kasuri.published.release import Described
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store import ready

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import blocks
-from kasuri.evidence import Chances, chances
-from kasuri.noise import Sampler, discrete_laplace, laplace_variance
-from kasuri.rng import Streams
+from kasuri.noise import blocks
+from kasuri.noise.evidence import Chances, chances
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import Sampler, discrete_laplace, laplace_variance
 
 KEYSTREAM = "the keystream (AES-256-CTR under BLAKE2b keys) is as good as ideal random bits"
 IDEALISED = "idealised numerics: floating-point noise, for reproducing papers only"

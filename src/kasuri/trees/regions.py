@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kasuri.errors import DomainError
-from kasuri.order import NONE, Order
 from kasuri.schema import Domain
+from kasuri.trees.order import NONE, Order
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]

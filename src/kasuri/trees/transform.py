@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.order import Order
 from kasuri.schema import Change
+from kasuri.trees.order import Order
 
 Array = NDArray[Any]
 

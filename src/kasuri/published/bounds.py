@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.estimate import Estimated
-from kasuri.regions import APART, CUT, INSIDE, BoxSearch, CellSearch
+from kasuri.published.estimate import Estimated
+from kasuri.trees.regions import APART, CUT, INSIDE, BoxSearch, CellSearch
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kasuri.budget.ledger.entries import FORMAT, NEWER
 from kasuri.errors import FormatError, PrivacyError
-from kasuri.ledger.entries import FORMAT, NEWER
 
 APPLICATION_ID = 0x6B617375  # "kasu", in the SQLite header
 WAIT = 60.0

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.order import Order
 from kasuri.public import PublicTable
-from kasuri.refine import whole_total
+from kasuri.refine.least_squares import whole_total
 from kasuri.schema import Domain, Mesh
-from kasuri.visited import LEAST_SCALE, Float, Int, Level, Visited
+from kasuri.trees.order import Order
+from kasuri.trees.visited import LEAST_SCALE, Float, Int, Level, Visited
 
 MEANS = tuple(m / 16 for m in (4, 10, 25, 60, 150, 400))
 SHAPES = (1, 4)

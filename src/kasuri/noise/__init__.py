@@ -1,0 +1,1 @@
+"""Exact noise: keystreams, samplers, and noise as a value."""
