@@ -321,7 +321,7 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
     table, who, found = domain(job, base), unit(job), sources(job, base)
     if job.data.kind == "estat":
         where: Any = places(job.data.columns)
-        meshes = [axis.name for axis in table.axes if isinstance(axis, Mesh)]
+        meshes = [plane.name for plane in table.planes]
         picked = where[meshes[0]] if list(where) == meshes[:1] else where
         return read_estat(found, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
     source = found[0] if len(found) == 1 else found
