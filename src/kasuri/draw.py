@@ -15,7 +15,8 @@ from kasuri.errors import KasuriError, PrivacyError
 from kasuri.noise.blocks import threads_or_all
 from kasuri.noise.rng import Source, Streams, secure
 from kasuri.privacy import Guarantee, asked
-from kasuri.published.release import NO_LEDGER, Release
+from kasuri.published.protected import NO_LEDGER
+from kasuri.published.release import Release
 from kasuri.recipes import RECIPES
 from kasuri.recipes.mechanism import Drawn, Mechanism, Run
 from kasuri.schema import Part

@@ -65,7 +65,7 @@ def test_existing_folder_is_refused_and_untouched(tmp_path):
 
 
 def test_an_error_after_the_rename_does_not_deny_the_release(tmp_path, monkeypatch):
-    from kasuri import store
+    from kasuri.store import folder as store
 
     sync = store._sync
 

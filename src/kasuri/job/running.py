@@ -14,7 +14,7 @@ from kasuri.job.facts import domain, mechanism, sources, unit
 from kasuri.job.models import Job, SparkPart
 from kasuri.job.parameters import places
 from kasuri.privacy import asked
-from kasuri.published.release import Described
+from kasuri.published.protected import Described
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Unit
 from kasuri.store import ready

@@ -7,20 +7,19 @@ and docs/proofs/local_categorical.md for the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.local.bits import Ints, Rows, coins, column_sums, padding, set_truth
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import (
     MAX_BUCKETS,
-    WIRE_VERSION,
     Law,
     Randomizer,
     Word,
@@ -31,7 +30,7 @@ from kasuri.local.randomizer import (
     words_of,
 )
 from kasuri.noise.rng import Streams
-from kasuri.privacy import asked, exact
+from kasuri.privacy import asked
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time
 
 
@@ -423,33 +422,3 @@ MAKERS: dict[str, Callable[..., Randomizer]] = {
     "unary": unary,
 }
 """Every randomizer of categories by name; the contract tests run over all of them."""
-
-
-def _kind(name: str) -> type[Randomizer]:
-    if name == "memoised":
-        from kasuri.local.longitudinal import Memoised
-
-        return Memoised
-    return KINDS[name]
-
-
-def from_json(data: Mapping[str, Any]) -> Randomizer:
-    """A randomizer from its JSON, checked again: probabilities that lose more than their epsilon are refused."""
-    try:
-        if data["kasuri"] != "local randomizer" or data["version"] != WIRE_VERSION:
-            raise FormatError(f"field version: this client reads local randomizers of version {WIRE_VERSION}")
-        kind = _kind(data["kind"])
-        names = {f.name for f in fields(kind)} - {"domain", "epsilon"}
-        given = {key: value for key, value in data.items() if key in names}
-        odd = [key for key, value in given.items() if type(value) is not (bool if key == "elsewhere" else int)]
-        unknown = set(data) - names - {"kasuri", "version", "kind", "domain", "epsilon"}
-        if odd or unknown or names - set(given):
-            raise FormatError(f"fields {sorted({*odd, *unknown, *(names - set(given))})} of the randomizer")
-        made = kind(Domain.from_json(data["domain"]), exact(data["epsilon"]), **given)
-        if made.kind != data["kind"]:
-            raise FormatError(f"field kind: the probabilities are those of {made.kind}")
-    except KasuriError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as fault:
-        raise FormatError(f"not a randomizer's description: {type(fault).__name__}") from None
-    return made

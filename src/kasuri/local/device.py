@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import FormatError, KasuriError, PrivacyError, ProtocolError, raise_faults
-from kasuri.local.categorical import from_json
 from kasuri.local.longitudinal import Memoised, MemoisedClient
+from kasuri.local.read import from_json
 from kasuri.local.wire import Round, encode, verify
 from kasuri.privacy import asked, decimal, exact
 

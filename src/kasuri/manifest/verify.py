@@ -14,7 +14,8 @@ from kasuri.errors import DomainError, KasuriError
 from kasuri.manifest import certificate, keys, recompute, tables
 from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
 from kasuri.privacy import decimal
-from kasuri.published.release import files_of
+from kasuri.published.protected import files_of
+from kasuri.store.saved import claimed
 
 _SHAPE: dict[str, Any] = {
     "profile": str,
@@ -301,7 +302,7 @@ def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any])
     """Where the manifest says something else than the entry it names."""
     privacy, claim = manifest["privacy"], entry["claim"]
     try:
-        guarantee = tables.claimed(manifest)
+        guarantee = claimed(manifest)
     except tables.UNREADABLE:
         return ["paid for a promise; the manifest states none"]
     receipt = book.receipt(entry["entry"])

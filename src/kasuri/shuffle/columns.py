@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError
 from kasuri.local import categorical, numeric
-from kasuri.local.numeric import Hybrid, Laplace, Numeric, Table, Window
+from kasuri.local.grid import Numeric, Table
+from kasuri.local.numeric import Hybrid, Laplace, Window
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import Randomizer
 from kasuri.noise.rng import Source

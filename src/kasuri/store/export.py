@@ -12,7 +12,7 @@ from typing import Any
 
 from kasuri import files, names
 from kasuri.errors import DomainError
-from kasuri.published.release import Release
+from kasuri.published.protected import Protected
 from kasuri.schema import Domain
 from kasuri.store import duck, postgres, sqlite
 from kasuri.store.columns import all_tables, has_outline, may_leave, no_place, the_mesh
@@ -20,7 +20,7 @@ from kasuri.store.columns import all_tables, has_outline, may_leave, no_place, t
 KINDS = (".csv", ".parquet", ".gpkg", ".sqlite", ".duckdb")
 
 
-def export(release: Release, target: str | Path, levels: Sequence[str] = (), *, unmetered: bool = False) -> None:
+def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *, unmetered: bool = False) -> None:
     """Write `release` (and its sums at `levels`) to `target`: a file by its ending, or a postgresql:// address."""
     may_leave(release, unmetered)
     if str(target).startswith(("postgresql://", "postgres://")):
