@@ -1,6 +1,9 @@
-"""docs/cli.md is what --help prints; rewrite it with `python3 tests/architecture/test_docs.py`."""
+"""docs/cli.md is what --help prints, and the list of docs/guide/mechanisms.md is what RECIPES says; rewrite both with
+`python3 tests/architecture/test_docs.py`."""
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +41,55 @@ def page() -> str:
 
 def test_cli_page_is_what_help_prints():
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page()
+
+
+# -- the page that owns the choice of recipe ---------------------------------------------------------------------------
+
+CHOICE = ROOT / "docs" / "guide" / "mechanisms.md"
+BEGIN, END = "<!-- made from RECIPES by tests/architecture/test_docs.py -->\n", "<!-- end -->\n"
+
+
+def recipes() -> str:
+    """Every recipe: how it is called, the first line of its docstring, its proof."""
+    import kasuri as ks
+
+    rows = ["| recipe | what it is | |", "| --- | --- | --- |"]
+    for name, make in ks.recipes.RECIPES.items():
+        given = inspect.signature(make).parameters.values()
+        called = ", ".join(f"{one.name}={one.default!r}".replace("'", '"') for one in given)
+        door = f"ks.{name}" if name in ks.__all__ else f"ks.recipes.{name}"
+        line = (inspect.getdoc(make) or "").partition("\n")[0]
+        proof = make().basis.removeprefix("docs/")
+        assert "Privacy\n---" in (make.__doc__ or "").replace("    ", ""), f"{name} has no Privacy block"
+        assert (ROOT / "docs" / proof).exists(), f"{name} has no proof page"
+        rows.append(f"| `{door}({called})` | {line} | [proof](../{proof}) |")
+    return "\n".join(rows) + "\n"
+
+
+def with_recipes(text: str) -> str:
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    assert begin and end, "mechanisms.md has lost the marks of its list"
+    return head + begin + recipes() + end + tail
+
+
+def test_the_page_of_recipes_lists_every_one_and_says_when_to_take_it():
+    text = CHOICE.read_text(encoding="utf-8")
+    assert text == with_recipes(text)
+    import kasuri as ks
+
+    choice = text.partition("## Which to take")[2].partition("\n## ")[0]
+    assert [name for name in ks.recipes.RECIPES if f"`{name}" not in choice] == []
+
+
+def test_no_other_page_has_a_choice_of_its_own():
+    """A table that says which recipe to take for what is on one page; the others link to it."""
+    for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        text = path.read_text(encoding="utf-8")
+        if path != CHOICE and "_build" not in path.parts:
+            assert not re.search(r"^\| you publish \|", text, re.MULTILINE), f"{path.name}: link to mechanisms.md"
+    for name in ("accuracy", "choosing", "first-release", "plan-and-compare"):
+        assert "](mechanisms.md" in (CHOICE.parent / f"{name}.md").read_text(encoding="utf-8"), name
 
 
 def test_no_machine_paths_or_hosts():
@@ -79,3 +131,4 @@ def test_what_the_demo_leaves_is_ignored():
 
 if __name__ == "__main__":
     (ROOT / "docs" / "cli.md").write_text(page(), encoding="utf-8")
+    CHOICE.write_text(with_recipes(CHOICE.read_text(encoding="utf-8")), encoding="utf-8")

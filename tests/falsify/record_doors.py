@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 from assurance import ROOT, record
 
-FILES = ("test_low_bits", "test_side_doors", "test_ledger_faults", "test_faults", "test_supply_chain")
+FILES = ("test_low_bits", "test_side_doors", "test_ledger_faults", "test_faults", "test_supply_chain",
+         "test_planted_faults")  # fmt: skip
 TEXT = {
     "side doors": "Two inputs, the same bits of randomness, the same released values: what else differs? And the last "
     "bits of what is released.",

@@ -111,7 +111,7 @@ def test_the_page_is_what_the_runs_wrote_and_has_every_row():
     powerful = {row["of"] for row in found.values() if row["mildest fault found"].split(" in ")[0] in strong}
     assert {"geometric", "haar_topdown", "refined_tree", "bayes_tree", "simplex"} <= powerful
     twins = {(row[0], row[1].strip("`")): row[-1] for row in kept["twins"]["rows"]}
-    assert twins == {(twin.fault.name, twin.claim): "yes" for twin in TWINS}
+    assert twins == {(twin.fault.name, twin.attack.claim): "yes" for twin in TWINS}
 
 
 # -- ours and the twins ------------------------------------------------------------------------------------------------
@@ -128,21 +128,10 @@ def test_no_bound_exceeds_a_claim(group):
     assert max(bound.found for bound in bounds) > 0.3  # and it does see something
 
 
-IN_SHORT = {
-    ("scale x0.8", "geometric()"), ("eq. (38) as printed", "haar_topdown()"), ("a reused noise word", "haar_topdown()"),
-    ("the true total used", "simplex()"), ("wrong unit: several cells counted as one", "geometric()"),
-    ("one cell too many is counted", "count() of records"), ("a device keeps the truth too often", "local.grr"),
-    ("small classes are shown", "sample_then_anonymize"),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "twin",
-    [
-        pytest.param(twin, marks=[] if (twin.fault.name, twin.claim) in IN_SHORT else [pytest.mark.full])
-        for twin in TWINS
-    ],
-    ids=lambda twin: f"{twin.fault.name}, {twin.claim}",
+    [pytest.param(twin, marks=() if twin.attack.short else pytest.mark.full) for twin in TWINS],
+    ids=lambda twin: f"{twin.fault.name}, {twin.attack.claim}",
 )
 def test_broken_twin_is_caught(twin):
     caught = tried(twin, 11)

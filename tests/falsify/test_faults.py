@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from planted import Fault, assert_caught
 from typer.testing import CliRunner
 
 import kasuri as ks
@@ -250,26 +249,6 @@ def test_kernel_modules_take_nothing_from_each_other():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kasuri"):
                 assert node.module == "kasuri._kernels.cached", path
-
-
-HERE = "tests/falsify/test_faults.py"
-PLANTED = [
-    Fault("damaged kernels are believed", "_kernels/cached.py",
-          "if content[:_DIGEST] != self._digest(path, content[_DIGEST:]):", "if len(content) < _DIGEST:",
-          f"{HERE}::test_a_damaged_kernel_cache_is_not_believed"),
-    Fault("a job is charged before its folder is tried", "job/running.py",
-          "    ready(target)  # writable, before anything is read or charged\n", "",
-          f"{HERE}::test_a_read_only_folder_costs_nothing"),
-    Fault("files written in place", "files.py", "            yield aside\n", "            yield target\n",
-          f"{HERE}::test_nothing_is_left_half_done"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", [PLANTED[0], *(pytest.param(fault, marks=pytest.mark.full) for fault in PLANTED[1:])],
-                         ids=lambda fault: fault.name)  # fmt: skip
-def test_planted_faults_are_found(fault, tmp_path, record_property):
-    assert_caught(fault, tmp_path)
-    told(record_property, f"planted: {fault.name}", f"one changed line of {fault.file}", "caught")
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

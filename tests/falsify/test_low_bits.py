@@ -10,7 +10,6 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from planted import Fault, assert_caught
 
 import kasuri as ks
 from kasuri import job
@@ -183,15 +182,3 @@ def test_reports_of_numbers_lie_on_a_public_grid(name, record_property):
     assert sets.count(sets[0]) == len(sets) and len(sets[0]) == randomizer.outputs
     told(record_property, f"last bits: local {name} (numbers)", "5 x 60,000 reports of five values",
          f"the same {randomizer.outputs} outputs")  # fmt: skip
-
-
-FLOAT_TWIN = Fault(
-    "float noise in a recipe of whole numbers", "recipes/cells.py", '"docs/proofs/geometric.md", DiscreteLaplace)',
-    '"docs/proofs/geometric.md", FloatLaplace)',
-    "tests/falsify/test_low_bits.py::test_recipes_show_the_same_last_bits",
-)  # fmt: skip
-
-
-def test_a_float_twin_is_caught(tmp_path, record_property):
-    assert_caught(FLOAT_TWIN, tmp_path)
-    told(record_property, f"planted: {FLOAT_TWIN.name}", f"one changed line of {FLOAT_TWIN.file}", "caught")

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted import Fault, assert_caught
 from pyarrow import csv
 
 import kasuri as ks
@@ -467,31 +466,3 @@ def test_siblings(tmp_path, record_property, name):
     assert one.out.count("-> 0") == len(commands), one.err
     assert_equal(one, other)
     told(record_property, name, 1, one)
-
-
-# -- planted leaks -----------------------------------------------------------------------------------------------------
-
-HERE = "tests/falsify/test_side_doors.py"
-PERSON = f"{HERE}::test_one_person_more_changes_nothing_but_values"
-SAID = f"{HERE}::test_the_library_says_nothing_of_one_person"
-LEAKS = [
-    Fault("the recipe's words count the work done", "draw.py", "MappingProxyType({**run.words(), **drawn.words})",
-          'MappingProxyType({**run.words(), **drawn.words, "steps": int(counts.cells.size)})', PERSON),
-    Fault("a repr with the number of cells", "table.py", "shape={self.domain.shape}, unit=",
-          "shape={self.domain.shape}, cells={self.cells.size}, unit=", SAID),
-    Fault("a log line with the number of cells counted", "ingest/micro.py",
-          "    return checked(cells, values, domain, unit, data, assumes=assumes)\n",
-          '    import logging\n\n    logging.getLogger("kasuri").info("%d", len(cells))\n'
-          "    return checked(cells, values, domain, unit, data, assumes=assumes)\n", PERSON),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "leak", [LEAKS[0], *(pytest.param(leak, marks=pytest.mark.full) for leak in LEAKS[1:])], ids=lambda leak: leak.name
-)
-def test_planted_leaks_are_found(leak, tmp_path, record_property):
-    assert_caught(leak, tmp_path)
-    record_property("section", "side doors")
-    record_property("name", f"planted: {leak.name}")
-    record_property("tried", f"one changed line of {leak.file}")
-    record_property("found", "caught")

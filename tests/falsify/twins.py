@@ -8,30 +8,28 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from falsify import FAMILY, Bound, Job, in_twin, registry
-from planted import Fault
+from faults import FAULTS
+from planted import Attack, Fault
 
-SCALE = "scale = unit.most * cost / epsilon"
+SCALE = next(fault for fault in FAULTS if fault.name == "scale x0.8")
 FACTORS, NEARER = (Fraction(9, 10), Fraction(8, 10)), Fraction(95, 100)
 
 
 def scaled(factor: Fraction) -> Fault:
     """Every central recipe with its noise too small by this factor."""
-    return Fault(f"scale x{float(factor):g}", "recipes/mechanism.py", SCALE, f"{SCALE} * Fraction({str(factor)!r})", "")
+    return replace(SCALE, name=f"scale x{float(factor):g}", new=f"{SCALE.old} * Fraction({str(factor)!r})")
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A fault, and the case (of a claim) and runs that find it."""
+    """A fault, and one of the attacks that find it."""
 
     fault: Fault
-    claim: str
-    case: str
-    runs: int
-    """Enough to find it with the seed of the tests; 0: by enumeration."""
+    attack: Attack
 
-    def job(self, seed: int) -> Job:
-        cases = [case.name for case in registry()[self.claim].cases]
-        return Job(self.claim, cases.index(self.case), self.runs, 0, seed)
+    def job(self, seed: int, times: int) -> Job:
+        claim, case, runs = self.attack.claim, self.attack.case, self.attack.runs
+        return Job(claim, [one.name for one in registry()[claim].cases].index(case), times * runs, 0, seed)
 
 
 @dataclass(frozen=True)
@@ -49,55 +47,7 @@ class Caught:
         return [self.name, f"`{self.claim}`", *found]
 
 
-def _twin(name: str, file: str, line: str, changed: str, claim: str, case: str = "enters", runs: int = 4000) -> Twin:
-    return Twin(Fault(name, file, line, changed, ""), claim, case, runs)
-
-
-KERNEL = "_kernels/topdown.py"
-TWINS = [
-    Twin(scaled(Fraction(8, 10)), "geometric()", "enters", 4000),  # the other recipes: see `powers`
-    Twin(scaled(Fraction(8, 10)), "haar_topdown()", "enters", 14_000),
-    _twin("eq. (38) as printed", KERNEL, "- sums[_u(low)] - sums[_u(high)] + noise[_u(used)]",
-          "- sums[_u(low)] - sums[_u(high)] + (noise[_u(used)] >> min(depth, 1))", "haar_topdown()", runs=12_000),
-    _twin("eq. (38) as printed, float form", "recipes/wavelet.py", "+= parts.weights * self.noise.draw(",
-          "+= np.where(parts.weights > parts.weights[0], 0.5, 1) * parts.weights * self.noise.draw(",
-          'haar_topdown(transform="haar")', runs=50_000),
-    _twin("a reused noise word", "recipes/engine.py", "cut or self.order.depth, tape, record, skip_noise=1)",
-          "cut or self.order.depth, tape, record, skip_noise=0)", "haar_topdown()", "weight three", 600),
-    _twin("levels of a tree share a noise stream", "recipes/visit.py", 'streams.open("noise", cut, block)',
-          'streams.open("noise", 0, block)', 'refined_tree("u4")', "weight three", 600),
-    _twin("the true total used", "recipes/shaped.py", "max(int(values.sum()) + noise, 0)",
-          "max(int(values.sum()) + 0 * noise, 0)", "simplex()", runs=600),
-    _twin("wrong unit: several cells counted as one", "recipes/mechanism.py", SCALE, "scale = cost / epsilon",
-          "geometric()", "three cells", 2000),
-    _twin("wrong unit: weights forgotten", "recipes/mechanism.py", SCALE,
-          "scale = unit.max_cells * cost / epsilon", "geometric()", "weight three", 1000),
-    _twin("wrong unit: replace counted as add-remove", "trees/transform.py",
-          'Fraction(1 if change == "add-remove" or size == 1 else 2)', "Fraction(1)", "geometric()", "moves", 6000),
-    _twin("wrong unit: replace counted once in a tree", "recipes/spending.py",
-          'Fraction(1 if unit.change == "add-remove" else 2)', "Fraction(1)", 'bayes_tree("middle")', "moves", 3000),
-    _twin("one cell too many is counted", "ingest/micro.py", "n, min(unit.max_cells, len(rows)), state",
-          "n, min(unit.max_cells + 1, len(rows)), state", "count() of records", "one cell, many rows", 4000),
-    _twin("an impossible cell is measured", KERNEL, "measured = s_left > 0 and s_right > 0", "measured = True",
-          "haar_topdown()", "alone beside a mask", 2000),
-    _twin("the pilot has less noise than it says", "recipes/choose.py", "self.scale / share, keys, values, streams)",
-          "self.scale / share / 40, keys, values, streams)", "bayes_tree(pilot=True)", runs=2000),
-    _twin("a threshold decided on the true count", "recipes/threshold.py", "keep = own >= self.least",
-          "keep = values >= self.least",
-          "sparse(3)", "at the threshold", 1000),
-    _twin("a series priced as one release", "budget/accounting.py", "repeated(self.losses, self.releases), delta",
-          "repeated(self.losses, 1), delta", "8 releases, privacy-loss distribution", runs=1500),
-    _twin("n = min(nA, nB)", "shuffle/joined.py", "claims = _claims(plan, n, metered)",
-          "claims = _claims(plan, most, metered)", "joined rows, two_point and two_point", "few in both tables", 400),
-    _twin("a permanent report is drawn anew", "local/longitudinal.py",
-          "        if category not in self._kept:\n            self._kept[category]", "        self._kept[category]",
-          "local.memoised", "40 reports each", 5000),
-    _twin("a device keeps the truth too often", "local/categorical.py",
-          "return _respond(category, word(), self.p, self.q)", "return _respond(category, word(), self.p + 8, self.q)",
-          "local.grr", "enumeration", 0),
-    _twin("small classes are shown", "kanon/sample.py", "shown = sizes[of] >= k", "shown = sizes[of] >= 1",
-          "sample_then_anonymize", "a class of 0 or 1", 1000),
-]  # fmt: skip
+TWINS = [Twin(fault, attack) for fault in FAULTS for attack in fault.attacks]
 
 
 ROOM = 3
@@ -106,10 +56,10 @@ ROOM = 3
 
 def tried(twin: Twin, seed: int, times: int = 1) -> Caught:
     """Run one twin's audit in its own process, with so many times its runs."""
-    twin = replace(twin, runs=times * twin.runs)
-    exact = [twin.claim] if not twin.runs else []
-    bounds = in_twin(twin.fault, [] if exact else [twin.job(seed)], FAMILY / len(TWINS), exact)
-    return Caught(twin.fault.name, twin.claim, bounds[0].epsilon, bounds[0].found, bounds[0].broken)
+    claim = twin.attack.claim
+    exact, jobs = ([], [twin.job(seed, times)]) if twin.attack.runs else ([claim], [])
+    (bound,) = in_twin(twin.fault, jobs, FAMILY / len(TWINS), exact)
+    return Caught(twin.fault.name, claim, bound.epsilon, bound.found, bound.broken)
 
 
 def twin_rows(seed: int, cores: int, tell: Callable[[str], None]) -> list[Caught]:

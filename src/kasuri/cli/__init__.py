@@ -10,7 +10,7 @@ import sys
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, job, kanon, ledger, local, manifest, plan, release, report, reproduce, shuffle
+from kasuri.cli import demo, job, kanon, ledger, local, manifest, options, plan, release, report, reproduce, shuffle
 from kasuri.errors import BudgetError, KasuriError
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app.command("init")(job.init)
 app.command("check")(job.check)
 app.command("plan")(plan.plan)
 app.command("compare")(plan.compare)
-app.command("release")(release.release)
+app.command("release", cls=options.NamesRecipes)(release.release)
 app.add_typer(local.app, name="local")
 app.command("verify")(manifest.verify)
 app.command("report")(report.report)

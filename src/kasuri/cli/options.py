@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 Epsilons = Annotated[str | None, typer.Option("--epsilons", help='Exact decimals, e.g. "0.1,1".')]
 UnitId = Annotated[
@@ -40,9 +41,7 @@ Recipe = Annotated[
     str,
     typer.Option(
         "--recipe",
-        help="auto, bayes_tree, fourier, geometric, haar_topdown, hierarchy, laplace, lasso, matrix, neg_l2_simplex, "
-        "nonneg_lasso, privelet, refined_tree, simplex or sparse; arguments in brackets, in TOML: "
-        "'bayes_tree(pilot=true)'.",
+        help="{recipes}; arguments in brackets, in TOML: 'bayes_tree(pilot=true)'.",
     ),
 ]
 Recipes = Annotated[
@@ -52,6 +51,19 @@ Recipes = Annotated[
     ),
 ]
 Figure = Annotated[Path | None, typer.Option("--figure", help="Also draw a chart: x.png, x.svg or x.pdf.")]
+
+
+class NamesRecipes(TyperCommand):
+    """A command whose help names every recipe: they are imported when it is asked for help, and not before."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        import kasuri as ks
+
+        *names, last = ks.recipes.RECIPES
+        for option in self.params:
+            if isinstance(option, TyperOption) and option.help:
+                option.help = option.help.replace("{recipes}", f"{', '.join(names)} or {last}")
+        super().format_options(ctx, formatter)
 
 
 @dataclass(frozen=True)

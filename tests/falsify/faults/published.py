@@ -1,0 +1,43 @@
+"""Faults of estimates, limits and the words about them."""
+
+from planted import Fault
+
+INTERVAL_LAWS = "tests/laws/test_interval_laws.py"
+BIAS_WORDS = "tests/contract/test_bias_words.py"
+INTERVALS = "tests/contract/test_intervals.py"
+COVERAGE = "tests/distributions/test_coverage.py"
+
+FAULTS = [
+    Fault("a single noise taken as a normal one", "kasuri.published.bars:LinearBars._around",
+          "one = max(s * math.log(", "one = min(s * math.log(",
+          f"{INTERVAL_LAWS}::test_the_variance_of_linear_recipes_is_that_of_the_normal_equations"),
+    Fault("device-hours called devices", "kasuri.report.japanese:counted", "    if max_cells > 1:\n",
+          "    if max_cells > 99:\n", f"{BIAS_WORDS}::test_a_total_says_what_it_counts"),
+    Fault("variance halved", "kasuri.published.estimate:counts", "np.full(y.size, laplace_variance(scale))",
+          "np.full(y.size, laplace_variance(scale) / 2)",
+          f"{INTERVAL_LAWS}::test_estimates_and_variances_are_those_of_least_squares"),
+    Fault("a level's scale ignored", "kasuri.published.estimate:counts",
+          "max(measured.scale[cuts[at]], LEAST_SCALE)", "max(measured.scale[cuts[-1]], LEAST_SCALE)",
+          f"{INTERVAL_LAWS}::test_estimates_and_variances_are_those_of_least_squares"),
+    Fault("not stretched to the released value", "kasuri.published.intervals:finish",
+          "return np.minimum(np.maximum(low, 0.0), values), np.maximum(np.maximum(high, 0.0), values)",
+          "return np.maximum(low, 0.0), np.maximum(high, 0.0)",
+          f"{INTERVALS}::test_the_released_value_is_inside_or_there_is_a_reason"),
+    Fault("no upper limit for absent cells", "kasuri.published.bounds:of_regions",
+          "upper = np.where(shut_in, around.cap, np.maximum(", "upper = np.where(shut_in, 0.0, np.maximum(",
+          f"{INTERVALS}::test_absent_cells_have_an_upper_limit"),
+    Fault("limits cut by the least of all around", "kasuri.published.bounds:of_cells",
+          "upper[here] = np.maximum(np.minimum(above(own.x[node], half), cap), around + wide)",
+          "upper[here] = of_cells_cut(tree, keys[here], level)[1]", f"{COVERAGE}::test_isolated_places_are_covered"),
+    Fault("every window at the whole error", "kasuri.published.bounds:Window.upper",
+          "factor(level, parts * (1 + chances))", "factor(level, parts)",
+          f"{INTERVAL_LAWS}::test_windows_are_the_best_estimates_of_one_count_along_a_path"),
+    Fault("a child counted twice in its window", "kasuri._kernels.intervals:pool_down",
+          "(x[j] - share * above_x[i]) / v[j])", "x[j] / v[j])",
+          f"{INTERVAL_LAWS}::test_windows_are_the_best_estimates_of_one_count_along_a_path"),
+    Fault("padding shared by cells", "kasuri.published.bounds:_pairs",
+          "shares = search.halves if tree.halves else search.share", "shares = search.share",
+          f"{COVERAGE}::test_margins_over_a_padded_axis_are_covered"),
+    Fault("cut nodes count nothing", "kasuri.published.bounds:of_regions", "a[pairs.kind == CUT] = up_a",
+          "a[pairs.kind == CUT] = 0.0", f"{INTERVAL_LAWS}::test_the_variance_of_an_area_is_that_of_least_squares"),
+]  # fmt: skip

@@ -1,0 +1,18 @@
+"""Faults of names, prices and numbers."""
+
+from planted import Attack, Fault
+
+NAMES = "tests/contract/test_names.py"
+EPSILON = "tests/contract/test_epsilon.py"
+
+FAULTS = [
+    Fault("a line break in a name", "kasuri.names:faults", "in _REFUSED and not _joins(text, i)", "in ()",
+          f"{NAMES}::test_names_that_hide_or_break_are_refused_where_they_are_built"),
+    Fault("any text Python takes for a number", "kasuri.privacy:_fraction", " or not _NUMBER.fullmatch(value)", "",
+          f"{EPSILON}::test_text_that_is_not_a_plain_number"),
+    Fault("a release above 20 without the word", "kasuri.draw:release", "asked(epsilon))",
+          "asked(epsilon, study=True))", f"{EPSILON}::test_above_20_needs_the_word"),
+    Fault("a series priced as one release", "kasuri.budget.accounting:Series.price",
+          "repeated(self.losses, self.releases), delta", "repeated(self.losses, 1), delta",
+          attacks=(Attack("8 releases, privacy-loss distribution", runs=1500),)),
+]  # fmt: skip
