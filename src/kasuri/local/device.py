@@ -27,7 +27,7 @@ from kasuri.errors import FormatError, KasuriError, PrivacyError, ProtocolError,
 from kasuri.local.longitudinal import Memoised, MemoisedClient
 from kasuri.local.read import from_json
 from kasuri.local.wire import Round, encode, verify
-from kasuri.privacy import asked, decimal, exact
+from kasuri.privacy import Exact, asked, decimal, exact
 
 
 class Device:
@@ -47,7 +47,7 @@ class Device:
         self,
         public_key: str,
         *,
-        max_epsilon: object,
+        max_epsilon: Exact,
         state: str | Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
