@@ -1,7 +1,10 @@
 """The import table: which module may import which. The layout is the architecture (docs/architecture.md)."""
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -328,11 +331,35 @@ def test_the_page_tells_the_table():
     assert told == wanted
 
 
+LONG_STILL = {"job/__init__.py", "report/page.py", "schema/__init__.py", "trees/order.py"}
+"""Modules above the limit that are still to be split."""
+
+
 def test_no_module_is_too_long():
     long = {
-        str(path.name): n for _, path in modules() if (n := len(path.read_text(encoding="utf-8").splitlines())) > 600
+        str(path.relative_to(SOURCE)): n
+        for _, path in modules()
+        if (n := len(path.read_text(encoding="utf-8").splitlines())) > 500
     }
-    assert not long
+    assert long.keys() <= LONG_STILL, long
+
+
+COMPLEX = {
+    "_kernels/topdown.py: descend": "one loop over a dozen running numbers; split into helpers it ran 2 to 6 % slower",
+    "table.py: checked": "still to be split",
+}
+"""Functions of a complexity above 15, and why."""
+
+
+def test_no_function_is_too_complex():
+    limit = ["--select", "C901", "--config", "lint.mccabe.max-complexity=15", "--config", "lint.per-file-ignores={}"]
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--ignore-noqa", *limit, "--output-format", "json"]
+    said = subprocess.run([*command, str(SOURCE)], capture_output=True, text=True)
+    found = {
+        f"{Path(fault['filename']).relative_to(SOURCE).as_posix()}: {fault['message'].split('`')[1]}"
+        for fault in json.loads(said.stdout)
+    }
+    assert found <= COMPLEX.keys() and "_kernels/topdown.py: descend" in found
 
 
 def test_front_door_is_small_sorted_and_complete():

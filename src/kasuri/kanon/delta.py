@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import count, islice
 
 from kasuri.errors import NumericsError, PrivacyError, raise_faults
-from kasuri.noise.samplers import exp_minus
+from kasuri.noise.survival import exp_minus
 from kasuri.privacy import Exact, exact
 
 _BITS = 160  # working precision of e^eps, and of tails beyond the size of their smallest term

@@ -23,7 +23,7 @@ from kasuri.local.grid import Numeric, Outputs, Table
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import WIRE_VERSION, Word
 from kasuri.noise.rng import Streams
-from kasuri.noise.samplers import exp_minus
+from kasuri.noise.survival import exp_minus
 from kasuri.privacy import Exact, asked, exact
 
 Bounds = tuple[object, object]
