@@ -23,8 +23,8 @@ from kasuri.local.grid import Numeric, Outputs, Table
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import WIRE_VERSION, Word
 from kasuri.noise.rng import Streams
-from kasuri.noise.samplers import exp_minus
-from kasuri.privacy import asked, exact
+from kasuri.noise.survival import exp_minus
+from kasuri.privacy import Exact, asked, exact
 
 Bounds = tuple[object, object]
 
@@ -218,7 +218,7 @@ def _bounds(bounds: Bounds) -> tuple[Fraction, Fraction]:
 def two_point(
     bounds: Bounds,
     *,
-    epsilon: object,
+    epsilon: Exact,
     steps: int = 64,
     ab: tuple[object, object] | None = None,
     bits: int = BITS,
@@ -261,7 +261,7 @@ def _window(kind: type[Window], bounds: Bounds, eps: Fraction, steps: int, shift
     )
 
 
-def piecewise(bounds: Bounds, *, epsilon: object, steps: int = 64, shift: int = 4, bits: int = BITS) -> Piecewise:
+def piecewise(bounds: Bounds, *, epsilon: Exact, steps: int = 64, shift: int = 4, bits: int = BITS) -> Piecewise:
     """The Piecewise mechanism: a window of e^(-eps/2) times the distance it slides, drawn e^eps times as often."""
     eps = asked(epsilon)
     window = _odd(steps * shift * math.exp(-float(eps) / 2))
@@ -269,7 +269,7 @@ def piecewise(bounds: Bounds, *, epsilon: object, steps: int = 64, shift: int = 
     return made
 
 
-def square_wave(bounds: Bounds, *, epsilon: object, steps: int = 64, bits: int = BITS) -> SquareWave:
+def square_wave(bounds: Bounds, *, epsilon: Exact, steps: int = 64, bits: int = BITS) -> SquareWave:
     """The square wave of half-width b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)), for histograms."""
     eps = asked(epsilon)
     e, grown = float(eps), math.exp(min(float(eps), 50.0))
@@ -278,7 +278,7 @@ def square_wave(bounds: Bounds, *, epsilon: object, steps: int = 64, bits: int =
     return made
 
 
-def hybrid(bounds: Bounds, *, epsilon: object, steps: int = 64, shift: int = 4, bits: int = BITS) -> Hybrid:
+def hybrid(bounds: Bounds, *, epsilon: Exact, steps: int = 64, shift: int = 4, bits: int = BITS) -> Hybrid:
     """Piecewise with probability 1 - e^(-eps/2), else two-point: best above epsilon 0.61 (below, take two_point)."""
     eps, N = asked(epsilon), 1 << bits
     mix = min(max(1, round(N * -math.expm1(-float(eps) / 2))), N - 1)
@@ -287,9 +287,7 @@ def hybrid(bounds: Bounds, *, epsilon: object, steps: int = 64, shift: int = 4, 
     return Hybrid(*_bounds(bounds), eps, steps, mix=mix, wide=wide, narrow=narrow, bits=bits)
 
 
-def laplace(
-    bounds: Bounds, *, epsilon: object, steps: int = 64, margin: int | None = None, bits: int = BITS
-) -> Laplace:
+def laplace(bounds: Bounds, *, epsilon: Exact, steps: int = 64, margin: int | None = None, bits: int = BITS) -> Laplace:
     """Discrete Laplace noise of scale steps/epsilon on the grid, cut `margin` steps outside the bounds."""
     eps, N = asked(epsilon), 1 << bits
     margin = margin if margin is not None else math.ceil(steps * min(4.0, 6 / float(eps)))

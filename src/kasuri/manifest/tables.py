@@ -40,26 +40,9 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         faults.append("datapackage.json: says the same thing in two ways, and they differ")
         return
     names = files_of("release", (item["path"] for item in manifest["resources"]))
-    try:
-        signed = _signed(folder, domain, guarantee)
-    except FormatError:
-        faults.append("datapackage.json: no recipe has these words on this domain, unit and epsilon")
-        signed = True
-    except UNREADABLE:  # named below
-        signed = True
-    last, total = -1, 0
-    for name in names:  # one file at a time: a table of many files need not fit in memory
-        try:
-            table = read_parquet(folder / name)
-            if not _cells(table, name, domain, manifest, last, signed, faults):
-                return
-            last = table["cell"][-1].as_py() if table.num_rows else last
-            total += table["value"].to_numpy().sum().item()
-        except UNREADABLE:
-            faults.append(f"{name}: cannot be read as the table the manifest describes")
-            return
-    if total != manifest["total"]:
-        faults.append(f"{', '.join(names[:3])}: does not add up to the total of the manifest")
+    table = _release(folder, names, manifest, domain, guarantee, faults)
+    if table is None:
+        return
     meta = "release_meta.parquet"
     try:
         rows = read_parquet(folder / meta).to_pylist()
@@ -78,8 +61,40 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         except UNREADABLE:
             follows = False
         if not follows:
-            faults.append(f"{name}: lower or upper does not follow from the measurements")
+            faults.append(f"{names[-1]}: lower or upper does not follow from the measurements")
     _duckdb(folder, table, rows, faults)
+
+
+def _release(
+    folder: Path,
+    names: list[str],
+    manifest: Mapping[str, Any],
+    domain: Domain,
+    guarantee: Guarantee,
+    faults: list[str],
+) -> Any | None:
+    """The last file of the released table, every file checked; None where they are not worth comparing further."""
+    try:
+        signed = _signed(folder, domain, guarantee)
+    except FormatError:
+        faults.append("datapackage.json: no recipe has these words on this domain, unit and epsilon")
+        signed = True
+    except UNREADABLE:  # named below
+        signed = True
+    last, total = -1, 0
+    for name in names:  # one file at a time: a table of many files need not fit in memory
+        try:
+            table = read_parquet(folder / name)
+            if not _cells(table, name, domain, manifest, last, signed, faults):
+                return None
+            last = table["cell"][-1].as_py() if table.num_rows else last
+            total += table["value"].to_numpy().sum().item()
+        except UNREADABLE:
+            faults.append(f"{name}: cannot be read as the table the manifest describes")
+            return None
+    if total != manifest["total"]:
+        faults.append(f"{', '.join(names[:3])}: does not add up to the total of the manifest")
+    return table
 
 
 def _signed(folder: Path, domain: Domain, guarantee: Guarantee) -> bool:

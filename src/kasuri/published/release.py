@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from kasuri.published.area import area_of
+from kasuri.published.area import Area
 from kasuri.published.intervals import Interval, interval
 from kasuri.published.protected import Protected
 
@@ -23,6 +23,8 @@ class Release(Protected):
 
     def area(
         self,
+        area: Area | None = None,
+        /,
         *,
         rows: slice | int | None = None,
         cols: slice | int | None = None,
@@ -30,17 +32,20 @@ class Release(Protected):
         cells: ArrayLike | None = None,
         **axes: Any,
     ) -> int | float:
-        """Sum over an area: `rows` and `cols` of the mesh (indices of the window), or a mesh `code` of the same or a
-        coarser level; other axes by index, slice or label. Or any `cells`: an array of cell indices, or of true and
-        false in the domain's shape.
+        """Sum over an area: an `Area`, or its keywords. These are `rows` and `cols` of the mesh (indices of the
+        window), or a mesh `code` of the same or a coarser level; other axes by index, slice or label. Or any `cells`:
+        an array of cell indices, or of true and false in the domain's shape.
 
         >>> out.area(rows=slice(0, 64), cols=slice(0, 64), sex="female")    # doctest: +SKIP
         >>> out.area(code="5339")                                           # doctest: +SKIP
         """
-        return self.sum_over(area_of(self.domain, rows, cols, code, cells, axes)).item()
+        where = Area.given(area, rows=rows, cols=cols, code=code, cells=cells, **axes)
+        return self.sum_over(where.on(self.domain)).item()
 
     def interval(
         self,
+        area: Area | None = None,
+        /,
         *,
         level: float = 0.95,
         rows: slice | int | None = None,
@@ -57,7 +62,8 @@ class Release(Protected):
 
         >>> out.interval(rows=slice(0, 64), cols=slice(0, 64), level=0.95)  # doctest: +SKIP
         """
-        return interval(self, area_of(self.domain, rows, cols, code, cells, axes), level)
+        where = Area.given(area, rows=rows, cols=cols, code=code, cells=cells, **axes)
+        return interval(self, where.on(self.domain), level)
 
     def save(self, folder: str, *, unmetered: bool = False, sign: str | None = None) -> None:
         """Write the release to a new folder: Parquet, DuckDB, the measurements, datapackage.json, a certificate in two

@@ -106,8 +106,7 @@ def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None
     try:
         for name, table in tables.items():
             write(table, parts[name])
-            with parts[name].open("rb") as file:
-                os.fsync(file.fileno())
+            files.sync(parts[name])
         for name in reversed(list(tables)):  # the table of values last: where it stands, all the others do
             files.place(parts[name], targets[name])  # refuses to replace what appeared meanwhile
             placed.append(targets[name])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kasuri import manifest
 from kasuri.errors import DomainError
+from kasuri.files import sync
 from kasuri.published.protected import Described, Protected
 from kasuri.store import duck, parquet
 from kasuri.store.columns import may_leave
@@ -46,8 +47,8 @@ def save_tables(
         tables(aside)
         manifest.write(release, aside, sign)  # last: it lists every other file
         for path in sorted(aside.iterdir()):
-            _sync(path)
-        _sync(aside)
+            sync(path)
+        sync(aside)
         if release.receipt is not None:
             release.receipt.commit(release.provenance["release_id"])
         # rename(2) refuses a folder that is not empty, so a rival that was faster is not overwritten
@@ -57,7 +58,7 @@ def save_tables(
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     try:
-        _sync(target.parent)
+        sync(target.parent)
     except OSError:  # the release is there; saying "not written" would invite a second one
         warnings.warn(f"{target} is written, but may not survive a power failure in the next seconds", stacklevel=2)
 
@@ -86,11 +87,3 @@ def _not_written(target: Path, error: OSError | ValueError) -> DomainError:
     why = getattr(error, "strerror", None) or type(error).__name__
     where = getattr(error, "filename", None) or target
     return DomainError(f"{target}: not written ({why}: {where}); nothing was kept")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

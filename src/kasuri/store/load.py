@@ -16,6 +16,6 @@ def load(folder: str | Path) -> Protected:
     """The release in `folder`, as `save` wrote it: areas, intervals and exports as from a fresh one. It is verified
     first; FormatError names every fault. It carries no receipt, so it cannot be saved or exported as newly paid for."""
     found = verify(folder)
-    if not found["ok"]:
-        raise FormatError("; ".join(found["faults"]))
+    if not found.ok:
+        raise FormatError("; ".join(found.faults))
     return read(Path(folder), json.loads((Path(folder) / MANIFEST).read_bytes()))
