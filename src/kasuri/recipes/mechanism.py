@@ -96,7 +96,7 @@ class Bias(Enum):
 
 @dataclass(frozen=True)
 class OwnBias:
-    """A bias that no other family has, in the family's own words: (kind of area, English, Japanese); the kinds are those
+    """A bias that no other family has, in its own words: (kind of area, English, Japanese); the kinds are those
     of `manifest.bias.AREAS`."""
 
     sentences: tuple[tuple[str, str, str], ...]
