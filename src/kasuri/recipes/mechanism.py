@@ -250,6 +250,11 @@ class Run(ABC):
     squares: ClassVar[bool] = True
     """Are the squares of 4^l cells of a mesh nodes of its tree, where it has one?"""
 
+    def __post_init__(self) -> None:
+        for word in ("signed", "bias"):
+            if not hasattr(self, word):
+                raise TypeError(f"{type(self).__name__} does not say {word}")
+
     @property
     def scale(self) -> Fraction:
         """Noise scale of a coefficient of weight 1."""
