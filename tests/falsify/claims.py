@@ -256,7 +256,7 @@ def recipe_claims() -> list[Claim]:
     shaped = {"enters two cells": (couple, ADD, two, with_more(two, {0: 1}))}
     grid = {"enters two cells": (beside, ADD, three, with_more(three, {0: 1})), **grid}
     passing = {"at the threshold": (LINE, ADD, edge, with_more(edge, {0: 1})), **pairs()}
-    return [
+    listed = [
         central("geometric()", ks.geometric(), cost=0.06, enough=30_000),
         central("laplace()", ks.laplace(), cost=0.06),
         central('privelet("1d")', ks.privelet("1d")),
@@ -297,6 +297,8 @@ def recipe_claims() -> list[Claim]:
         central("sparse(3)", recipes.sparse(3), tables=passing, cost=0.15),
         central('sparse("auto")', recipes.sparse(), cost=0.15),
     ]
+    covered = {claim.covers for claim in listed}
+    return listed + [central(f"{name}()", make()) for name, make in recipes.RECIPES.items() if name not in covered]
 
 
 # -- what several releases cost, and what `count` bounds --------------------------------------------------------------

@@ -10,6 +10,9 @@ import pytest
 from faults import FAULTS
 from planted import ROOT, Fault, assert_caught, locate, plant
 
+import kasuri as ks
+from kasuri.recipes import RECIPES
+
 
 @cache
 def functions_of(file: str) -> set[str]:
@@ -33,6 +36,16 @@ def test_a_fault_has_its_place_and_what_finds_it(fault):
 def test_names_are_names():
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
     assert sum(fault.short for fault in FAULTS) >= 20
+
+
+def test_every_family_of_recipes_has_a_planted_fault():
+    """The module of each recipe's run, so that a new family is not left without one."""
+    domain, unit = ks.Domain.of(ks.Mesh("g", shape=(4, 4))), ks.Unit("person", "add-remove", 1)
+    families = {type(make().on(domain, unit, "1")).__module__ for make in RECIPES.values()}
+    changed = {
+        locate(fault, where, old).where.partition(":")[0] for fault in FAULTS for where, old, _ in fault.changes()
+    }
+    assert families <= changed, f"plant a fault in {sorted(families - changed)}"
 
 
 CAUGHT = [fault for fault in FAULTS if fault.caught_by]

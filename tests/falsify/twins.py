@@ -11,6 +11,8 @@ from falsify import FAMILY, Bound, Job, in_twin, registry
 from faults import FAULTS
 from planted import Attack, Fault
 
+from kasuri.recipes import RECIPES
+
 SCALE = next(fault for fault in FAULTS if fault.name == "scale x0.8")
 FACTORS, NEARER = (Fraction(9, 10), Fraction(8, 10)), Fraction(95, 100)
 
@@ -108,7 +110,4 @@ def _spread(jobs: Sequence[Job], fault: Fault, alpha: float, cores: int) -> list
 
 
 # a series whose releases lose more than they say is refused by the series itself
-SCALED = frozenset({
-    "geometric", "laplace", "privelet", "haar_topdown", "refined_tree", "bayes_tree", "auto", "simplex",
-    "neg_l2_simplex", "nonneg_lasso", "lasso", "hierarchy", "fourier", "matrix", "sparse", "count",
-})  # fmt: skip
+SCALED = frozenset({*RECIPES, "count"})

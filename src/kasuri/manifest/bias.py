@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kasuri.recipes.mechanism import Bias, Run
+from kasuri.recipes.mechanism import Bias, OwnBias, Run
 
 Sentence = dict[str, str]
 """{"area": a kind of area, "en": what is said of it, "ja": the same}"""
@@ -32,6 +32,8 @@ of `lasso` and `sparse` are too low, all others too high."""
 
 def by_area(run: Run) -> list[Sentence]:
     """What is known of the bias (the mean of released less true) of each kind of area."""
+    if isinstance(run.bias, OwnBias):
+        return [_said(area, (en, ja)) for area, en, ja in run.bias.sentences]
     figures = {key: f"{value:g} %" for key, value in MEASURED.get(run.mechanism.name, {}).items()}
     return _SENTENCES[run.bias](figures, "total" in run.guarantee.public)
 

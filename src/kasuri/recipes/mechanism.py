@@ -95,6 +95,14 @@ class Bias(Enum):
 
 
 @dataclass(frozen=True)
+class OwnBias:
+    """A bias that no other family has, in its own words: (kind of area, English, Japanese); the kinds are those
+    of `manifest.bias.AREAS`."""
+
+    sentences: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
 class Replay:
     """The published numbers of a release, refined once more: what they give (None: not computed), what is wrong with
     them or with the values, what was not computed and why, and the noisy numbers that show whether there is too little
@@ -234,13 +242,18 @@ class Run(ABC):
     noise: Noise
     signed: ClassVar[bool]
     """May a released value be negative?"""
-    bias: ClassVar[Bias]
+    bias: ClassVar[Bias | OwnBias]
     """What refinement does to the mean of released sums."""
     cells_apart: ClassVar[bool] = False
     """Does every cell have noise of its own and nothing else?"""
 
     squares: ClassVar[bool] = True
     """Are the squares of 4^l cells of a mesh nodes of its tree, where it has one?"""
+
+    def __post_init__(self) -> None:
+        for word in ("signed", "bias"):
+            if not hasattr(self, word):
+                raise TypeError(f"{type(self).__name__} does not say {word}")
 
     @property
     def scale(self) -> Fraction:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,6 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
     tree = {"order": "morton" if order.startswith("morton") else order, "interleave": tuple(words["interleave"])}
     prior = _named(words, "prior", domain)
     readers: dict[str, Callable[[], dict[str, Any]]] = {
-        "geometric": dict,
-        "laplace": dict,
         "privelet": lambda: {"order": "2d" if words["transform"] == "haar_nd" else order},
         "haar_topdown": lambda: _haar(words, tree, asked),
         "hierarchy": lambda: {"order": tree["order"]},
@@ -83,6 +82,7 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
         "auto": lambda: tree | {"prior": prior, "areas": tuple(asked["areas"]), "metric": asked["metric"]},
     }  # fmt: skip
     readers |= {name: lambda: _shaped(words, options, domain) for name in _PARAMETER}
+    readers |= {name: dict for name, make in RECIPES.items() if not signature(make).parameters}
     return RECIPES[name](**readers[name]())
 
 
