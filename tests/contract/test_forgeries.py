@@ -459,6 +459,79 @@ def test_another_receipt(tmp_path, change, fault):
     assert any(fault in found for found in verified(tmp_path, out)["faults"])
 
 
+def overdrawn(ledger):
+    """An allowance of half of what was spent."""
+    for balance in ("before", "after"):
+        ledger[balance] = {**ledger[balance], "allowance": "0.5"}
+    ledger["before"]["left"], ledger["after"]["left"] = "0.5", "-0.5"
+
+
+def free(**place):
+    """Charged nothing, for a reason that is `place`."""
+
+    def change(ledger):
+        ledger["charged"] = {**ledger["charged"], "amount": "0"}
+        ledger["after"] = ledger["before"]
+        ledger.update(place)
+
+    return change
+
+
+PRICE = "the ledger was charged another price than the promise has"
+SPLIT = {"id": "0" * 32, "part": "f", "parts_per_unit": 1}
+SERIES = {"number": 3, "of": 5, "price": "1"}
+RECEIPTS = {
+    "overdrawn": (overdrawn, "the ledger's receipt does not add up"),
+    "the entry that opens a ledger": (lambda ledger: ledger.update(entry=1), "the ledger's receipt does not add up"),
+    "another currency": (receipt(charged__currency="rho"), "the ledger's receipt does not add up"),
+    "nothing, for no reason": (free(), PRICE),
+    "nothing, as a part of more cells": (free(split={**SPLIT, "parts_per_unit": 2}), PRICE),
+    "nothing, as one of a series of a ledger without one": (free(series=SERIES), PRICE),
+    "nothing, as the last of a series": (free(series=SERIES, accounting="pld"), "has another price"),
+}
+
+
+@pytest.mark.parametrize("name", RECEIPTS)
+def test_a_receipt_that_no_ledger_gives(tmp_path, name):
+    change, fault = RECEIPTS[name]
+    test_another_receipt(tmp_path, change, fault)
+
+
+def test_a_part_of_a_split_says_why_it_costs_nothing(tmp_path):
+    """The second part of two: charged 0, and manifest and certificates say in which table it is a part."""
+    domain = ks.Domain.of(MESH, ks.Nominal("sex", ("f", "m")))
+    parts = ks.Counts.from_dense(np.stack([TRUE, TRUE], axis=-1), domain, UNIT, data="census").split("sex")
+    ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="3", unit=UNIT, data="census")
+    for name in ("f", "m"):
+        out = ks.release(parts[name], ks.geometric(), epsilon="1", ledger=ledger)
+        out.save(tmp_path / name)
+        found = ks.verify(tmp_path / name, ledger=tmp_path / "census.ledger")
+        assert found["ok"], found["faults"]
+    said = json.loads((tmp_path / "m" / "datapackage.json").read_bytes())["privacy"]["accounting"]
+    assert said["ledger"]["charged"]["amount"] == "0" and "parts of one split" in said["composition"]
+    assert said["ledger"]["split"] == {"id": parts["m"].part.split, "part": "m", "parts_per_unit": 1}
+    english, japanese = ((tmp_path / "m" / name).read_text() for name in ("certificate.md", "certificate.ja.md"))
+    assert "Part m of one table that was split" in english and "charged in parallel" in english
+    assert "一つの表を分割したもの" in japanese and "並列に計上" in japanese
+
+
+def test_the_price_of_a_series_is_that_of_its_recipe(tmp_path):
+    series = ks.geometric().series(DOMAIN, UNIT, "0.1", 40)
+    ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="4", delta="1e-6", accounting="pld", series=series,
+                            unit=UNIT, data="census")  # fmt: skip
+    out = released(ks.geometric(), epsilon="0.1", ledger=ledger)
+    assert verified(tmp_path, out)["ok"]
+    said = json.loads(json.dumps(out.provenance["ledger"]))
+    said["series"]["price"] = "0.2"
+    for balance, left in (("before", "0.2"), ("after", "0.1")):
+        said[balance] = {**said[balance], "set_aside": left}
+        spent = Fraction(said[balance]["spent"])
+        said[balance]["left"] = decimal(Fraction(said[balance]["allowance"]) - spent - Fraction(left))
+    out = replace(out, provenance=MappingProxyType({**out.provenance, "ledger": said}))
+    found = ks.verify(saved(tmp_path / "cheap", out))
+    assert found["faults"] == ["datapackage.json: a series of these releases has another price"]
+
+
 def test_a_receipt_that_adds_up_is_not_looked_up_without_the_ledger(tmp_path):
     ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="3", unit=UNIT, data="census")
     out = released(ks.geometric(), ledger=ledger)

@@ -320,7 +320,8 @@ def _composition(ledger: dict[str, Any] | None) -> str:
         "zcdp": "rhos of all releases of this data add up",
         "pld": "a series declared beforehand, priced by its privacy-loss distribution; other releases add to it",
     }
-    return how[ledger["accounting"]]
+    also = "; parts of one split cost the dearest of them, as many as a unit can be in" if "split" in ledger else ""
+    return how[ledger["accounting"]] + also
 
 
 def environment() -> dict[str, Any]:

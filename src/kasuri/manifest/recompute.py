@@ -91,7 +91,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     words = release.recipe
     if implementation.get("recipe", dict(words)) != dict(words):
         faults.append(f"{MANIFEST}: its recipe is not that of release_meta.parquet")
-    faults += [f"{MANIFEST}: {fault}" for fault in _paid(manifest["privacy"]["accounting"].get("ledger"), guarantee)]
+    faults += [f"{MANIFEST}: {fault}" for fault in _paid(manifest, guarantee)]
     try:
         run, again = read(words, release.domain, guarantee.unit, guarantee.epsilon), True
     except UntoldError as error:
@@ -123,6 +123,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     if faults:
         return
     if again:
+        faults += [f"{MANIFEST}: {fault}" for fault in _price(manifest, run, guarantee)]
         _plan(manifest, run, guarantee, faults, notes)
     else:
         notes.append("configuration_hash: the matrix it is made of is not told")
@@ -178,8 +179,9 @@ def _promise(manifest: Mapping[str, Any], said: Guarantee, run: Run) -> Iterator
         yield "says in two ways who bounded contributions, and they differ"
 
 
-def _paid(ledger: Any, said: Guarantee) -> Iterator[str]:
+def _paid(manifest: Mapping[str, Any], said: Guarantee) -> Iterator[str]:
     """Where the receipt of the ledger does not add up, or is for another price than the promise has."""
+    ledger = manifest["privacy"]["accounting"].get("ledger")
     if ledger is None:
         return
     before, after, charged = ledger["before"], ledger["after"], ledger["charged"]
@@ -190,18 +192,51 @@ def _paid(ledger: Any, said: Guarantee) -> Iterator[str]:
     amount = written(charged["amount"])
     sums = all(each["left"] == each["allowance"] - each["spent"] - each["set_aside"] for each in amounts)
     same = amounts[0]["allowance"] == amounts[1]["allowance"]
-    if not sums or not same or amounts[1]["spent"] - amounts[0]["spent"] != amount:
+    real = type(ledger["entry"]) is int and ledger["entry"] > 1 and min(map(min, (a.values() for a in amounts))) >= 0
+    currency = "rho" if ledger["accounting"] == "zcdp" else "epsilon"
+    alike = {part["currency"] for part in (before, after, charged)} == {currency}
+    if not (sums and same and real and alike) or amounts[1]["spent"] - amounts[0]["spent"] != amount:
         yield "the ledger's receipt does not add up"
     price = said.epsilon
     if ledger["accounting"] == "zcdp":
         price = said.rho if said.rho is not None else said.epsilon**2 / 2
-    # parts of a split are charged in parallel, releases of a series are set aside: both may cost less
-    if amount < 0 or amount > price or (amount != price and not _may_cost_less(ledger, said)):
+    if "series" in ledger:
+        dear = _in_series(ledger, said, amounts) == amount and "split" not in ledger
+    elif "split" in ledger:  # charged in parallel: any part of the price
+        dear = 0 <= amount <= price and currency == "epsilon" and said.unit.change == "add-remove" and not said.delta
+        dear = dear and ledger["split"]["parts_per_unit"] == said.unit.max_cells
+    else:  # an earlier kasuri did not say that it was a part
+        dear = amount == price or (not same_version(manifest) and 0 <= amount <= price)
+    if not dear:
         yield "the ledger was charged another price than the promise has"
 
 
-def _may_cost_less(ledger: Mapping[str, Any], said: Guarantee) -> bool:
-    return "series" in ledger or (ledger["accounting"] != "zcdp" and said.unit.change == "add-remove")
+def _in_series(ledger: Mapping[str, Any], said: Guarantee, amounts: Sequence[Mapping[str, Fraction]]) -> Fraction:
+    """What a release of a declared series takes out of what was set aside for it; -1 where it cannot be one."""
+    series, price = ledger["series"], written(ledger["series"]["price"])
+    number, of = series["number"], series["of"]
+    if ledger["accounting"] != "pld" or not 0 < price <= of * said.epsilon or not 1 <= number <= of:
+        return Fraction(-1)
+    used = [min(said.epsilon * n, price) for n in (number - 1, number)]
+    aside = all(each["set_aside"] == price - own for each, own in zip(amounts, used, strict=True))
+    return used[1] - used[0] if aside else Fraction(-1)
+
+
+def _price(manifest: Mapping[str, Any], run: Run, said: Guarantee) -> Iterator[str]:
+    """Where a declared series costs something else than its recipe's privacy-loss distribution."""
+    ledger = manifest["privacy"]["accounting"].get("ledger")
+    if ledger is None or "series" not in ledger:
+        return
+    spent, left = ([written(ledger[when].get(name, "0")) for when in _WHEN] for name in ("delta_spent", "delta_left"))
+    series = run.mechanism.series(run.domain, said.unit, said.epsilon, ledger["series"]["of"])
+    own = [series.price(delta) for delta in {a + b for a, b in zip(spent, left, strict=True)}]
+    if len(own) != 1 or abs(own[0] - written(ledger["series"]["price"])) > _DIGIT:
+        yield "a series of these releases has another price"
+
+
+_WHEN = ("before", "after")
+_DIGIT = Fraction(1, 10**6)
+"""What another machine may round a price of a series by."""
 
 
 def _optimised(run: Run, own: dict[str, Any], words: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

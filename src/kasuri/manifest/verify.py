@@ -304,7 +304,10 @@ def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any])
         guarantee = tables.claimed(manifest)
     except tables.UNREADABLE:
         return ["paid for a promise; the manifest states none"]
-    receipt = book.receipt(entry["entry"])
+    receipt, accounting = book.receipt(entry["entry"]), privacy["accounting"]["ledger"]
+    reference = {} if receipt is None else receipt.reference()
+    if "split" not in accounting and not recompute.same_version(manifest):
+        reference.pop("split", None)  # an earlier kasuri did not say that it was a part
     pairs = [
         ("paid for another epsilon", claim["epsilon"], decimal(guarantee.epsilon)),
         ("paid for another delta", claim["delta"], decimal(guarantee.delta)),
@@ -313,6 +316,6 @@ def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any])
         ("is about other data", book.data, privacy["data"]),
         ("paid for another recipe or domain", claim["plan"], privacy["implementation"].get("configuration_hash")),
         ("rests on other assumptions", entry["assumes"], privacy["assumes"]),
-        ("left another balance", receipt and receipt.reference(), privacy["accounting"]["ledger"]),
+        ("left another balance", reference, accounting),
     ]
     return [words for words, paid, said in pairs if paid != said]
