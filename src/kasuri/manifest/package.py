@@ -332,8 +332,12 @@ def environment() -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = "unknown"
-    lock = "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
-    return {"versions": versions, "hash": sha256(lock.encode()), "machine": machine()}
+    return {"versions": versions, "hash": versions_hash(versions), "machine": machine()}
+
+
+def versions_hash(versions: Mapping[str, str]) -> str:
+    """One hash over the versions."""
+    return sha256("".join(f"{name}=={version}\n" for name, version in sorted(versions.items())).encode())
 
 
 def machine() -> str:

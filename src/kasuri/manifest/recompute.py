@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -27,10 +28,13 @@ from kasuri.manifest.package import (
     mechanisms,
     privacy_block,
     resource,
+    sha256,
+    versions_hash,
 )
 from kasuri.manifest.tables import UNREADABLE, claimed
 from kasuri.noise.evidence import too_little
 from kasuri.noise.laws import IDEALISED, KEYSTREAM
+from kasuri.noise.rng import secure
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.public import Named
 from kasuri.published.measurements import Measurements
@@ -67,7 +71,7 @@ def same_version(manifest: Mapping[str, Any]) -> bool:
     """Whether this version of kasuri made the release; one whose manifest has no recipe is of an earlier one."""
     implementation = manifest["privacy"]["implementation"]
     versions = implementation["environment"].get("versions")
-    same = isinstance(versions, dict) and versions.get("kasuri") == environment()["versions"]["kasuri"]
+    same = isinstance(versions, dict) and versions.get("kasuri") == _versions()["kasuri"]
     return same and "recipe" in implementation
 
 
@@ -91,7 +95,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     words = release.recipe
     if implementation.get("recipe", dict(words)) != dict(words):
         faults.append(f"{MANIFEST}: its recipe is not that of release_meta.parquet")
-    faults += [f"{MANIFEST}: {fault}" for fault in _paid(manifest, guarantee)]
+    faults += [f"{MANIFEST}: {fault}" for fault in (*_paid(manifest, guarantee), *_made_with(implementation))]
     try:
         run, again = read(words, release.domain, guarantee.unit, guarantee.epsilon), True
     except UntoldError as error:
@@ -116,7 +120,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         return
     notes += untold
     own = _optimised(run, own, words, notes)
-    unlike = sorted(_unlike(words, own))
+    unlike = sorted(_unlike(words, own, set() if same_version(manifest) else LATER))
     faults += [f"{MANIFEST}: {name} is not what the recipe gives on this domain, unit and epsilon" for name in unlike]
     if not unlike and mechanisms(own, guarantee.epsilon) != implementation["mechanisms"]:
         faults.append(f"{MANIFEST}: a scale or sensitivity is not what the recipe gives")
@@ -130,6 +134,9 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     in_parts = "release.parquet" not in [item["path"] for item in manifest["resources"]]
     large = () if whole or in_parts else ("total", "intervals", "expected_error")
     _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
+    _files(folder, manifest, None if in_parts or not whole else release, faults, notes)
+    if manifest["intervals"]["level"] is not None and implementation["environment"].get("machine") != machine():
+        notes.append("lower and upper: to within 1 in a few cells; made with other versions or on another machine")
     if not whole:
         notes.append(f"values: more than {ROWS} rows")
         notes += [f"{name}: not made again for more than {ROWS} rows" for name in large]
@@ -154,10 +161,10 @@ def _read(folder: Path, manifest: Mapping[str, Any]) -> tuple[Release, bool]:
     return Release(domain, none, none, None, claimed(manifest), words, origin), False
 
 
-def _unlike(words: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the words that differ; an earlier kasuri did not write all of them."""
+def _unlike(words: Mapping[str, Any], own: Mapping[str, Any], later: set[str]) -> Iterator[str]:
+    """Names of the words that differ; an earlier kasuri did not write those that came `later`."""
     for name in words.keys() | own.keys():
-        if name not in words and name in LATER:
+        if name not in words and name in later:
             continue
         if json.loads(json.dumps(own.get(name))) != words.get(name):
             yield name if name in own else "a further word"
@@ -177,6 +184,18 @@ def _promise(manifest: Mapping[str, Any], said: Guarantee, run: Run) -> Iterator
     enforced = manifest["privacy"]["privacy_loss"]["contribution_bound"]["enforced"]
     if enforced.startswith("by the provider") != (PROVIDER_BOUNDED in said.assumes):
         yield "says in two ways who bounded contributions, and they differ"
+
+
+def _made_with(implementation: Mapping[str, Any]) -> Iterator[str]:
+    """Where what is stated about the making contradicts itself."""
+    versions = implementation["environment"].get("versions")
+    if isinstance(versions, dict):
+        if implementation["environment"].get("hash") != versions_hash(versions):
+            yield "the hash of its versions is not theirs"
+        if implementation["software"] != f"kasuri {versions.get('kasuri')}":
+            yield "names two versions of kasuri"
+    if implementation["secure"] and implementation["randomness"] != secure().words():
+        yield "its randomness is not that of a secure source"
 
 
 def _paid(manifest: Mapping[str, Any], said: Guarantee) -> Iterator[str]:
@@ -265,7 +284,7 @@ def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[s
     mechanism = run.mechanism
     untold = [table for table, _ in mechanism.tables if isinstance(table, Named) and not table.digest]
     versions = manifest["privacy"]["implementation"]["environment"].get("versions")
-    if untold or not isinstance(versions, dict) or versions.get("kasuri") != environment()["versions"]["kasuri"]:
+    if untold or not isinstance(versions, dict) or versions.get("kasuri") != _versions()["kasuri"]:
         why = "a public table is told without its fingerprint" if untold else "made by another version of kasuri"
         notes.append(f"configuration_hash: {why}")
         return
@@ -292,6 +311,30 @@ def _remade(
     for item in manifest["resources"]:
         if item != json.loads(json.dumps(resource(folder / item["path"], release))):
             faults.append(f"{MANIFEST}: describes {item['path']} otherwise than it is")
+
+
+def _files(
+    folder: Path, manifest: Mapping[str, Any], release: Release | None, faults: list[str], notes: list[str]
+) -> None:
+    """The tables written once more: the same release gives the same bytes, so that a file holds nothing beside it."""
+    from kasuri.store import duck, parquet
+
+    said = manifest["privacy"]["implementation"]["environment"].get("versions")
+    if release is None or not same_version(manifest) or said != _versions():
+        why = "in parts, or too large" if release is None else "written with other versions"
+        notes.append(f"the bytes of the tables: {why}; what else the files may hold was not looked at")
+        return
+    with TemporaryDirectory() as name:
+        again = Path(name)
+        parquet.write(release, again)
+        duck.write(release, again)
+        for path in sorted(again.iterdir()):
+            if sha256(path.read_bytes()) != sha256((folder / path.name).read_bytes()):
+                faults.append(f"{path.name}: holds more than its table, or was written by another program")
+
+
+def _versions() -> Any:
+    return environment()["versions"]
 
 
 def _apart(own: Mapping[str, Any], said: Mapping[str, Any], where: str = "") -> Iterator[str]:
