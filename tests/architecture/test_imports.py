@@ -359,7 +359,7 @@ def test_no_module_is_too_long():
 
 
 COMPLEX = {
-    "_kernels/topdown.py: descend": "one loop over a dozen running numbers; split into helpers it ran up to 6 % slower on sparse maps",
+    "_kernels/topdown.py: descend": "one loop over a dozen numbers; in helpers it ran up to 6 % slower on sparse maps",
 }
 """Functions of a complexity above 15, and why."""
 

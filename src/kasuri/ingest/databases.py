@@ -1,7 +1,5 @@
-"""Tables and queries of databases as streams: DuckDB and SQLite files, PostgreSQL.
-
-Whatever is asked, a database is only read: one SELECT, no other file, no setting to change.
-"""
+"""Tables and queries of databases as streams (DuckDB and SQLite files, PostgreSQL); whatever is asked, a database is
+only read: one SELECT, no other file, no setting to change."""
 
 from __future__ import annotations
 
@@ -129,6 +127,13 @@ def _one_select(sql: str, label: str) -> str:
     return text
 
 
+def _unchanged(before: object, now: object, label: str) -> None:
+    """Refuse rows of a table that is not what it was when the stream was opened. Every reading looks at the table once
+    more, where no one can change it before the rows are read: what was checked is what is read."""
+    if before != now:
+        raise PrivacyError(f"{label}: the table was changed after it was checked; count it again")
+
+
 # --- SQLite
 
 
@@ -143,11 +148,14 @@ def _sqlite(source: Query | Table, label: str) -> Stream:
     def connect() -> Iterator[Any]:
         # DuckDB may pull the rows from a thread of its own, one batch after the other
         place = Path(source.database).absolute()
-        # a database that nobody writes to: SQLite would make files beside one in WAL mode only to read it
-        still = not any(place.with_name(f"{place.name}{end}").exists() for end in ("-wal", "-journal"))
+        with place.open("rb") as file:
+            logged = 2 in file.read(20)[18:]  # write-ahead logging
+        # where nobody writes to it: SQLite would make files beside one in WAL mode only to read it
+        still = logged and not place.with_name(f"{place.name}-wal").exists()
         address = f"{place.as_uri()}?mode=ro{'&immutable=1' if still else ''}"
         try:
             with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as base:
+                base.execute("BEGIN")  # from the first look on, one state of the database
                 yield base
         except sqlite3.Error as error:
             raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
@@ -167,12 +175,13 @@ def _sqlite(source: Query | Table, label: str) -> Stream:
                 raise PrivacyError(f"{label}: a query may only read the tables of its database") from None
             raise
 
-    unusable: Mapping[str, str] = {}
-    with connect() as base:
+    def look(base: Any) -> tuple[tuple[str, ...], Mapping[str, str], str]:
         if isinstance(source, Table):
-            names, unusable, where = _sqlite_columns(base, source, label)
-        else:
-            names = tuple(column[0] for column in run(base, own or "").description)
+            return _sqlite_columns(base, source, label)
+        return tuple(column[0] for column in run(base, own or "").description), {}, ""
+
+    with connect() as base:
+        names, unusable, where = seen = look(base)
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         sql = own
@@ -182,6 +191,7 @@ def _sqlite(source: Query | Table, label: str) -> Stream:
             keep = list(range(len(wanted)))
             sql = f"SELECT {', '.join(map(quoted, wanted))} FROM main.{quoted(source.path[-1])}{where}"
         with connect() as base:
+            _unchanged(seen, look(base), label)
             base.text_factory = bytes  # text that is not UTF-8 must not stop the reading
             cursor = run(base, sql or "")
             # SQLite types each value by itself: as text, one value never changes how the others are read
@@ -250,6 +260,7 @@ def _duckdb(source: Query | Table, label: str, memory: str, away: Sequence[Path]
                     rows = f"SELECT * FROM system.main.{reader}({literal(path)})"
                     base.execute(f"CREATE TEMP VIEW {quoted(name)} AS {rows}")
                 lock(base, [path for _, path in reads.values()])
+                base.execute("BEGIN TRANSACTION")  # from the first look on, one state of the database
                 yield base
             except duckdb.PermissionException:
                 raise PrivacyError(
@@ -261,16 +272,18 @@ def _duckdb(source: Query | Table, label: str, memory: str, away: Sequence[Path]
             finally:
                 base.close()
 
-    own = workshop()
-    try:
+    def look(base: Any) -> tuple[tuple[str, ...], rowwise.Rows | None, Doubt]:
+        with closing(workshop()) as own:
+            return _seen(base, source, tree, own)
+
+    with closing(workshop()) as own:
         tree = rowwise.statement(own, source.sql, label) if isinstance(source, Query) else None
-        with connect() as base:
-            names, rows, doubt = _seen(base, source, tree, own)
-    finally:
-        own.close()
+    with connect() as base:
+        names, rows, doubt = seen = look(base)
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         with connect() as base:
+            _unchanged(seen, look(base), label)
             if isinstance(source, Table):
                 _usable(wanted, doubt.columns, label)
             for batch in _duckdb_rows(rows, doubt, wanted, base.sql, lambda: base.sql(source.sql)):  # type: ignore[union-attr]
@@ -282,26 +295,27 @@ def _duckdb(source: Query | Table, label: str, memory: str, away: Sequence[Path]
 def relation_stream(relation: Any, label: str) -> Stream:
     """The stream of a DuckDB relation. Its connection is the caller's: no setting of it is changed."""
     names = tuple(relation.columns)
-    rows = None
-    own = workshop()
 
     def ask(sql: str) -> Any:
         return relation.query("kasuri_relation", sql)
 
-    try:
-        tree = rowwise.statement(own, relation.sql_query(), label)
-        rows = rowwise.read(tree, names, own, lambda sql: ask(sql).fetchall())
-        doubt = rows.doubt
-    except rowwise.NotRowwiseError as error:
-        doubt = Doubt(str(error))
-    except PrivacyError:
-        doubt = Doubt("its SQL is not one SELECT")
-    finally:
-        own.close()
+    def look() -> tuple[rowwise.Rows | None, Doubt]:
+        with closing(workshop()) as own:
+            try:
+                tree = rowwise.statement(own, relation.sql_query(), label)
+                found = rowwise.read(tree, names, own, lambda sql: ask(sql).fetchall())
+            except rowwise.NotRowwiseError as error:
+                return None, Doubt(str(error))
+            except PrivacyError:
+                return None, Doubt("its SQL is not one SELECT")
+            return found, found.doubt
+
+    rows, doubt = seen = look()
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         for batch in _duckdb_rows(rows, doubt, wanted, ask, lambda: relation):
             yield batch, None
+        _unchanged(seen, look(), label)  # afterwards: another statement of the connection would end the reading
 
     return Stream(names, start, label, doubt)
 
@@ -386,6 +400,7 @@ def _postgres(source: Query | Table, label: str) -> Stream:
         try:
             with dbapi.connect(source.database) as base, base.cursor() as cursor:
                 cursor.execute("SET TRANSACTION READ ONLY")
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")  # to see what changed meanwhile
                 if isinstance(source, Table):  # operators and the form of dates are PostgreSQL's own
                     cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
                     cursor.execute("SET LOCAL standard_conforming_strings = on")
@@ -395,20 +410,21 @@ def _postgres(source: Query | Table, label: str) -> Stream:
         except Error as error:
             raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
 
-    unusable: Mapping[str, str] = {}
-    with connect() as cursor:
+    def look(cursor: Any) -> _Postgres:
         if isinstance(source, Table):
-            names, unusable, where = _postgres_columns(cursor, source, label)
-        else:
-            cursor.execute(own)
-            names = tuple(cursor.fetch_record_batch().schema.names)
+            return _postgres_columns(cursor, source, label)
+        cursor.execute(own)
+        return _Postgres((), tuple(cursor.fetch_record_batch().schema.names), {}, "")
+
+    with connect() as cursor:
+        seen = look(cursor)
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
         sql = own
         if isinstance(source, Table):
-            _usable(wanted, unusable, label)
+            _usable(wanted, seen.unusable, label)
             items = ", ".join(f"{_postgres_text(name)} AS {quoted(name)}" for name in wanted)
-            sql = f"SELECT {items} FROM {_postgres_name(source)}{where}"
+            sql = f"SELECT {items} FROM {_postgres_name(source)}{seen.where}"
         with connect() as cursor:
             cursor.execute(sql)
             reader, some = cursor.fetch_record_batch(), False
@@ -417,8 +433,20 @@ def _postgres(source: Query | Table, label: str) -> Stream:
                 yield batch.select(list(wanted)), None
             if not some:
                 yield without_rows(reader.schema).select(list(wanted)), None
+            if isinstance(source, Table):  # afterwards: what was read is locked against changes until the end
+                _unchanged(seen, look(cursor), label)
 
-    return Stream(names, start, label, Doubt() if isinstance(source, Table) else _OWN_SQL)
+    return Stream(seen.names, start, label, Doubt() if isinstance(source, Table) else _OWN_SQL)
+
+
+@dataclass(frozen=True)
+class _Postgres:
+    """A stored table as it was found: it and its parts, its columns, why some cannot be used, its WHERE."""
+
+    parts: tuple[int, ...]
+    names: tuple[str, ...]
+    unusable: Mapping[str, str]
+    where: str
 
 
 _POSTGRES = (
@@ -438,8 +466,7 @@ def _postgres_text(name: str) -> str:
     return f"CASE WHEN octet_length({plain}) <= {LONGEST} THEN {plain} END"
 
 
-def _postgres_columns(cursor: Any, table: Table, label: str) -> tuple[tuple[str, ...], dict[str, str], str]:
-    """The columns of a stored table, why some cannot be used, and the WHERE of its conditions."""
+def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
     where = literal(_postgres_name(table))
 
     def ask(sql: str) -> list[Any]:
@@ -450,9 +477,9 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> tuple[tuple[str,
     kinds = ask(
         "WITH RECURSIVE part(oid) AS (SELECT to_regclass(" + where + ")::oid UNION "
         "SELECT inhrelid FROM pg_inherits JOIN part ON inhparent = part.oid) "
-        "SELECT relkind::text, relrowsecurity FROM pg_class JOIN part USING (oid)"
+        "SELECT oid::int8, relkind::text, relrowsecurity FROM pg_class JOIN part USING (oid) ORDER BY oid"
     )
-    if not kinds or any(kind not in ("r", "p") or policy for kind, policy in kinds):
+    if not kinds or any(kind not in ("r", "p") or policy for _, kind, policy in kinds):
         raise DomainError(
             f"{label}: {'.'.join(table.path)!r} is not a stored table (views, foreign tables and tables with row "
             "security are not); in another schema than public, name it as schema and table"
@@ -468,4 +495,5 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> tuple[tuple[str,
         if space != "pg_catalog" or kind not in _POSTGRES or made == "v"
     }
     conditions = table.conditions({name: quoted(name) for name, *_ in rows if name not in unusable})
-    return tuple(name for name, *_ in rows), unusable, _where(conditions)
+    parts = tuple(oid for oid, *_ in kinds)
+    return _Postgres(parts, tuple(name for name, *_ in rows), unusable, _where(conditions))

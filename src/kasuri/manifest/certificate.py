@@ -123,6 +123,9 @@ _ENGLISH = {
     "ledger": "Ledger `{ledger}`, entry {entry}.",
     "series": "Release {number} of {of} of a series declared beforehand, which costs {price} as a whole, "
     "set aside from the start.",
+    "split": "Part {part} of one table that was split (`{id}`). Its parts are charged in parallel: a unit is in at "
+    "most {parts_per_unit} of them, so together they cost as much as the dearest {parts_per_unit}, and each is charged "
+    "what it adds to that.",
     "row": "| | {currency} |",
     "before": "left before",
     "charged": "charged",
@@ -138,6 +141,9 @@ _JAPANESE = {
     "ledger": "台帳 `{ledger}`、記録番号 {entry}。",
     "series": "あらかじめ宣言した系列 {of} 回のうち {number} 回目。系列全体の消費は {price} で、"
     "最初に確保されています。",
+    "split": "一つの表を分割したもの（`{id}`）の一部：{part}。分割の各部は並列に計上されます。"
+    "一つの単位は最大 {parts_per_unit} 個の部に属するため、全体の消費は大きいほうから {parts_per_unit} 個の部の合計で、"
+    "各部にはその増分だけが計上されます。",
     "row": "| | {currency} |",
     "before": "公表前の残り",
     "charged": "今回の消費",
@@ -184,7 +190,7 @@ def _budget(accounting: Mapping[str, Any], words: Mapping[str, str]) -> list[str
         (words["after"], ledger["after"]["left"]),
     ]
     table = [words["row"].format(currency=ledger["charged"]["currency"]), "|---|---|"]
-    place = [words["series"].format(**ledger["series"])] if "series" in ledger else []
+    place = [words[kind].format(**ledger[kind]) for kind in ("series", "split") if kind in ledger]
     return [words["ledger"].format(**ledger), *table, *(f"| {name} | {value} |" for name, value in rows), *place]
 
 

@@ -320,7 +320,8 @@ def _composition(ledger: dict[str, Any] | None) -> str:
         "zcdp": "rhos of all releases of this data add up",
         "pld": "a series declared beforehand, priced by its privacy-loss distribution; other releases add to it",
     }
-    return how[ledger["accounting"]]
+    also = "; parts of one split cost the dearest of them, as many as a unit can be in" if "split" in ledger else ""
+    return how[ledger["accounting"]] + also
 
 
 def environment() -> dict[str, Any]:
@@ -331,8 +332,12 @@ def environment() -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = "unknown"
-    lock = "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
-    return {"versions": versions, "hash": sha256(lock.encode()), "machine": machine()}
+    return {"versions": versions, "hash": versions_hash(versions), "machine": machine()}
+
+
+def versions_hash(versions: Mapping[str, str]) -> str:
+    """One hash over the versions."""
+    return sha256("".join(f"{name}=={version}\n" for name, version in sorted(versions.items())).encode())
 
 
 def machine() -> str:

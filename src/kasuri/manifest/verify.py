@@ -201,7 +201,8 @@ def _shape(value: Any, wanted: Any, where: str, faults: list[str]) -> None:
             faults.append(f"field {where or '(top)'} is missing or malformed")
             return
         for name, inner in wanted.items():
-            _shape(value.get(name), inner, f"{where}.{name}" if where else name, faults)
+            own = value.get(name, ...)  # a field that may be null is there all the same
+            _shape(own, inner, f"{where}.{name}" if where else name, faults)
     elif not isinstance(value, wanted):
         faults.append(f"field {where} is missing or malformed")
 
@@ -352,7 +353,10 @@ def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any])
         guarantee = claimed(manifest)
     except tables.UNREADABLE:
         return ["paid for a promise; the manifest states none"]
-    receipt = book.receipt(entry["entry"])
+    receipt, accounting = book.receipt(entry["entry"]), privacy["accounting"]["ledger"]
+    reference = {} if receipt is None else receipt.reference()
+    if "split" not in accounting and not recompute.same_version(manifest):
+        reference.pop("split", None)  # an earlier kasuri did not say that it was a part
     pairs = [
         ("paid for another epsilon", claim["epsilon"], decimal(guarantee.epsilon)),
         ("paid for another delta", claim["delta"], decimal(guarantee.delta)),
@@ -361,6 +365,6 @@ def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any])
         ("is about other data", book.data, privacy["data"]),
         ("paid for another recipe or domain", claim["plan"], privacy["implementation"].get("configuration_hash")),
         ("rests on other assumptions", entry["assumes"], privacy["assumes"]),
-        ("left another balance", receipt and receipt.reference(), privacy["accounting"]["ledger"]),
+        ("left another balance", reference, accounting),
     ]
     return [words for words, paid, said in pairs if paid != said]
