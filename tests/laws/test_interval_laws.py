@@ -85,13 +85,13 @@ def test_the_variance_of_an_area_is_that_of_least_squares(which, recipe, seed):
     possible = np.flatnonzero(out.domain.possible_dense().ravel())
     cells = np.sort(rng.choice(possible, rng.integers(1, possible.size + 1), replace=False))
     keys, every = np.sort(tree.keys(cells)), tree.keys(possible)
-    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 0.95)
+    found = bounds.sums(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys))
     a = []
     for depth, prefix in ends:
         inside, below = (np.sum(part // tree.stride(depth) == prefix) for part in (keys, every))
         a.append(inside / below)
     a = np.array(a)
-    assert np.isclose(found.limits[2][0], a @ x) and np.isclose(found.variance[0], a @ inverse @ a)
+    assert np.isclose(found.estimate[0], a @ x) and np.isclose(found.variance[0], a @ inverse @ a)
 
 
 @given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES) - 1), seed=st.integers(0, 10**6),

@@ -96,7 +96,7 @@ class TreeBars(ABC):
         return self.search(CellSearch(self.tree, np.sort(self.tree.keys(cells))), level)
 
     def search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
-        return bounds.of_regions(self.plain, search, level).limits
+        return bounds.of_areas(self.plain, bounds.sums(self.plain, search), level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,17 +118,16 @@ class CountBars(TreeBars):
         return boxes.search(self.tree, self.domain)
 
     def search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
-        found = bounds.of_regions(self.plain, search, level)
-        many = found.nodes > FEW
+        area = bounds.sums(self.plain, search)
+        found = bounds.of_areas(self.plain, area, level)
+        many = area.nodes > FEW
         if not many.any():
-            return found.limits
-        better = bounds.of_regions(self.fitted, search, level).limits
-        reach = REACH * factor(level) * np.sqrt(found.variance)
-        lower = np.minimum(better[0], np.maximum(found.limits[2] - reach, 0.0))
-        upper = np.maximum(better[1], found.limits[2] + reach)
-        lower, upper, middle = (
-            np.where(many, b, a) for a, b in zip(found.limits, (lower, upper, better[2]), strict=True)
-        )
+            return found
+        better = bounds.of_areas(self.fitted, bounds.sums(self.fitted, search), level)
+        reach = REACH * factor(level) * np.sqrt(area.variance)
+        lower = np.minimum(better[0], np.maximum(area.estimate - reach, 0.0))
+        upper = np.maximum(better[1], area.estimate + reach)
+        lower, upper, middle = (np.where(many, b, a) for a, b in zip(found, (lower, upper, better[2]), strict=True))
         return lower, upper, middle
 
 

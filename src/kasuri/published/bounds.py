@@ -118,15 +118,34 @@ def of_cells_cut(tree: Estimated, keys: Int, level: float) -> Bounds:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
+class Pairs:
     """(area, node) pairs of one level: `owner` is the pair above, `kind` INSIDE, CUT (went on below) or APART (the
-    node is cut by the border but was not descended); `share` of the node's possible cells that lie in the area."""
+    node is cut by the border but was not descended); `share` of the node's possible cells that lie in the area; `lone`:
+    the node holds all of the area."""
 
     region: Int
     node: Int
     owner: Int
     kind: Int
     share: Float
+    lone: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Areas as sums of drawn nodes: per level the pairs; per area the estimate and its variance, and of how many nodes
+    it is made. Of the cut nodes that were not descended: what the area's shares are expected to hold (`less`), what the
+    rest is (`more`), and their variances; whether the area is a part of one such node."""
+
+    pairs: list[Pairs]
+    estimate: Float
+    variance: Float
+    nodes: Int
+    less: Float
+    less_v: Float
+    more: Float
+    more_v: Float
+    shut_in: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,30 +159,18 @@ class _Around:
     high: Float
 
 
-@dataclass(frozen=True, eq=False)
-class Areas:
-    """Limits of areas, of how many nodes each is made, the variance of its estimate from the numbers alone, and
-    whether it is a part of one node that was not descended."""
+def sums(tree: Estimated, search: BoxSearch | CellSearch) -> Sums:
+    """Areas of any shape as sums of the drawn nodes inside them.
 
-    limits: Bounds
-    nodes: Int
-    variance: Float
-    shut_in: NDArray[np.bool_]
-
-
-def of_regions(tree: Estimated, search: BoxSearch | CellSearch, level: float) -> Areas:
-    """Limits of areas of any shape.
-
-    An area is the sum of the drawn nodes inside it. A node that its border cuts is followed to its children; where it
-    was not descended it is estimated by its share of cells, and may lie in the area with nothing or with all it is
-    expected to hold. Variance: with weight a on the ends, a_p = S a v/Sv, and each parent adds
-    S a^2 v - (S a v)^2/Sv.
+    A node that the border cuts is followed to its children; where it was not descended it is estimated by its share of
+    cells, and may lie in the area with nothing or with all it is expected to hold. Variance: with weight a on the ends,
+    a_p = S a v/Sv, and each parent adds S a^2 v - (S a v)^2/Sv.
     """
-    levels, around, shut_in = _pairs(tree, search, level)
-    c = factor(level)
+    levels = _pairs(tree, search)
     estimate, variance, less, more, less_v, more_v, ends_of = (np.zeros(search.count) for _ in range(7))
+    shut_in = np.zeros(search.count, dtype=bool)
 
-    def gather(out: Float, pairs: _Pairs, values: Float) -> None:
+    def gather(out: Float, pairs: Pairs, values: Float) -> None:
         out += np.bincount(pairs.region, values, search.count)
 
     up_a = np.zeros(0)
@@ -175,6 +182,7 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, level: float) ->
         gather(estimate, pairs, np.where(ends, a * own.x[pairs.node], 0.0))
         gather(ends_of, pairs, ends.astype(np.float64))
         shut = pairs.kind == APART
+        shut_in[pairs.region[pairs.lone & shut]] = True
         mean, spread = own.mean[pairs.node] * shut, own.spread[pairs.node] * shut
         gather(less, pairs, a * mean)
         gather(more, pairs, (1 - a) * mean)
@@ -194,25 +202,41 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, level: float) ->
         av, aav = (np.bincount(pairs.owner, w, opened.size) for w in (a * v, a * a * v))
         variance += np.bincount(up.region[opened], np.maximum(aav - av**2 / whole, 0.0), search.count)
         up_a = av / whole
-    upper = np.minimum(more + above(estimate, c * np.sqrt(variance + more_v)), around.cap)
-    lower = np.minimum(estimate - less - c * np.sqrt(variance + less_v), around.low)
-    upper = np.where(shut_in, around.cap, np.maximum(upper, around.high))
-    lower = np.clip(lower, 0.0, upper)
-    return Areas((lower, upper, estimate), ends_of.astype(np.int64), variance, shut_in)
+    return Sums(levels, estimate, variance, ends_of.astype(np.int64), less, less_v, more, more_v, shut_in)
 
 
-def _pairs(
-    tree: Estimated, search: BoxSearch | CellSearch, level: float
-) -> tuple[list[_Pairs], _Around, NDArray[np.bool_]]:
-    """The pairs of every level; per area what the lowest drawn node that holds all of it says, and whether that node
-    was not descended."""
-    order, seen, c = tree.order, windows(tree), factor(level)
+def of_areas(tree: Estimated, area: Sums, level: float) -> Bounds:
+    """(lower, upper, estimate) of areas by their own estimates, and by what the nodes around them say."""
+    around, shut_in, c = _around(tree, area, level), area.shut_in, factor(level)
+    upper = area.more + above(area.estimate, c * np.sqrt(area.variance + area.more_v))
+    lower = area.estimate - area.less - c * np.sqrt(area.variance + area.less_v)
+    upper = np.where(shut_in, around.cap, np.maximum(np.minimum(upper, around.cap), around.high))
+    return np.clip(np.minimum(lower, around.low), 0.0, upper), upper, area.estimate
+
+
+def _around(tree: Estimated, area: Sums, level: float) -> _Around:
+    """What the smallest drawn node around each area, and the cut nodes that were not descended, say."""
+    seen, c, count = windows(tree), factor(level), area.estimate.size
+    around = _Around(*(np.full(count, end) for end in (np.inf, np.inf, 0.0)))
+    for window, pairs in zip(seen, area.pairs, strict=True):
+        region, node, lone, apart = pairs.region, pairs.node, pairs.lone, pairs.kind == APART
+        for those, parts in ((lone & apart, 1), (lone & ~apart, _SECOND)):
+            around.cap[region[those]] = window.upper(level, parts)[node[those]]
+        np.maximum.at(around.high, region[apart], window.upper(level)[node[apart]])
+        around.low[region[lone]] = (window.x - c * window.sd)[node[lone]]
+        same = lone & (pairs.kind == INSIDE)
+        around.high[region[same]] = np.maximum((window.x + c * window.sd)[node[same]], 0.0)
+    return around
+
+
+def _pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
+    """The pairs of every level."""
+    order = tree.order
     region = np.arange(search.count)
     prefix = np.zeros(search.count, dtype=np.int64)
     owner = np.arange(search.count)
-    around = _Around(*(np.full(search.count, end) for end in (np.inf, np.inf, 0.0)))
-    alone, shut_in = np.ones(search.count, dtype=bool), np.zeros(search.count, dtype=bool)
-    out: list[_Pairs] = []
+    alone = np.ones(search.count, dtype=bool)
+    out: list[Pairs] = []
     before = 0
     for at, depth in enumerate(tree.depths):
         status = np.full(region.size, CUT)
@@ -231,20 +255,11 @@ def _pairs(
         closed = tree.levels[at].closed[node] if at + 1 < len(tree.depths) else np.ones(node.size, dtype=bool)
         kind = np.where(status == INSIDE, INSIDE, np.where(closed, APART, CUT))
         alone &= np.bincount(region, minlength=search.count) == 1
-        lone = alone[region]
-        window, apart = seen[at], kind == APART
-        for those, parts in ((lone & apart, 1), (lone & ~apart, _SECOND)):
-            around.cap[region[those]] = window.upper(level, parts)[node[those]]
-        np.maximum.at(around.high, region[apart], window.upper(level)[node[apart]])
-        around.low[region[lone]] = (window.x - c * window.sd)[node[lone]]
-        same = lone & (kind == INSIDE)
-        around.high[region[same]] = np.maximum((window.x + c * window.sd)[node[same]], 0.0)
-        share = (kind == INSIDE).astype(np.float64)
+        share, apart = (kind == INSIDE).astype(np.float64), kind == APART
         shares = search.halves if tree.halves else search.share
         share[apart] = shares(depth, prefix[apart], region[apart])
-        shut_in |= np.bincount(region[lone & apart], minlength=search.count) > 0
-        out.append(_Pairs(region, node, owner, kind, share))
+        out.append(Pairs(region, node, owner, kind, share, alone[region]))
         opened = kind == CUT
         prefix, region, owner = prefix[opened], region[opened], np.arange(int(opened.sum()))
         before = depth
-    return out, around, shut_in
+    return out
