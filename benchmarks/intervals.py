@@ -32,7 +32,7 @@ import numpy as np
 
 import kasuri as ks
 from kasuri.published import bounds, intervals
-from kasuri.published.bars import FEW, CountBars, TreeBars
+from kasuri.published.bars import FEW, TreeBars
 from kasuri.trees.regions import Boxes, BoxSearch, CellSearch
 
 LEVEL = intervals.LEVEL
@@ -74,6 +74,13 @@ def case(name: str) -> Case:
     if name.startswith("isolated"):
         size = int(name.partition(":")[2] or 2000)
         empty.ravel()[rng.choice(empty.size, 25, replace=False)] = size
+        return Case(empty)
+    if name.startswith("towns"):
+        towns = rng.choice(60 * 60, 25, replace=False)
+        towns = np.stack(np.divmod(towns, 60)) * 4 + 8
+        away = rng.integers(3, 9, (2, 25)) * rng.choice([-1, 1], (2, 25))
+        empty[*(towns + away)] = int(name.partition(":")[2] or 400)
+        empty[*towns] = 5000
         return Case(empty)
     if name == "hot":
         empty[101, 77] = 5000
@@ -166,6 +173,7 @@ class Areas:
 
     def __init__(self, given: Case, many: int = 300) -> None:
         self.truth, self.domain = given.truth, given.domain
+        self.padded = given.mask is not None or any(size & (size - 1) for size in given.truth.shape)
         self.cells = np.flatnonzero(self.domain.possible_dense().ravel())
         self.boxes: dict[str, Boxes] = {}
         self.regions: list[np.ndarray] = []
@@ -183,7 +191,7 @@ class Areas:
         leaf = bars.plain.find(len(bars.plain.depths) - 1, bars.tree.keys(self.cells))
         half = np.where(leaf >= 0, C * np.sqrt(bars.plain.levels[-1].f[leaf]), np.nan)
         found = bars.of_cells(self.cells, flat[self.cells], LEVEL)
-        before = bars.of_cells_cut(self.cells, LEVEL)
+        before = bounds.of_cells_cut(bars.plain, bars.tree.keys(self.cells), LEVEL)
         cells = Found("cell", truth[self.cells], flat[self.cells], found, before, half)
         yield cells
         yield cells.at("listed", np.searchsorted(self.cells, out.cells))
@@ -200,19 +208,22 @@ class Areas:
 
     def _areas(self, kind: str, bars: TreeBars, truth: np.ndarray, value: np.ndarray) -> Found:
         search = self._searches[kind]
-        plain = bounds.sums(bars.plain, search)
-        none = plain.shut_in | (plain.variance == 0)
-        half = np.where(none, np.nan, C * np.sqrt(plain.variance))
-        return Found(kind, truth, value, bars.search(search, LEVEL), before(bars, search), half)
+        areas = bars.sums(search)
+        none = areas[0].shut_in | (areas[0].variance == 0)
+        half = np.where(none, np.nan, C * np.sqrt(areas[0].variance))
+        if bars.plain.halves:  # the rule before shared every node by cells
+            old = [bounds.sums(replace(bars.plain, halves=False), search)] if self.padded else areas
+        else:
+            old = areas
+        return Found(kind, truth, value, bars.limits(areas, LEVEL), before(bars, old), half)
 
 
-def before(bars: TreeBars, search: BoxSearch | CellSearch) -> bounds.Bounds:
+def before(bars: TreeBars, areas: list[bounds.Sums]) -> bounds.Bounds:
     """The limits of areas by the rule that did not cover, which `of_cells_cut` is for cells: those of each node around
-    cut by the least of its ancestors', and nodes that were not descended shared by cells in every tree."""
+    cut by the least of its ancestors', and the correction for selection taken at its word."""
     out = None
-    for tree in (bars.plain, bars.fitted) if isinstance(bars, CountBars) else (bars.plain,):
-        area = bounds.sums(replace(tree, halves=False), search)
-        cap = np.full(search.count, np.inf)
+    for tree, area in zip((bars.plain, bars.fitted) if len(areas) > 1 else (bars.plain,), areas, strict=True):
+        cap = np.full(area.estimate.size, np.inf)
         for own, pairs in zip(tree.levels, area.pairs, strict=True):
             around, node = pairs.region[pairs.lone], pairs.node[pairs.lone]
             cap[around] = np.minimum(cap[around], bounds.above(own.x, C * np.sqrt(own.f))[node])
@@ -220,7 +231,8 @@ def before(bars: TreeBars, search: BoxSearch | CellSearch) -> bounds.Bounds:
         upper = np.where(area.shut_in, cap, upper)
         lower = np.clip(area.estimate - area.less - C * np.sqrt(area.variance + area.less_v), 0.0, upper)
         own = lower, upper, area.estimate
-        out = own if out is None else tuple(np.where(area.nodes > FEW, b, a) for a, b in zip(out, own, strict=True))
+        many = areas[0].nodes > FEW
+        out = own if out is None else tuple(np.where(many, b, a) for a, b in zip(out, own, strict=True))
     return out
 
 

@@ -25,9 +25,16 @@ _CHOOSE = 0.95
 """The level at which windows are chosen, whatever is asked for."""
 _SECOND = 2
 """A second limit, by the window of the node or of the one around, has one of so many parts of the error."""
+_CUT = 0.6
+"""An area reaches this part of the half-width of nodes that it cuts and that were not descended: what is lost in one of
+them may lie outside of the area as well."""
+TWICE = (1.0, 1.25)
+"""Parts of the error that a window has which begins after 0, 1, ... small nodes; none begins after more of them."""
+EVER = tuple(float(part) for part in range(1, 65))
+"""The parts by which releases were saved before: a window begins anywhere, with ever less of the error."""
 
 
-def factor(level: float, parts: int = 1) -> float:
+def factor(level: float, parts: float = 1) -> float:
     """Half-width of a two-sided interval in standard deviations: the larger of the normal and the Laplace quantile.
     parts: that of an interval which may use one of so many parts of the error."""
     error = (1 - level) / parts
@@ -43,47 +50,52 @@ def above(x: Float, half: Float) -> Float:
 @dataclass(frozen=True, eq=False)
 class Window:
     """What drawn nodes and those above them say together about a count that lies below them: the estimate, and its
-    standard deviation, of a count that has been all its ancestors held since the window began, and how often such a
-    count might have been lost before that."""
+    standard deviation, of a count that has been all its ancestors held since the window began; and after how many
+    small nodes, where such a count might have been lost, it began: `parts` says what part of the error it has."""
 
     x: Float
     sd: Float
     chances: Int
+    parts: tuple[float, ...]
 
-    def upper(self, level: float, parts: int = 1) -> Float:
-        """Limits of whatever lies below the nodes, from one of so many parts of the error."""
-        most = int(self.chances.max(initial=0))
-        factors = np.array([factor(level, parts * (1 + chances)) for chances in range(most + 1)])
-        return above(self.x, factors[self.chances] * self.sd)
+    def half(self, level: float, share: int = 1) -> Float:
+        """Half-widths, from one of so many shares of the error."""
+        factors = np.array([factor(level, share * part) for part in self.parts])
+        return factors[self.chances] * self.sd
+
+    def upper(self, level: float, share: int = 1) -> Float:
+        """Limits of whatever lies below the nodes."""
+        return above(self.x, self.half(level, share))
 
 
-def windows(tree: Estimated) -> list[Window]:
+def windows(tree: Estimated, parts: tuple[float, ...] = TWICE) -> list[Window]:
     """The windows of all drawn nodes, level by level.
 
     A count has as many chances to be lost as there are drawn nodes around it, so the least of their limits, each at the
-    level asked for, would be too low. What was seen of its ancestors is pooled, or the node begins a window of its own
-    with a part of the error: one half after one small ancestor, a third after two, and so on
-    (docs/proofs/intervals.md). Which of them is chosen at one level for all, so that intervals grow with theirs.
+    level asked for, would be too low. What was seen of its ancestors is pooled, or the node begins a window of its own;
+    after two small ancestors none begins any more (docs/proofs/intervals.md). Which of them is chosen at one level for
+    all, so that intervals grow with theirs.
     """
     from kasuri._kernels.intervals import pool_down
 
-    factors = np.array([factor(_CHOOSE, 1 + chances) for chances in range(len(tree.levels) + 1)])
+    factors = np.full(max(len(tree.levels), len(parts)) + 1, np.inf)
+    factors[: len(parts)] = [factor(_CHOOSE, part) for part in parts]
     top = tree.levels[0]
     small = (top.x < _SMALL * np.sqrt(top.f)).astype(np.int64)
     state: Any = (top.x, top.f, np.zeros_like(small), small)
-    out = [Window(top.x, np.sqrt(top.f), state[2])]
+    out = [Window(top.x, np.sqrt(top.f), state[2], parts)]
     for parents, own in zip(tree.levels, tree.levels[1:], strict=False):
         new = tuple(np.empty(own.x.size, dtype=old.dtype) for old in state)
         pool_down(parents.first, own.x, own.f, own.v, factors, _SMALL, parents.x, *state, *new)
         state = new
-        out.append(Window(new[0], np.sqrt(new[1]), new[2]))
+        out.append(Window(new[0], np.sqrt(new[1]), new[2], parts))
     return out
 
 
-def of_cells(tree: Estimated, keys: Int, level: float) -> Bounds:
+def of_cells(tree: Estimated, keys: Int, level: float, parts: tuple[float, ...] = TWICE) -> Bounds:
     """(lower, upper, estimate) of single cells by their keys: a drawn leaf by itself and by its window, any other from
-    the lowest drawn node around it."""
-    seen, c = windows(tree), factor(level)
+    the lowest drawn node around it. With EVER the limits that releases were saved with before: only `verify` asks."""
+    seen, c = windows(tree, parts), factor(level)
     lower, upper, estimate = np.zeros(keys.size), np.zeros(keys.size), np.zeros(keys.size)
     rest = np.arange(keys.size)
     for at in range(len(tree.depths) - 1, -1, -1):
@@ -152,7 +164,7 @@ class Sums:
 class _Around:
     """Per area: `cap`, a limit of what lies below the lowest drawn node that holds all of it; `low` and `high`, what
     its interval must reach: down to that of this node's window, which holds no less than the area; up to it where the
-    area is the node, and to the limits of cut nodes that were not descended: one cell may hold all of theirs."""
+    area is the node, and towards the limits of cut nodes that were not descended: one cell may hold all of theirs."""
 
     cap: Float
     low: Float
@@ -220,9 +232,9 @@ def _around(tree: Estimated, area: Sums, level: float) -> _Around:
     around = _Around(*(np.full(count, end) for end in (np.inf, np.inf, 0.0)))
     for window, pairs in zip(seen, area.pairs, strict=True):
         region, node, lone, apart = pairs.region, pairs.node, pairs.lone, pairs.kind == APART
-        for those, parts in ((lone & apart, 1), (lone & ~apart, _SECOND)):
-            around.cap[region[those]] = window.upper(level, parts)[node[those]]
-        np.maximum.at(around.high, region[apart], window.upper(level)[node[apart]])
+        for those, share in ((lone & apart, 1), (lone & ~apart, _SECOND)):
+            around.cap[region[those]] = window.upper(level, share)[node[those]]
+        np.maximum.at(around.high, region[apart], above(window.x, _CUT * window.half(level))[node[apart]])
         around.low[region[lone]] = (window.x - c * window.sd)[node[lone]]
         same = lone & (pairs.kind == INSIDE)
         around.high[region[same]] = np.maximum((window.x + c * window.sd)[node[same]], 0.0)
