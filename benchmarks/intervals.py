@@ -3,7 +3,8 @@
 python benchmarks/intervals.py [--runs 50] [--maps kanto,isolated,...] [--recipes even16,u4,haar,bayes]
 
 Maps: real ones (kanto, tohoku, GOWALLA, STROKE; flow: people in central Tokyo at epsilon 0.01), made ones that are hard
-for a tree (isolated: 25 settlements of 2,000 on an empty map, isolated:N of N each; hot: one cell; rings; checker), and
+for a tree (isolated: 25 settlements of 2,000 on an empty map, isolated:N of N each; towns:N: places of N, each near one
+of 5,000; hot: one cell; rings; checker), and
 tables with more axes (cube: mesh x sex x age; padded: sizes that are no powers of 2; masked).
 Per map, recipe and kind of area (cells; of them those the release lists, which were picked by their noise and have no
 line; aligned blocks of 2x2 to 64x64; 300 irregular unions of cells; margins over every set of axes): coverage before
@@ -49,7 +50,7 @@ RECIPES = {
     "dense": lambda: ks.bayes_tree("dense"),
 }
 REAL = ("kanto", "tohoku", "GOWALLA", "STROKE")
-MADE = ("isolated", "isolated:300", "hot", "rings", "checker", "cube", "padded", "masked", "flow")
+MADE = ("isolated", "isolated:300", "towns:300", "hot", "rings", "checker", "cube", "padded", "masked", "flow")
 SIDES = (2, 4, 16, 64)
 
 
