@@ -37,6 +37,7 @@ from kasuri.noise.laws import IDEALISED, KEYSTREAM
 from kasuri.noise.rng import secure
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.public import Named
+from kasuri.published import intervals
 from kasuri.published.measurements import Measurements
 from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.mechanism import Drawn, Run
@@ -307,6 +308,8 @@ def _remade(
     own = json.loads(json.dumps(described(release, privacy_block(release))))
     stated = manifest["privacy"]["implementation"]
     own["privacy"]["implementation"] |= {name: stated.get(name) for name in ("environment", "refinement")}
+    if isinstance(release, Release) and (method := manifest["intervals"].get("method")) in intervals.earlier(release):
+        own["intervals"]["method"] = method  # the columns are compared with its limits
     apart = [name for name in _apart(own, manifest) if name.split(".")[-1] not in large]
     faults += [f"{MANIFEST}: {name} is not what follows from the rest" for name in apart]
     for item in manifest["resources"]:

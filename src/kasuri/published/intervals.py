@@ -54,12 +54,18 @@ def interval(release: Protected, area: Boxes | Int, level: float) -> Interval:
     return Interval(float(lower[0]), float(upper[0]), level, value[0].item(), float(found[2][0]), bars.method)
 
 
+def earlier(release: Protected) -> tuple[str, ...]:
+    """Earlier methods that a saved release may name."""
+    bars = _bars(release)
+    return bars.earlier if isinstance(bars, TreeBars) else ()
+
+
 def saved_columns(release: Protected, method: object) -> tuple[Float, Float] | None:
     """`columns` by the method that a saved release names: today's, or an earlier one."""
     bars = _bars(release)
-    if not isinstance(bars, TreeBars) or method != bars.earlier:
-        return columns(release)
-    return finish(bars.of_cells_cut(release.cells, LEVEL), release.values)
+    if isinstance(bars, TreeBars) and isinstance(method, str) and method in bars.earlier:
+        return finish(bars.of_cells_earlier(method, release.cells, LEVEL), release.values)
+    return columns(release)
 
 
 def columns(release: Protected, boxes: Boxes | None = None, values: Values | None = None) -> tuple[Float, Float] | None:
