@@ -308,7 +308,7 @@ def _remade(
     own = json.loads(json.dumps(described(release, privacy_block(release))))
     stated = manifest["privacy"]["implementation"]
     own["privacy"]["implementation"] |= {name: stated.get(name) for name in ("environment", "refinement")}
-    if isinstance(release, Release) and (method := manifest["intervals"].get("method")) in intervals.earlier(release):
+    if isinstance(release, Protected) and (method := manifest["intervals"].get("method")) in intervals.earlier(release):
         own["intervals"]["method"] = method  # the columns are compared with its limits
     apart = [name for name in _apart(own, manifest) if name.split(".")[-1] not in large]
     faults += [f"{MANIFEST}: {name} is not what follows from the rest" for name in apart]
