@@ -349,7 +349,7 @@ def morton(domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
         for b in range(max(bits.values()) - 1, -1, -1):
             digits += [Digit(d, 1 << b, 2) for d in group if b < bits[d]]
     name = "morton" if not interleave else f"morton({', '.join(interleave)} interleaved)"
-    return _order(name, domain, tuple(Dim(size) for size in domain.shape), tuple(digits))
+    return built(name, domain, tuple(Dim(size) for size in domain.shape), tuple(digits))
 
 
 def row_major(domain: Domain) -> Order:
@@ -391,7 +391,7 @@ def hierarchy(domain: Domain) -> Order:
             digits += replaced.pop(digit.dim)
         elif dims[digit.dim].places is None:
             digits.append(digit)
-    return _order("hierarchy", domain, tuple(dims), tuple(digits))
+    return built("hierarchy", domain, tuple(dims), tuple(digits))
 
 
 def jis(domain: Domain) -> Order:
@@ -419,7 +419,7 @@ def jis(domain: Domain) -> Order:
             order_of += [Digit(d, weight, side) for d in positions]
     kept = [digit for digit in base.digits if digit.dim not in replaced]
     digits = tuple(digit for digit in (*order_of, *kept) if digit.radix > 1)
-    return _order("jis", domain, tuple(dims), digits)
+    return built("jis", domain, tuple(dims), digits)
 
 
 MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
@@ -447,7 +447,7 @@ def halved(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order
     return make(word, domain, interleave)
 
 
-def _order(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:
+def built(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:
     _fits(digits)
     grouped = [tuple(p for axis in mask.axes for p in domain.positions(axis)) for mask in domain.mask]
     covered = {d for group in grouped for d in group}
