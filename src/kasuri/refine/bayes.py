@@ -228,8 +228,8 @@ def _on_cells(prior: PublicTable, cells: Int, total: float) -> Float:
 
 
 def near_posteriors(u: Float, public: Float, scale: float, f: Float, g: Float) -> tuple[Float, Float]:
-    """As `cell_posteriors`, where a public table says p > 0: x is 0, or near p, or anything; elsewhere the ordinary prior in
-    bins of the public table around."""
+    """As `cell_posteriors`, where a public table says p > 0: x is 0, or near p, or anything; elsewhere the ordinary
+    prior in bins of the public table around."""
     from kasuri._kernels.bayes import public_likelihoods, public_posteriors, row_weights
 
     mean, variance = np.empty(u.size), np.empty(u.size)

@@ -94,17 +94,14 @@ class Partition:
 
     def of_nodes(self, tree: Order, depth: int, nodes: Int) -> Touched:
         """Which groups nodes touch. Nodes with equal numbers on the axes of the partition share a class."""
-        klass, first, group, fraction = np.zeros(nodes.size, dtype=np.int64), np.array([0, 1]), np.zeros(1), np.ones(1)
-        group = group.astype(np.int64)
+        klass, rows = np.zeros(nodes.size, dtype=np.int64), _ALL
         for axis in self.axes:
             own, span = axis.own(tree, nodes, depth)
             numbers, place = np.unique(own, return_inverse=True)
             other = axis.touched(numbers, span)
             pairs, klass = np.unique(klass * max(numbers.size, 1) + place, return_inverse=True)
-            first, group, fraction = _product(
-                *np.divmod(pairs, max(numbers.size, 1)), (first, group, fraction), other, axis.count
-            )
-        return Touched(klass, first, group, fraction)
+            rows = _product(*np.divmod(pairs, max(numbers.size, 1)), rows, other, axis.count)
+        return Touched(klass, *rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +112,9 @@ class Touched:
     first: Int
     group: Int
     fraction: Float
+
+
+_ALL: tuple[Int, Int, Float] = np.array([0, 1]), np.zeros(1, dtype=np.int64), np.ones(1)  # one row: one group, wholly
 
 
 def _ranges(start: Int, end: Int) -> tuple[Int, Int]:
@@ -170,7 +170,7 @@ def axis_level(tree: Order, domain: Domain, axis: str, depth: int | None = None)
     span = math.prod(fine.radices[own:])
     edges = np.append(fine.starts, fine.end)
     possible = fine.labels >= 0
-    owner, block = _ranges(edges[:-1][possible] // span, -(-edges[1:][possible] // span))
+    _, block = _ranges(edges[:-1][possible] // span, -(-edges[1:][possible] // span))
     nodes = np.unique(block)
     starts = np.unique(np.concatenate((fine.starts, nodes * span)))
     there = fine.labels[np.searchsorted(fine.starts, starts, "right") - 1] >= 0
