@@ -71,7 +71,7 @@ def od_towns(seed: int = 0) -> Table:
 def uk() -> Table:
     """Travel to work between districts of the United Kingdom, in regions in countries."""
     with open(DATA / "uk_lad.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+        rows = [row for row in csv.DictReader(file) if not row["code"].startswith("OD")]
     paths = [(row["country"], row["nhs_region"] or row["country"] + " ", row["code"]) for row in rows]
     homes = grouped(paths)
     works = grouped([*paths, *(("none", "none ", f"OD000000{i}") for i in range(1, 5))])

@@ -80,6 +80,7 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
                            int(options["threshold"])},
         "refined_tree": lambda: tree | {"shares": _shares(asked["shares"])},
         "bayes_tree": lambda: tree | {"prior": prior} | _chosen(asked),
+        "woven_tree": lambda: _woven(words, asked),
         "auto": lambda: tree | {"prior": prior, "areas": tuple(asked["areas"]), "metric": asked["metric"]},
     }  # fmt: skip
     readers |= {name: lambda: _shaped(words, options, domain) for name in _PARAMETER}
@@ -138,6 +139,12 @@ def _chosen(asked: Mapping[str, Any]) -> dict[str, Any]:
     if asked["shares"] == "pilot":
         return {"pilot": True}
     return {} if asked["shares"] == "prior" else {"shares": _shares(asked["shares"])}
+
+
+def _woven(words: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    if words.get("fingerprints"):
+        raise UntoldError("the maps of the recipe are told by their fingerprints")
+    return {name: told or None for name, told in asked.items() if name in ("shares", "views")}
 
 
 def _named(words: Mapping[str, Any], use: str, domain: Domain) -> Named | None:

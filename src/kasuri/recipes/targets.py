@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -54,7 +55,8 @@ class Form:
     measured: tuple[Sums, ...]
     views: tuple[Sums, ...]
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _arrays(self) -> tuple[Float, Float, Float, Float, Float]:
         trees = [sums for sums in (*self.measured, *self.views) if not sums.map]
         levels = [sorted({1, n, *(sums.counts[d] for sums in trees)}) for d, n in enumerate(self.cells)]
         n = float(math.prod(self.cells))
@@ -69,9 +71,7 @@ class Form:
         views = [under(self._block(sums, levels)) * n / float(sums.groups) ** 2 for sums in self.views]
         rough = np.array([ROUGH if sums.map else 1.0 for sums in self.views])
         own = [[float(sums.map and sums == other) for other in self.measured] for sums in self.views]
-        for name, value in (("told", np.array(told)), ("dims", dims), ("asked", np.array(views)), ("rough", rough),
-                            ("own", np.array(own))):  # fmt: skip
-            object.__setattr__(self, f"_{name}", value)
+        return np.array(told), dims, np.array(views), rough, np.array(own)
 
     def _block(self, sums: Sums, levels: list[list[int]]) -> Sums:
         """A map's sums as blocks of the tree of the next coarser level on every axis."""
@@ -85,9 +85,7 @@ class Form:
 
     def _solved(self, shares: Float) -> tuple[Float, Float]:
         """V of every view and its derivatives by the shares."""
-        told, dims, asked, rough, own = (
-            getattr(self, f"_{name}") for name in ("told", "dims", "asked", "rough", "own")
-        )
+        told, dims, asked, rough, own = self._arrays
         m = np.einsum("g,gr->r", shares**2 / 2, told)
         tree = np.einsum("hr,r->h", asked, dims / m) * rough
         by_m = -asked * (dims / m**2) * rough[:, None]
