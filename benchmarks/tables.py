@@ -266,8 +266,12 @@ def main() -> None:
         recipes = {"geometric": ks.geometric()}
         for word in asked.recipes.split(","):
             recipe = RECIPES[word](table)
-            if recipe is not None:
-                recipes[word] = recipe
+            try:
+                if recipe is not None:
+                    recipe.on(table.domain, ks.Unit("person", table.change, 1), "1")
+                    recipes[word] = recipe
+            except ks.DomainError as error:
+                print(f"{name}: {word} is refused: {error}")
         filled = (table.truth > 0).mean()
         for epsilon in asked.epsilons.split(","):
             found = measure(table, recipes, epsilon, asked.seconds, asked.runs)

@@ -114,6 +114,9 @@ SAME = {
     'name = "haar_topdown"\ndescent = "jump"\ninterleave = ["grid"]': ks.haar_topdown(
         descent="jump", interleave=("grid",)
     ),
+    'name = "woven_tree"\nviews = { cells = "12", "grid@1" = "40" }': ks.recipes.woven_tree(
+        {"cells": "12", "grid@1": "40"}
+    ),
     'name = "geometric"': ks.geometric(),
     'name = "laplace"': ks.laplace(),
 }

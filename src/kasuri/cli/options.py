@@ -41,7 +41,7 @@ Recipe = Annotated[
     typer.Option(
         "--recipe",
         help="auto, bayes_tree, fourier, geometric, haar_topdown, hierarchy, laplace, lasso, matrix, neg_l2_simplex, "
-        "nonneg_lasso, privelet, refined_tree, simplex or sparse; arguments in brackets, in TOML: "
+        "nonneg_lasso, privelet, refined_tree, simplex, sparse or woven_tree; arguments in brackets, in TOML: "
         "'bayes_tree(pilot=true)'.",
     ),
 ]

@@ -14,12 +14,11 @@ that of a block of its size.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,7 @@ LEAST = 0.012
 POWER = 4.0
 """The largest of all ratios is taken as the mean of their POWER-th powers, which is smooth."""
 ROUGH = 6.0
+ROUNDS = 300
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,9 @@ def shares_for(form: Form, targets: Sequence[float], keep: Sequence[int]) -> lis
 
 
 def _least(form: Form, targets: Float, open_: list[int]) -> Float:
-    from scipy.optimize import minimize
-
     def shares(theta: Float) -> Float:
         q = np.zeros(len(form.measured))
-        weights = np.exp(theta - theta.max())
+        weights = np.exp(np.maximum(theta - theta.max(), -20.0))  # above 0: what nothing measures has no variance
         q[open_] = weights / weights.sum()
         return q
 
@@ -127,15 +125,46 @@ def _least(form: Form, targets: Float, open_: list[int]) -> Float:
         own = q[open_]
         return value, own * (by_q - float((own * by_q).sum()))
 
-    best: Any = None
+    found = []
     for start in range(4):  # the cost is not convex in the shares
         theta = np.zeros(len(open_)) if start == 0 else np.cos(np.arange(len(open_)) * (start + 1.0))
-        found = minimize(
-            loss, theta, jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-12, "gtol": 1e-8}
-        )
-        if best is None or found.fun < best.fun - 1e-9:
-            best = found
-    return shares(best.x)
+        found.append(_descended(loss, theta))
+    return shares(min(found, key=lambda one: round(one[0], 9))[1])
+
+
+def _descended(loss: Callable[[Float], tuple[float, Float]], theta: Float) -> tuple[float, Float]:
+    """A local minimum by L-BFGS [Nocedal1980] with halved steps, in a fixed order of sums: the same on every machine
+    but for the last digits."""
+    value, slope = loss(theta)
+    steps: list[tuple[Float, Float]] = []
+    for _ in range(ROUNDS):
+        way = slope.copy()
+        weights = []
+        for s, y in reversed(steps):
+            weights.append(float((s * way).sum() / (s * y).sum()))
+            way -= weights[-1] * y
+        if steps:
+            s, y = steps[-1]
+            way *= float((s * y).sum() / (y * y).sum())
+        for (s, y), weight in zip(steps, reversed(weights), strict=True):
+            way += s * (weight - float((y * way).sum() / (s * y).sum()))
+        down, size = float((slope * way).sum()), 1.0
+        if not down > 1e-14:
+            break
+        while size > 1e-9:
+            new, new_slope = loss(theta - size * way)
+            if new <= value - 1e-4 * size * down:
+                break
+            size /= 2
+        else:
+            break
+        s, y = -size * way, new_slope - slope
+        if float((s * y).sum()) > 1e-14:
+            steps = [*steps[-7:], (s, y)]
+        gain, theta, value, slope = value - new, theta + s, new, new_slope
+        if gain < 1e-11:
+            break
+    return value, theta
 
 
 def _rounded(q: Float) -> list[Fraction]:

@@ -106,6 +106,12 @@ class Woven:
                 found.append(Term(axis, self.ends[axis].index(own)))
         return tuple(found)
 
+    def heights(self, view: View) -> list[View]:
+        """Every height of a view that is a level of the tree, down to itself; nothing of another view."""
+        last = self.cut(view)
+        found = [] if last is None else [self.view_at(depth) for depth in self.tree.stages if 0 < depth <= last]
+        return [one for one in found if one is not None]
+
     def groups(self, view: View) -> int:
         """How many sums a view has."""
         return math.prod(self._axis(term).count for term in view)

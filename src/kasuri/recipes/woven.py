@@ -136,16 +136,23 @@ class WovenTree(Mechanism):
 
     def _spent(self, weave: Woven) -> dict[View, Fraction]:
         """Every measured view with its share."""
-        faults, views = [], []
+        faults: list[str] = []
+        views: dict[View, Fraction] = {}
+        above: dict[View, Fraction] = {}
         for name, number in self.named:
             try:
-                views.append((weave.view(name), number))
+                view = weave.view(name)
             except DomainError as fault:
                 faults.append(f"woven_tree: {fault}")
-        if len({view for view, _ in views}) < len(views):
-            faults.append("woven_tree: two views are the same")
+                continue
+            if not self.fixed and name.strip() != "cells" and "@" not in name:
+                above |= dict.fromkeys(weave.heights(view), number)
+                view = view if view not in views else weave.view("cells")
+            elif view in views:
+                faults.append(f"woven_tree: view {name!r} is named twice")
+            views.setdefault(view, number)
         raise_faults(DomainError, faults)
-        return dict(views) if self.fixed else planned(weave, dict(views))
+        return views if self.fixed else planned(weave, above | views)
 
 
 def standard(weave: Woven) -> list[View]:

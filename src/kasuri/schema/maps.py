@@ -53,6 +53,12 @@ class RegionMap:
         for at, value in (("axis", axis), ("labels", told), ("name", name), ("regions", tuple(regions))):
             object.__setattr__(self, at, value)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RegionMap) and self.fingerprint() == other.fingerprint()
+
+    def __hash__(self) -> int:
+        return hash((self.axis, self.name))
+
     @property
     def count(self) -> int:
         return max(int(self.labels.max()) + 1, len(self.regions))
