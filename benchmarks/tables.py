@@ -209,11 +209,20 @@ TABLES: dict[str, Callable[[], Table]] = {
 RECIPES: dict[str, Callable[[Table], ks.Mechanism | None]] = {
     "topdown": lambda table: ks.haar_topdown(transform="nominal") if table.domain.grouped else ks.haar_topdown(),
     "pilot": lambda table: ks.bayes_tree(pilot=True, order="hierarchy" if table.domain.grouped else "morton"),
+    "paired": lambda table: ks.bayes_tree(_heights(table), order="interleaved"),
+    "expect": lambda table: ks.bayes_tree(_heights(table), order="interleaved", expect=True),
     "tree": lambda table: woven_tree(shares=_stages(table)),
     "hand": lambda table: woven_tree(shares=table.shares, maps=table.maps) if table.shares else None,
     "woven": lambda table: woven_tree(maps=table.maps),
     "views": lambda table: woven_tree(dict.fromkeys(table.views, "1"), maps=table.maps),
 }
+
+
+def _heights(table: Table) -> dict[int, str]:
+    """Every height of the interleaved tree equally."""
+    top = len(interleaved(table.domain).stages) - 1
+    each = 1000 // top
+    return {height: f"{(1000 - each * (top - 1) if height == 0 else each) / 1000:.3f}" for height in range(top)}
 
 
 def _stages(table: Table) -> dict[str, str]:

@@ -79,7 +79,7 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
         "sparse": lambda: {"threshold": options["threshold"] if options["threshold"] == "auto" else
                            int(options["threshold"])},
         "refined_tree": lambda: tree | {"shares": _shares(asked["shares"])},
-        "bayes_tree": lambda: tree | {"prior": prior} | _chosen(asked),
+        "bayes_tree": lambda: tree | {"prior": prior, "expect": asked.get("expect", False)} | _chosen(asked),
         "woven_tree": lambda: _woven(words, asked),
         "auto": lambda: tree | {"prior": prior, "areas": tuple(asked["areas"]), "metric": asked["metric"]},
     }  # fmt: skip

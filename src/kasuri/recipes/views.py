@@ -126,6 +126,25 @@ class Woven:
             )
         return found
 
+    def around(self, cuts: Sequence[int], parts: Sequence[Partition] = ()) -> list[Partition]:
+        """The partitions whose sums make the expectation of a cell where these depths are measured: the parts, and the
+        margins of the axes that are split below the last level above the cells. None on one axis: its neighbours tell
+        more."""
+        axes = [axis.name for axis in self.domain.axes]
+        if len(axes) < 2:
+            return []
+        last = self.at(cuts[-2] if len(cuts) > 1 else 0)
+        split = [axis for axis in axes if last[axis] < self.ends[axis][0]]
+        if len(split) == len(axes):  # all of them together are the cells
+            wanted: list[View] = [(Term(axis),) for axis in split]
+        else:
+            wanted = [tuple(Term(axis) for axis in split)]
+        found = list(parts)
+        for view in wanted:
+            if view and self.words(view) not in [part.name for part in found] and self.groups(view) <= MAX_GROUPS:
+                found.append(self.partition(view))
+        return found
+
     @cached_property
     def _known(self) -> dict[Term, AxisLabels]:
         return {}

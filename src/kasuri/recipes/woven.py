@@ -35,7 +35,7 @@ from kasuri.recipes.mechanism import (
 from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.spending import drawable, fits, level_cost
 from kasuri.recipes.targets import Form, Sums, shares_for
-from kasuri.recipes.views import View, Woven, map_faults
+from kasuri.recipes.views import Term, View, Woven, map_faults
 from kasuri.recipes.visit import Visit
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
@@ -157,8 +157,6 @@ class WovenTree(Mechanism):
 
 def standard(weave: Woven) -> list[View]:
     """The views of a domain by itself: every height of its tree, every axis, all small axes together, every map."""
-    from kasuri.recipes.views import Term
-
     found = [weave.view_at(depth) for depth in weave.tree.stages[1:]]
     axes = [axis.name for axis in weave.domain.axes]
     if len(axes) > 1:
@@ -258,11 +256,8 @@ class WovenRun(TreeRun):
 
     @property
     def around(self) -> list[Partition]:
-        """The partitions whose sums make a cell's expectation: the parts, and the margins of the axes that are split
-        below the last level above the cells. On one axis its neighbours tell more."""
-        if len(self.domain.axes) < 2:
-            return []
-        return around(self.weave, self.cuts, [part for part, _ in self.parts])
+        """The partitions whose sums make a cell's expectation."""
+        return self.weave.around([depth for depth, _ in self.cuts], [part for part, _ in self.parts])
 
     def _measurements(self, tree: Visited, numbers: Sequence[Int]) -> Measurements:
         rows = [(FIRST_PART - at, np.arange(y.size), y) for at, y in enumerate(numbers)][::-1]
@@ -312,18 +307,3 @@ class WovenRun(TreeRun):
 
     def blocks(self) -> None:
         return None
-
-
-def around(weave: Woven, cuts: Cuts, parts: Sequence[Partition]) -> list[Partition]:
-    """The partitions of `WovenRun.around`."""
-    from kasuri.recipes.views import MAX_GROUPS, Term
-
-    last = weave.at(cuts[-2][0]) if len(cuts) > 1 else weave.at(0)
-    split = [axis.name for axis in weave.domain.axes if last[axis.name] < weave.ends[axis.name][0]]
-    alone = len(split) == len(weave.domain.axes)  # all of them together are the cells
-    wanted: list[View] = [(Term(axis),) for axis in split] if alone else [tuple(Term(axis) for axis in split)]
-    found = list(parts)
-    for view in wanted:
-        if weave.words(view) not in [part.name for part in found] and weave.groups(view) <= MAX_GROUPS:
-            found.append(weave.partition(view))
-    return found

@@ -429,7 +429,7 @@ MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
     "jis": lambda domain, _: jis(domain),
 }
 """The trees by the words that recipes and saved releases use."""
-GROUPED = ("hierarchy", "jis")
+GROUPED = ("hierarchy", "jis", "interleaved")
 """Those that follow the declared trees of labels."""
 
 
