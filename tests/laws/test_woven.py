@@ -177,3 +177,24 @@ def test_shares_follow_targets_and_sum_to_one():
     for shares in (plain, rows):
         assert sum(shares) == 1 and all(share >= 0 for share in shares) and shares[0] > 0
     assert rows[2] > plain[2] + Fraction(1, 10) and rows == targets.shares_for(form, [1.0, 1.0, 0.1, 1.0], [0])
+
+
+def test_limits_of_margins_hold_and_are_shorter_than_those_of_the_tree():
+    tree = ks.Tree.of({f"p{p}": [f"t{p}.{t}" for t in range(6)] for p in range(5)})
+    domain = ks.Domain.of(ks.Nominal("home", tree.leaves, tree), ks.Nominal("work", tree.leaves, tree))
+    truth = np.random.default_rng(2).poisson(np.outer(*np.random.default_rng(3).gamma(0.7, 9.0, (2, 30))))
+    table = ks.Counts.from_dense(truth, domain, unit(), data="od")
+    recipe = woven_tree(shares={"cells": "0.4", "home@1, work@1": "0.4", "home": "0.1", "work": "0.1"})
+    hits, widths = [], []
+    for seed in range(12):
+        release = ks.release(table, recipe, epsilon="0.5", ledger=None, source=ks.seeded(seed))
+        bars = recipe.on(domain, unit(), "0.5").bars(release.measurements)
+        cells = np.arange(900).reshape(30, 30)
+        for town in range(0, 30, 3):
+            low, high, _ = (part[0] for part in bars.of_area(cells[:, town], np.zeros(1), 0.95))
+            from kasuri.published.bars import CountBars
+
+            alone = CountBars.of_area(bars, cells[:, town], np.zeros(1), 0.95)
+            hits.append(low <= truth[:, town].sum() <= high)
+            widths.append((high - low) / (alone[1][0] - alone[0][0]))
+    assert np.mean(hits) > 0.91 and np.mean(widths) < 0.8

@@ -15,7 +15,7 @@ from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
 from kasuri.noise.samplers import discrete_laplace, laplace_variance
 from kasuri.privacy import decimal, exact
-from kasuri.published.bars import Bars, CountBars, NoBars
+from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.descent import by_cell, by_key
 from kasuri.recipes.joins import Bayes, Cuts, visit_of
@@ -37,6 +37,7 @@ from kasuri.recipes.spending import drawable, fits, level_cost
 from kasuri.recipes.targets import Form, Sums, shares_for
 from kasuri.recipes.views import Term, View, Woven, map_faults
 from kasuri.recipes.visit import Visit
+from kasuri.recipes.wovenbars import WovenBars
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -248,11 +249,13 @@ class WovenRun(TreeRun):
 
     def _refined(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Int, Int]:
         """From here on everything sees noisy numbers only."""
-        parts = [
+        return woven.estimate(tree, self.tree, self.domain, self._parts(numbers), self.around)
+
+    def _parts(self, numbers: Sequence[Int]) -> list[woven.Part]:
+        return [
             woven.Part(part, y, laplace_variance(max(self.part_scale(at), LEAST_SCALE)))
             for at, ((part, _), y) in enumerate(zip(self.parts, numbers, strict=True))
         ]
-        return woven.estimate(tree, self.tree, self.domain, parts, self.around)
 
     @property
     def around(self) -> list[Partition]:
@@ -300,7 +303,8 @@ class WovenRun(TreeRun):
     def bars(self, measurements: Measurements | None) -> Bars | NoBars:
         if measurements is None:
             return NoBars(f"{self.mechanism.name} with these options publishes no measurements")
-        return CountBars(self.domain, self.tree, self._told(measurements)[0])
+        own, numbers = self._told(measurements)
+        return WovenBars(self.domain, self.tree, own, tuple(self._parts(numbers)))
 
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
         return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
