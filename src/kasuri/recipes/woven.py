@@ -225,7 +225,8 @@ class WovenRun(TreeRun):
 
     def arguments(self) -> dict[str, Any]:
         told = {name: decimal(number) for name, number in self.mechanism.named}
-        return {"shares" if self.mechanism.fixed else "views": told}
+        maps = {"maps": [one.to_json() for one in self.mechanism.maps]} if self.mechanism.maps else {}
+        return {"shares" if self.mechanism.fixed else "views": told} | maps
 
     def fingerprints(self) -> dict[str, str]:
         return {f"map {one.name}": one.fingerprint() for one in self.mechanism.maps}

@@ -92,15 +92,12 @@ def total_of(visited: Visited) -> int:
 def top_total(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> Float:
     """The total by least squares over the levels that were drawn whole, cut at 0. Their y were not selected by noise,
     so it has no bias; sums of posterior means have one, where most cells are empty."""
-    return np.array([max(_looks(levels, scales, slacks)[0], 0.0)])
+    top, weight = looks(levels, scales, slacks)
+    return np.array([max(top / weight, 0.0)])
 
 
-def total_variance(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> float:
-    """The variance of that total's noise."""
-    return _looks(levels, scales, slacks)[1]
-
-
-def _looks(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> tuple[float, float]:
+def looks(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> tuple[float, float]:
+    """The sums of the levels that were drawn whole, each times 2 over the variance of its noise, and these weights."""
     top, weight = 0.0, 0.0
     for level, scale, slack in zip(levels, scales, slacks, strict=True):
         own = 1 / (max(level.y.size, 1) * scale**2)  # 2 / variance of the level's sum
@@ -108,7 +105,7 @@ def _looks(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, 
         weight += own
         if slack != math.inf:  # the next level was drawn below kept nodes only
             break
-    return top / weight, 2 / weight
+    return top, weight
 
 
 def _integers(

@@ -47,11 +47,8 @@ def estimate(
     ]
     place = bayes.Neighbours.of(tree.cells(keys), domain)
     u = levels[-1].y / scale
-    total = bayes.top_total(levels, scales, visited.slacks)
     drawn = Drawn.of(visited)
-    joined = _Joined.of(
-        parts, drawn, visited, tree, float(total[0]), bayes.total_variance(levels, scales, visited.slacks)
-    )
+    joined = _Joined.of(parts, drawn, visited, tree, _total(visited, scales, parts))
     labels, count = expect.labels(around, tree, keys)
     sizes = np.cumsum([level.y.size for level in levels])[:-1]
     values: Float = u
@@ -73,6 +70,17 @@ def estimate(
     return _integers(found, visited, tree, groups, sizes, joined)
 
 
+def _total(visited: Visited, scales: list[float], parts: Sequence[Part]) -> float:
+    """The total by least squares over all numbers that noise did not select: levels drawn whole, and parts that hold
+    every cell. It is fixed before the join, which sees constraints and priors and would bend it."""
+    top, weight = bayes.looks(visited.levels, scales, visited.slacks)
+    for part in parts:
+        if part.partition.whole:
+            own = 2 / (part.y.size * part.variance)
+            top, weight = top + own * part.y.sum(dtype=np.float64), weight + own
+    return max(top / weight, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class _Joined:
     """A drawn tree with its parts."""
@@ -83,21 +91,20 @@ class _Joined:
     y: Float
     s2: Float
     total: float
-    v0: float
 
     @classmethod
-    def of(cls, parts: Sequence[Part], drawn: Drawn, visited: Visited, tree: Order, total: float, v0: float) -> _Joined:
+    def of(cls, parts: Sequence[Part], drawn: Drawn, visited: Visited, tree: Order, total: float) -> _Joined:
         incidence = Incidence.of([part.partition for part in parts], drawn, visited, tree)
         labels, _ = expect.labels([part.partition for part in parts], tree, visited.levels[-1].prefix)
         y = np.concatenate([np.zeros(0), *(part.y for part in parts)])
         s2 = np.concatenate([np.zeros(0), *(np.full(part.y.size, part.variance) for part in parts)])
-        return cls(drawn, incidence, labels, y, s2, total, v0)
+        return cls(drawn, incidence, labels, y, s2, total)
 
     def shift(self, z: Float, v: Float) -> Fused:
         from kasuri._kernels.fuse import descend
 
         if self.y.size:
-            return fuse(self.drawn, self.incidence, z, v, self.total, self.v0, self.y, self.s2)
+            return fuse(self.drawn, self.incidence, z, v, self.total, 0.0, self.y, self.s2)
         x = np.empty(z.size)
         descend(self.drawn.start, self.drawn.end, self.drawn.top, z, v, np.zeros(z.size), self.total, x)
         return Fused(z, v, self.total, self.y, 1.0, x)

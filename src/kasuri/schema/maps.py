@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kasuri import names
-from kasuri.errors import DomainError, raise_faults
+from kasuri.errors import DomainError, FormatError, raise_faults
 
 MAX_REGIONS = 1 << 22
 """Most regions of a map: all of them are drawn."""
+MAX_MASK = 1 << 30
+"""Most cells of a map that is read from a file: it is held as an array."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,20 @@ class RegionMap:
     @property
     def count(self) -> int:
         return max(int(self.labels.max()) + 1, len(self.regions))
+
+    def to_json(self) -> dict[str, Any]:
+        """Runs of equal labels: what a release stores, so that whoever reads it knows its regions."""
+        starts = np.flatnonzero(np.diff(self.labels, prepend=-2))
+        runs = np.diff(np.append(starts, self.labels.size))
+        return {"axis": self.axis, "name": self.name, "regions": list(self.regions), "runs": runs.tolist(),
+                "labels": self.labels[starts].tolist()}  # fmt: skip
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RegionMap:
+        runs, labels = (np.asarray(data[name], dtype=np.int64) for name in ("runs", "labels"))
+        if runs.shape != labels.shape or (runs < 1).any() or sum(runs.tolist()) > MAX_MASK:
+            raise FormatError(f"a map is runs of labels, at most {MAX_MASK} cells")
+        return cls(data["axis"], np.repeat(labels, runs), name=data["name"], regions=tuple(data["regions"]))
 
     def fingerprint(self) -> str:
         """A digest of all that it says: what releases name it by."""
