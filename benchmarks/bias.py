@@ -35,6 +35,7 @@ LARGE: dict[str, Mechanism] = {
     "nonneg_lasso": ks.nonneg_lasso(),
     "lasso": ks.lasso(),
     "sparse": recipes.sparse(),
+    "woven_tree": recipes.woven_tree(),
 }
 SMALL: dict[str, Mechanism] = {
     "matrix": recipes.matrix(),

@@ -13,6 +13,7 @@ from kasuri.recipes.mechanism import Mechanism
 from kasuri.recipes.shaped import lasso, neg_l2_simplex, nonneg_lasso, simplex
 from kasuri.recipes.threshold import sparse
 from kasuri.recipes.wavelet import privelet
+from kasuri.recipes.woven import woven_tree
 
 __all__ = [
     "RECIPES",
@@ -32,6 +33,7 @@ __all__ = [
     "refined_tree",
     "simplex",
     "sparse",
+    "woven_tree",
 ]
 
 RECIPES: dict[str, Callable[..., Mechanism]] = {
@@ -50,5 +52,6 @@ RECIPES: dict[str, Callable[..., Mechanism]] = {
     "refined_tree": refined_tree,
     "simplex": simplex,
     "sparse": sparse,
+    "woven_tree": woven_tree,
 }
 """Every recipe by name; the contract tests run over all of them."""

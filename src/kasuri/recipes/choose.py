@@ -62,9 +62,10 @@ class Offer:
     choices: Mapping[str, Cuts]
     pilot: tuple[int, Fraction] | None
     prior: PublicTable | None
+    expect: bool = False
 
     def join(self, preset: str) -> Join:
-        return of_preset(preset, self.prior)
+        return of_preset(preset, self.prior, self.expect)
 
     def visit(self, preset: str) -> Visit:
         pilot = None if self.pilot is None else self.pilot[0]

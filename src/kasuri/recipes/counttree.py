@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import sqrt
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -62,8 +62,9 @@ from kasuri.schema import Domain, Unit
 from kasuri.trees import order as orders
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Visited
+from kasuri.trees.weave import interleaved
 
-Tree = Literal["morton", "1d", "hierarchy"]
+Tree = Literal["morton", "1d", "hierarchy", "interleaved"]
 
 
 def refined_tree(
@@ -77,8 +78,9 @@ def refined_tree(
     shares: which heights of the tree are measured (0: cells, l: squares of 2^l x 2^l cells of a mesh), with what part
     of epsilon. "u4": every height equally; "even16": every second height from the cells, equally; "tilt16": the same
     heights, 0.40 on the cells and the rest equally; or {height: "exact decimal"}, height 0 among them, summing to 1.
-    order "hierarchy" splits nominal axes along their public tree. Only nodes that noise left positive are descended:
-    the cost follows them.
+    order "hierarchy" splits nominal axes along their public tree, "interleaved" also several axes of one kind together,
+    level by level: pairs of regions, or of squares of two meshes, are nodes. Only nodes that noise left positive are
+    descended: the cost follows them.
 
     Privacy
     -------
@@ -104,6 +106,7 @@ def bayes_tree(
     pilot: bool = False,
     prior: PublicTable | None = None,
     interleave: tuple[str, ...] = (),
+    expect: bool = False,
 ) -> Mechanism:
     """Noisy counts of chosen levels of a tree, joined by empirical Bayes: small errors at every area size.
 
@@ -113,7 +116,8 @@ def bayes_tree(
     part of epsilon. prior: an earlier public table on the same domain; it also chooses the preset where nothing else
     does.
     Cells with like neighbourhoods share a prior that is fitted to their noisy counts; a mesh has neighbours, on other
-    domains siblings of the tree take their part.
+    domains siblings of the tree take their part. expect=True, for tables of several axes: cells of like expectation
+    share it, by what the sums over their axes and blocks imply.
 
     Privacy
     -------
@@ -132,6 +136,8 @@ def bayes_tree(
         faults.append("bayes_tree: pilot is True or False")
     if prior is not None and not isinstance(prior, PublicTable):
         faults.append("bayes_tree: prior must be declared public: PublicTable.from_dense(array, domain, name=...)")
+    if not isinstance(expect, bool) or (expect and (prior is not None or order == "1d")):
+        faults.append("bayes_tree: expect is True or False, and needs axes and no prior: order='interleaved', say")
     given: Shares = Preset("middle") if prior is None else OfPrior()
     if shares is not None:
         given = _shares("bayes_tree", shares, tuple(BAYES), faults)
@@ -146,8 +152,8 @@ def bayes_tree(
     raise_faults(PrivacyError, faults)
     named, tree = ("bayes_tree", "docs/proofs/bayes_tree.md"), (order, tuple(interleave))
     if pilot:
-        return ChosenTree(*named, *tree, Pilot(), prior)
-    return CountTree(*named, *tree, given, Bayes(prior))
+        return ChosenTree(*named, *tree, Pilot(), prior, expect)
+    return CountTree(*named, *tree, given, Bayes(prior, expect))
 
 
 def auto(
@@ -203,8 +209,8 @@ def _shares(recipe: str, shares: object, presets: tuple[str, ...], faults: list[
 
 
 def _tree(recipe: str, order: str, interleave: tuple[str, ...], faults: list[str]) -> None:
-    if order not in ("morton", "1d", "hierarchy"):
-        faults.append(f'{recipe}: order {order!r} is not known; use "morton", "1d" or "hierarchy"')
+    if order not in get_args(Tree):
+        faults.append(f"{recipe}: order {order!r} is not known; use {', '.join(get_args(Tree))}")
     if interleave and order != "morton":
         faults.append(f"{recipe}: interleave needs order='morton'")
 
@@ -231,6 +237,8 @@ class Trees(Mechanism):
         return f"{self.name}(order='hierarchy')"
 
     def tree(self, domain: Domain) -> Order:
+        if self.tree_word == "interleaved":
+            return interleaved(domain)
         return orders.make(self.tree_word, domain, self.interleave)
 
 
@@ -250,7 +258,12 @@ class CountTree(Trees):
         return () if self.prior is None else ((self.prior, "prior"),)
 
     def stored(self) -> dict[str, Any]:
-        return super().stored() | self.shares.stored() | {"refine": self.join.word, "prior": self.prior}
+        told = super().stored() | self.shares.stored() | {"refine": self.join.word, "prior": self.prior}
+        return told | expect_words(self.expect)
+
+    @property
+    def expect(self) -> bool:
+        return isinstance(self.join, Bayes) and self.join.expect
 
     def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> CountTreeRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, self.shares.public)
@@ -292,7 +305,8 @@ class CountTreeRun(TreeRun):
         return visit_of(self.tree, self.noise.scale, self.cuts, self.mechanism.join)
 
     def arguments(self) -> dict[str, Any]:
-        return self.mechanism.shares.told() | prior_words(self.mechanism.prior)
+        told = self.mechanism.shares.told() | prior_words(self.mechanism.prior)
+        return told | expect_words(self.mechanism.expect)
 
     def further(self) -> dict[str, Any]:
         words = {"shares": share_words(self.cuts)}
@@ -353,6 +367,11 @@ def prior_words(prior: PublicTable | None) -> dict[str, Any]:
     return {} if prior is None else {"prior": prior.name}
 
 
+def expect_words(expect: bool) -> dict[str, Any]:
+    """Told where it is asked for: what was stored before there was the word never changes."""
+    return {"expect": True} if expect else {}
+
+
 def declared_words(prior: PublicTable | None, shares: Shares | None) -> dict[str, Any]:
     """What chose the shares, where it was declared public."""
     if prior is not None:
@@ -407,13 +426,14 @@ class ChosenTree(Trees):
 
     chooser: Chooser
     prior: PublicTable | None
+    expect: bool = False
 
     @property
     def tables(self) -> tuple[tuple[PublicTable, str], ...]:
         return () if self.prior is None else ((self.prior, "prior"),)
 
     def stored(self) -> dict[str, Any]:
-        return super().stored() | self.chooser.stored() | {"prior": self.prior}
+        return super().stored() | self.chooser.stored() | {"prior": self.prior} | expect_words(self.expect)
 
     def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> ChosenTreeRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
@@ -439,7 +459,7 @@ class ChosenTree(Trees):
             choices = {name: cuts_of(tree, with_pilot(preset(top), height, share)) for name, preset in offered.items()}
         else:  # too small, or too wide at once
             choices = {"middle": cuts_of(tree, BAYES["middle"](top))}
-        return Offer(tree, domain, scale, choices, pilot, self.prior)
+        return Offer(tree, domain, scale, choices, pilot, self.prior, self.expect)
 
 
 @dataclass(frozen=True, eq=False)
@@ -451,7 +471,8 @@ class ChosenTreeRun(TreeRun):
     publishes: ClassVar[bool] = True
 
     def arguments(self) -> dict[str, Any]:
-        return self.mechanism.chooser.told() | prior_words(self.mechanism.prior)
+        told = self.mechanism.chooser.told() | prior_words(self.mechanism.prior)
+        return told | expect_words(self.mechanism.expect)
 
     def further(self) -> dict[str, Any]:
         return declared_words(self.mechanism.prior, None)

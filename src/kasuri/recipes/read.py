@@ -22,6 +22,7 @@ from kasuri.recipes.matrix import Measured, ToldRows, Untold
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.shares import BAYES
 from kasuri.schema import Domain, Unit
+from kasuri.schema.maps import RegionMap
 
 OPTIMISED_CELLS = 1 << 8
 """A strategy is optimised once more for at most so many cells: above, that takes minutes."""
@@ -78,7 +79,8 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
         "sparse": lambda: {"threshold": options["threshold"] if options["threshold"] == "auto" else
                            int(options["threshold"])},
         "refined_tree": lambda: tree | {"shares": _shares(asked["shares"])},
-        "bayes_tree": lambda: tree | {"prior": prior} | _chosen(asked),
+        "bayes_tree": lambda: tree | {"prior": prior, "expect": asked.get("expect", False)} | _chosen(asked),
+        "woven_tree": lambda: _woven(asked),
         "auto": lambda: tree | {"prior": prior, "areas": tuple(asked["areas"]), "metric": asked["metric"]},
     }  # fmt: skip
     readers |= {name: lambda: _shaped(words, options, domain) for name in _PARAMETER}
@@ -138,6 +140,11 @@ def _chosen(asked: Mapping[str, Any]) -> dict[str, Any]:
     if asked["shares"] == "pilot":
         return {"pilot": True}
     return {} if asked["shares"] == "prior" else {"shares": _shares(asked["shares"])}
+
+
+def _woven(asked: Mapping[str, Any]) -> dict[str, Any]:
+    maps = tuple(RegionMap.from_json(told) for told in asked.get("maps", ()))
+    return {name: told or None for name, told in asked.items() if name in ("shares", "views")} | {"maps": maps}
 
 
 def _named(words: Mapping[str, Any], use: str, domain: Domain) -> Named | None:
