@@ -153,7 +153,7 @@ def _shape(value: Any, wanted: Any, where: str, faults: list[str]) -> None:
             faults.append(f"field {where or '(top)'} is missing or malformed")
             return
         for name, inner in wanted.items():
-            own = value[name] if name in value else ...  # a field that may be null is there all the same
+            own = value.get(name, ...)  # a field that may be null is there all the same
             _shape(own, inner, f"{where}.{name}" if where else name, faults)
     elif not isinstance(value, wanted):
         faults.append(f"field {where} is missing or malformed")
