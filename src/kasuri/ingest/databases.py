@@ -478,8 +478,8 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
 
     if ask("SELECT current_setting('server_encoding')")[0][0] not in ("UTF8", "SQL_ASCII"):
         raise DomainError(
-            f"{label}: the text of this database is not in UTF-8, and one record that cannot be written in it would end "
-            "the release; copy the table to a database in UTF-8"
+            f"{label}: the text of this database is not in UTF-8, and one record that cannot be written in it would "
+            "end the release; copy the table to a database in UTF-8"
         )
     # a table and all its parts are stored ones: no view, no foreign table, nobody's policy
     kinds = ask(
