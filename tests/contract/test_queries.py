@@ -1,6 +1,7 @@
 """A query only reads: one SELECT, no other file, in every database, also under `kasuri check`; and what is
 vouched for is said in the release, in both languages."""
 
+import re
 import shutil
 import sqlite3
 from functools import partial
@@ -311,6 +312,38 @@ def test_a_table_of_postgresql_that_changes_is_refused(postgres, monkeypatch):
                 between(patched, frames, "trusted", lambda change=change: base.execute(change))
                 with pytest.raises(ks.KasuriError, match=CHANGED):
                     counted(Table(postgres, name))
+
+
+def test_what_sqlite_keeps_for_itself_is_not_a_table_of_records(folder):
+    """Where a record is in an index depends on the others."""
+    with sqlite3.connect("p.sqlite") as base:
+        base.execute("CREATE VIRTUAL TABLE near USING rtree(person, low, high)")
+        base.execute("CREATE TABLE made (person INTEGER PRIMARY KEY AUTOINCREMENT, s TEXT)")
+        base.execute("INSERT INTO made (s) VALUES ('s')")
+    assert counted(Table("p.sqlite", "made")) == {0: 1}
+    for name in ("near", "near_rowid", "near_node", "words", "words_content", "words_data", "w", "sqlite_sequence",
+                 "sqlite_master", "sqlite_schema"):  # fmt: skip
+        with pytest.raises(ks.DomainError, match="not a stored table"):
+            counted(Table("p.sqlite", name))
+
+
+def test_text_of_postgresql_that_cannot_be_written_ends_no_release(postgres):
+    """One record with a byte that UTF-8 has no letter for."""
+    import psycopg
+
+    odd = "CREATE TABLE t (person text, s text); INSERT INTO t VALUES ('a', 's'), ('b', convert_from('\\x81', '{0}'))"
+    for encoding, good in (("SQL_ASCII", True), ("WIN1252", False)):
+        name = f"odd_{encoding.lower()}"
+        with psycopg.connect(postgres, autocommit=True) as base:
+            base.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+        address = re.sub(r"/[^/?]*[?]", f"/{name}?", postgres)
+        with psycopg.connect(address, autocommit=True, client_encoding=encoding) as base:
+            base.execute(odd.format(encoding))
+        if good:
+            assert counted(Table(address, "t")) == {0: 1}
+        else:
+            with pytest.raises(ks.DomainError, match="not in UTF-8"):
+                counted(Table(address, "t"))
 
 
 def test_a_table_and_a_query_of_postgresql(postgres):

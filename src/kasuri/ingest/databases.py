@@ -217,16 +217,17 @@ def _where(conditions: Sequence[tuple[str, str]]) -> str:
 def _sqlite_columns(base: Any, table: Table, label: str) -> tuple[tuple[str, ...], dict[str, str], str]:
     """The columns of a stored table, why some cannot be used, and the WHERE of its conditions."""
     *schema, name = table.path
-    found = base.execute("SELECT type, sql FROM main.sqlite_master WHERE name = ?", [name]).fetchall()
-    if schema not in ([], ["main"]) or len(found) != 1 or found[0][0] != "table" or _VIRTUAL.match(found[0][1] or ""):
-        raise DomainError(f"{label}: {'.'.join(table.path)!r} is not a stored table (views and virtual tables are not)")
+    # as SQLite itself read the schema; what it keeps beside a virtual table or for itself mixes records
+    found = base.execute("SELECT type FROM pragma_table_list WHERE schema = 'main' AND name = ?", [name]).fetchall()
+    if schema not in ([], ["main"]) or found != [("table",)] or name.lower().startswith("sqlite_"):
+        raise DomainError(
+            f"{label}: {'.'.join(table.path)!r} is not a stored table (views, virtual tables and what SQLite keeps "
+            "beside them are not)"
+        )
     columns = base.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", [name]).fetchall()
     unusable = {name: f"column {name!r} is generated when it is read, not stored" for name, hidden in columns if hidden}
     conditions = table.conditions({name: quoted(name) for name, hidden in columns if not hidden})
     return tuple(name for name, _ in columns), unusable, _where(conditions)
-
-
-_VIRTUAL = re.compile(r"\s*create\s+virtual\b", re.IGNORECASE)
 
 
 def _sqlite_text(value: Any) -> bytes | None:
@@ -473,6 +474,11 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
         cursor.execute(sql)
         return cursor.fetchall()
 
+    if ask("SELECT current_setting('server_encoding')")[0][0] not in ("UTF8", "SQL_ASCII"):
+        raise DomainError(
+            f"{label}: the text of this database is not in UTF-8, and one record that cannot be written in it would "
+            "end the release; copy the table to a database in UTF-8"
+        )
     # a table and all its parts are stored ones: no view, no foreign table, nobody's policy
     kinds = ask(
         "WITH RECURSIVE part(oid) AS (SELECT to_regclass(" + where + ")::oid UNION "
