@@ -1,4 +1,5 @@
-"""Kii et al. 2022: the epsilon curves (Figures 1-3), only b/a matters (Figure 4), and Figures 5-7 redone honestly.
+"""Kii et al. 2022: the epsilon curves (Figures 1-3), only b/a matters (Figure 4), Figures 5-7 as the paper computes
+them, and redone honestly.
 
 The paper's covariance and correlation errors mix the off-diagonal with a diagonal that two-point reports cannot
 identify; here the two are apart, and the identity matrix, which needs no data at all, is a baseline.
@@ -19,9 +20,13 @@ from numpy.typing import NDArray
 import kasuri as ks
 from kasuri import shuffle
 from kasuri.local import numeric
+from kasuri.report.frame import Text
+from kasuri.reproduce.paper import Chapter, Line, Picture, numbers, save, sheet
 from kasuri.shuffle import bounds
 from kasuri.shuffle.joined import Joined
 
+QUICK, FULL = 2, 10
+"""Runs per setting: within a minute, and as in the paper."""
 PEOPLE = (10**3, 10**4, 10**5, 10**6)
 DELTAS = ("1e-10", "1e-9", "1e-8", "1e-7")
 DELTA = Fraction("1e-10")
@@ -32,6 +37,12 @@ CLAIMED = 0.248
 COLUMNS = ("age", "education_num", "fnlwgt", "capital_gain", "capital_loss", "hours_per_week")
 EPSILONS = ("0.6", "1.2", "3", "6", "12", "24")
 """Of a whole row of six columns."""
+PRINTED_CROSSING = 3.7
+"""Section 4: from this epsilon of a column on Laplace noise has the smaller error of the whole covariance matrix."""
+PRINTED_IDENTITY = 0.054
+PRINTED_AMPLIFIED = (4.0, 1.0)
+"""Figure 7: at eps' = 4 of n = 30,163 the paper reads eps* = 1."""
+COLUMN_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0, 7.0, 10.0)
 MECHANISMS = ("two_point", "coin", "piecewise", "laplace")
 
 
@@ -139,6 +150,57 @@ def _one(
     )
 
 
+def as_the_paper(runs: int, *, seed: int = 2022) -> dict[str, Any]:
+    """Figures 4-7 as the paper computes them: the covariance matrix of the raw reports, its diagonal included, against
+    that of the data. The rows are public and the noise is numpy's; nothing here is a release."""
+    truth = np.stack([adult()[name] for name in COLUMNS])
+    cov, corr, rng = np.cov(truth, bias=True), np.corrcoef(truth), np.random.default_rng(seed)
+
+    def coins(ratio: float) -> NDArray[np.float64]:
+        return np.where(rng.random(truth.shape) < (truth / ratio + 1) / 2, ratio, -ratio)
+
+    def error(draw: Callable[[], NDArray[np.float64]], many: int = runs) -> tuple[float, float]:
+        found = [float(np.abs(np.cov(draw(), bias=True) - cov).mean()) for _ in range(many)]
+        return float(np.mean(found)), float(np.std(found))
+
+    both = [
+        (error(lambda e=e: coins(1 / math.tanh(e / 2))), error(lambda e=e: truth + rng.laplace(0, 2 / e, truth.shape)))
+        for e in COLUMN_EPSILONS
+    ]  # fmt: skip
+    least = 1 / math.tanh(1 / 12)  # epsilon 1 over six columns
+    surface = [(share, *error(lambda share=share: coins(share * least))) for share in (1, 1.25, 1.5, 2, 3, 4)]
+    each = [10.0**k for k in range(-5, 2)]
+    second = float((truth**2).mean())
+    return {
+        "columns": list(COLUMN_EPSILONS),
+        "two_point": [row[0] for row in both],
+        "laplace": [row[1] for row in both],
+        "crossing": _crossing(second),
+        "least_ratio": least,
+        "surface": surface,
+        "each": each,
+        "correlation": [
+            float(np.mean([np.abs(np.corrcoef(coins(1 / math.tanh(e / 2))) - corr).mean() for _ in range(runs)])) for e in each
+        ],
+        "amplified": {
+            str(eps): None if (bound := bounds.theorem_3(truth.shape[1], Fraction(eps), DELTA)) is None else float(bound.epsilon)
+            for eps in (1, 2, 3, 4)
+        },
+        "limit": largest_local(truth.shape[1], float(DELTA)),
+    }
+
+
+def _crossing(second: float) -> float:
+    """Where coth(eps/2)^2 - E[x^2] = 8/eps^2: the diagonal errors of both, which is all that counts in the mean of the
+    matrix. The first is that of a constant, the second the variance of the noise."""
+    low, high = 1.0, 10.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = 1 / math.tanh(middle / 2) ** 2 - second < 8 / middle**2
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
 def ratios() -> dict[str, Any]:
     """Figure 4: the mechanism for (a, b) = (c, c coth(eps/2)) is the same for every c."""
     b_over_a = Fraction(math.ceil(2**40 * (math.e + 1) / (math.e - 1)), 2**40)
@@ -170,6 +232,7 @@ def run(runs: int = 10, *, seed: int = 2022, progress: Callable[[str], None] = l
             for n in (10**4, 10**3)
         },
         "figure4": ratios(),
+        "as_printed": as_the_paper(runs, seed=seed),
         "figures5to7": utility(runs, seed=seed, progress=progress),
     }
 
@@ -184,6 +247,13 @@ def text(result: dict[str, Any]) -> str:
     for n, row in result["counter_example"].items():
         lines.append(f"  {n} in both: claimed {row['theorem 4']}, attack {row['attack']:.3f}, ours {row['ours']:.3f}")
     lines.append(f"Figure 4: (a, b) and (ca, cb) are the same mechanism: {result['figure4']['same']}")
+    own = result["as_printed"]
+    lines.append(f"Figures 5-6: Laplace has the smaller error from epsilon {own['crossing']:.2f} of a column on (printed 3.7)")
+    lines.append("  epsilon of a column: error of the covariance matrix (deviation), two-point and Laplace")
+    for eps, (a, b), (c, d) in zip(own["columns"], own["two_point"], own["laplace"], strict=True):
+        lines.append(f"  {eps:>5}: {a:12.4f} ({b:.4f}){c:12.4f} ({d:.4f})  ratio {a / c:.3f}")
+    lines.append(f"Figure 7: n = 30,162, eps' = 4 -> eps* {own['amplified']['4'] or math.nan:.2f} (printed about 1); "
+                 f"correlation error {min(own['correlation']):.4f} to {max(own['correlation']):.4f} at eps0 10^-5 to 10")  # fmt: skip
     use = result["figures5to7"]
     lines.append(
         f"Adult, {use['n']} rows, mean absolute error; correlation of the identity matrix: {use['identity']:.3f}; "
@@ -203,10 +273,7 @@ def text(result: dict[str, Any]) -> str:
 
 def figure(result: dict[str, Any], path: str | Path) -> None:
     """Figure 3 with every bound and the attack at n = 10^4 and 10^6, and Figures 5-7."""
-    from matplotlib.figure import Figure
-
-    shown = Figure(figsize=(15, 4.4), layout="constrained")
-    left, middle, right = shown.subplots(1, 3)
+    shown, (left, middle, right) = sheet(15, 4.4, 1, 3)
     looks = {"theorem 3": ":", "clones 2023": "--", "blanket": "-", "attack": "-."}
     local = result["figure3"]["local"]
     for n, colour in (("10000", "#b2541f"), ("1000000", "#1f6fb2")):
@@ -233,4 +300,170 @@ def figure(result: dict[str, Any], path: str | Path) -> None:
     right.axhline(use["identity"], color="black", lw=0.8, label="identity matrix: no data")
     right.set(xlabel="ε of a row", xscale="log", yscale="log", title="Correlation error, off the diagonal")
     right.legend(frameon=False, fontsize=7)
-    shown.savefig(path, dpi=120)
+    save(shown, Path(path))
+
+
+def figure_limits(result: dict[str, Any], path: Path) -> None:
+    """Figures 1 and 2: the largest eps' that Theorem 4 allows."""
+    shown, (left, right) = sheet(10, 4, 1, 2)
+    for n, values in result["figure1"].items():
+        left.plot([10.0**-k for k in range(2, 16)], values, label=f"n = {int(n):,}")
+    left.set(xscale="log", xlabel="δ*", ylabel="largest ε'", title="Figure 1: n fixed")
+    for delta, values in result["figure2"].items():
+        right.plot([10**k for k in range(3, 8)], values, label=f"δ* = {delta}")
+    right.set(xscale="log", xlabel="n", ylabel="largest ε'", title="Figure 2: δ* fixed")
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+    save(shown, path)
+
+
+def figure_surface(result: dict[str, Any], path: Path) -> None:
+    """Figure 4: error and deviation over (a, b) at epsilon 1. They follow b/a alone, so the surface is made of rays."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    own = result["as_printed"]
+    shown = Figure(figsize=(10, 4.4), layout="constrained")
+    FigureCanvasAgg(shown)
+    share = np.array([row[0] for row in own["surface"]])
+    a, times = np.meshgrid(np.logspace(-2, 4, 13), share)
+    for place, (at, title) in enumerate(((1, "mean absolute error"), (2, "standard deviation")), 1):
+        axis: Any = shown.add_subplot(1, 2, place, projection="3d")
+        height = np.repeat(np.array([row[at] for row in own["surface"]])[:, None], a.shape[1], axis=1)
+        axis.plot_surface(np.log10(a), np.log10(a * times * own["least_ratio"]), height, cmap="viridis")
+        axis.set(xlabel="log10 a", ylabel="log10 b", title=f"Figure 4: {title}")
+    save(shown, path)
+
+
+def figure_printed(result: dict[str, Any], path: Path) -> None:
+    """Figures 5-7 as the paper computes them."""
+    own = result["as_printed"]
+    shown, (left, middle, right) = sheet(15, 4.4, 1, 3)
+    for name, colour in (("two_point", "#1f6fb2"), ("laplace", "#777777")):
+        mean, deviation = (np.array([row[i] for row in own[name]]) for i in (0, 1))
+        left.errorbar(own["columns"], mean, deviation, color=colour, marker="o", capsize=2, label=name)
+    left.axvline(PRINTED_CROSSING, color="black", lw=0.8, label="printed crossing 3.7")
+    left.set(xscale="log", yscale="log", xlabel="ε of a column", title="Figure 5: error of the covariance matrix")
+    for i, name in enumerate(("mean", "deviation")):
+        ratio = [a[i] / b[i] for a, b in zip(own["two_point"], own["laplace"], strict=True)]
+        middle.plot(own["columns"], ratio, marker="o", label=name)
+    middle.axhline(1, color="black", lw=0.8)
+    middle.set(xscale="log", yscale="log", xlabel="ε of a column", title="Figure 6: two-point over Laplace")
+    right.plot(own["each"], own["correlation"], marker="o", color="#1f6fb2", label="correlation error, by ε0")
+    right.axhline(result["figures5to7"]["identity"], color="black", lw=0.8, label="identity matrix: no data")
+    right.set(xscale="log", xlabel="ε0 or ε'", ylim=(0, 0.08), title="Figure 7, n = 30,162")
+    other = right.twinx()
+    known = {float(eps): value for eps, value in own["amplified"].items() if value is not None}
+    other.plot(list(known), list(known.values()), marker="s", color="#c0392b", label="ε* by Theorem 4, by ε'")
+    other.set_ylabel("ε*")
+    for axis, where in ((left, "best"), (middle, "best"), (right, "lower left"), (other, "upper left")):
+        axis.legend(frameon=False, fontsize=8, loc=where)
+    save(shown, path)
+
+
+def chapter(result: dict[str, Any]) -> Chapter:
+    """The paper's lines on the page."""
+    title = Text("Kii et al. 2022: two organisations, one shuffled join", "紀伊ほか 2022：垂直分割データの協調匿名化")
+    pictures = [
+        Picture("kii2022-figures1-2", Text("Kii 2022, Figures 1-2: the largest eps' of Theorem 4", "紀伊 2022 図 1〜2：ε' の上限"),
+                lambda path: figure_limits(result, path)),
+        Picture("kii2022", Text("Kii 2022, Figure 3 with every bound and an attack; Figures 5-7 with the diagonal apart",
+                                "紀伊 2022 図 3（各上界と攻撃）、図 5〜7（対角を分離）"), lambda path: figure(result, path)),
+        Picture("kii2022-figure4", Text("Kii 2022, Figure 4: only b/a matters", "紀伊 2022 図 4：b/a のみに依存"),
+                lambda path: figure_surface(result, path)),
+        Picture("kii2022-figures5-7", Text("Kii 2022, Figures 5-7 as the paper computes them", "紀伊 2022 図 5〜7（論文の計算方法）"),
+                lambda path: figure_printed(result, path)),
+    ]  # fmt: skip
+    return Chapter("kii2022", title, lines(result), pictures, text(result))
+
+
+def lines(result: dict[str, Any]) -> list[Line]:
+    """Every protocol, algorithm, theorem and figure of the paper."""
+    show, here, own = "kasuri reproduce kii2022", "kasuri.reproduce.kii2022", result["as_printed"]
+    use = result["figures5to7"]
+    overlap = Text("n must be the overlap: rows of one side can be told apart", "n は共通集合の大きさ：片側のみの行は区別できる")
+    diagonal = Text("the diagonal of two-point reports is a constant: the variance cannot be identified from it",
+                    "二値報告の対角は定数：分散は識別できない")  # fmt: skip
+    three = result["figure3"]
+    at_four = three["local"].index(4.0)
+    out = [
+        Line("Protocol 1", Text("Pseudonyms, randomised columns, shuffle, deletion, join", "仮名化・ランダム化・置換・削除・連結"),
+             "kasuri.shuffle.party", "kasuri shuffle --help", "delete the secret and the permutation",
+             "and the unshuffled tables and the generator's state",
+             Text("membership in both tables is not protected", "双方に属するという事実は保護されない")),
+        Line("sec. 2, option 1", Text("Private set intersection", "秘匿共通集合"), "docs/proofs/shuffle_join.md",
+             "kasuri shuffle --help", "named", "not built: a keyed hash of the join key stands in its place",
+             Text("the paper names it as an option and does not use it", "論文は選択肢として挙げるのみ")),
+        Line("sec. 2, option 2", Text("Pk-anonymisation", "Pk-匿名化"), "kasuri.kanon.pk", "pytest tests/laws/test_kanon_laws.py",
+             "k by randomisation", "docs/proofs/pk_anonymity.md"),
+        Line("Algorithm 1", Text("Two-point mechanism of Nguyen", "Nguyễn らの二値メカニズム"), "kasuri.local.numeric.coin",
+             "pytest tests/distributions/test_local_numeric.py", "ε-LDP, mean x", "odds exact, mean x"),
+        Line("Algorithm 2", Text("Piecewise mechanism", "Piecewise メカニズム"), "kasuri.local.numeric.piecewise",
+             "pytest tests/distributions/test_local_numeric.py", "ε-LDP, mean x", "odds exact on a grid, mean x"),
+        Line("sec. 2", Text("Hybrid mechanism", "Hybrid メカニズム"), "kasuri.local.numeric.hybrid",
+             "pytest tests/distributions/test_local_numeric.py", "named", "odds exact, mean x"),
+        Line("Algorithm 3, Theorem 1", Text("The (a, b) two-point mechanism: ε-LDP exactly if (a+b)/(b-a) is at most e^ε",
+                                            "(a, b) 二値メカニズム"), "kasuri.local.numeric.two_point",
+             "pytest tests/distributions/test_local_numeric.py", "0 < a <= b", "a < b",
+             Text("with a = b every report is the truth: refused", "a = b では報告が真値そのもの：拒否する")),
+        Line("Lemma 1", Text("E[x'] = x", "E[x'] = x"), "kasuri.local.numeric.two_point",
+             "pytest tests/distributions/test_local_numeric.py", "mean x", "mean x, by enumeration"),
+        Line("Theorem 2", Text("E[x'y'] = xy", "E[x'y'] = xy"), "kasuri.shuffle.statistics",
+             "pytest tests/distributions/test_shuffle_statistics.py", "for any two columns", "for two different columns", diagonal),
+        Line("Theorem 3", Text("Shuffling amplifies: eps* at n = 10^6, eps' = 4, δ = 10^-10", "シャッフルによる増幅"),
+             "kasuri.shuffle.bounds.theorem_3", show, "0.248", f"{three['n']['1000000']['theorem 3'][at_four]:.3f}",
+             Text(f"better bounds: {three['n']['1000000']['clones 2023'][at_four]:.3f} (clones 2023), "
+                  f"{three['n']['1000000']['blanket'][at_four]:.3f} (blanket); an attack proves "
+                  f"{three['n']['1000000']['attack'][at_four]:.3f}",
+                  f"より良い上界：{three['n']['1000000']['clones 2023'][at_four]:.3f}、"
+                  f"{three['n']['1000000']['blanket'][at_four]:.3f}。攻撃は {three['n']['1000000']['attack'][at_four]:.3f} を証明")),
+    ]  # fmt: skip
+    for n, row in result["counter_example"].items():
+        out.append(
+            Line(f"Theorem 4, overlap {int(n):,}", Text("nA = nB = 10^6, eps' = 4", "nA = nB = 10^6、ε' = 4"), "kasuri.shuffle.bounds",
+                 show, f"{row['theorem 4']}", f"an attack proves {row['attack']:.3f}; ours {row['ours']:.3f}", overlap)
+        )  # fmt: skip
+    out += [
+        Line("Figure 1", Text("Largest eps' for n = 10^3, ..., 10^6 at δ* = 10^-10", "n = 10^3〜10^6 の ε' の上限（δ* = 10^-10）"),
+             f"{here}.largest_local", f"{show} --figures DIR", "at most about 8",
+             numbers([values[8] for values in result["figure1"].values()], 2)),
+        Line("Figure 2", Text("Largest eps' at n = 10^6 for δ* = 10^-10, ..., 10^-7", "n = 10^6 の ε' の上限"),
+             f"{here}.largest_local", f"{show} --figures DIR", "at most about 8",
+             numbers([values[3] for values in result["figure2"].values()], 2)),
+        Line("Figure 3", Text("eps' for eps* = 0.1, 0.2, 0.5, 1 at n = 10^6", "n = 10^6 で ε* = 0.1, 0.2, 0.5, 1 となる ε'"),
+             f"{here}.inverse", show, numbers([row["printed"] for row in result["printed"].values()], 1),
+             numbers([row["measured"] for row in result["printed"].values()], 2),
+             Text("read off a plot in the paper", "論文は図からの読み取り")),
+        Line("Figure 4", Text("Error over (a, b), ε = 1: along b/a times 1, 1.25, 1.5, 2, 3, 4", "(a, b) による誤差、ε = 1"),
+             f"{here}.figure_surface", f"{show} --figures DIR", Text("unstable for small a", "a が小さいと不安定"),
+             numbers([row[1] for row in own["surface"]], 1),
+             Text("only b/a matters; the instability was floating point", "b/a のみに依存し、不安定さは浮動小数点による")),
+        Line("Figure 5", Text("Error of the covariance matrix at ε 0.1, 1, 10 of a column: two-point; Laplace",
+                              "列あたり ε 0.1, 1, 10 の分散共分散行列の誤差"), f"{here}.as_the_paper", f"{show} --figures DIR",
+             Text("curves", "曲線"), "; ".join(
+                 numbers([own[name][own["columns"].index(e)][0] for e in (0.1, 1.0, 10.0)], 3) for name in ("two_point", "laplace")),
+             diagonal),
+        Line("Figure 6", Text("Laplace wins from this epsilon on", "Laplace が優位となる ε"), f"{here}.as_the_paper", show,
+             f"{PRINTED_CROSSING}", f"{own['crossing']:.2f}",
+             Text("of a column, whole matrix: the diagonal decides it", "列あたり、行列全体：対角成分が決める")),
+        Line("Figure 7, blue", Text("Error of the correlation matrix at eps0 = 0.004", "ε0 = 0.004 の相関行列の誤差"),
+             f"{here}.as_the_paper", show, f"{PRINTED_IDENTITY}", f"{own['correlation'][2]:.4f} at 0.001, {own['correlation'][3]:.4f} at 0.01",
+             Text(f"the identity matrix, which needs no data, has {use['identity']:.4f}", f"データの要らない単位行列で {use['identity']:.4f}")),
+        Line("Figure 7, red", Text("eps* at eps' = 4, n = 30,162", "ε' = 4、n = 30,162 の ε*"), "kasuri.shuffle.bounds.theorem_3", show,
+             "about 1", f"{own['amplified']['4']:.2f}" if own["amplified"]["4"] else "no value",
+             Text(f"Theorem 4 ends at eps' = {own['limit']:.2f}", f"定理 4 の適用範囲は ε' = {own['limit']:.2f} まで")),
+        Line("sec. 5, [12]", Text("Synthesis from means, histograms, covariances", "平均・ヒストグラム・共分散からの合成"),
+             "kasuri.shuffle.synthesis", "kasuri shuffle --help", "named", "Gaussian copula with the estimated correlation"),
+        Line("sec. 5, [13]", Text("Synthesis by principal components", "主成分分析による合成"), "kasuri.shuffle.synthesis",
+             "kasuri shuffle --help", "named", "the copula's correlation in its eigenvectors"),
+    ]  # fmt: skip
+    for mechanism, table in use["mechanisms"].items():
+        cells = [table["covariance"][-2], table["correlation"][-2]]
+        shown = ", ".join("unknown" if value is None else f"{value:.4f}" for value in cells)
+        out.append(
+            Line(f"sec. 4, {mechanism}", Text("Covariance and correlation error off the diagonal at epsilon 12 of a row",
+                                              "対角外の共分散・相関の誤差（行あたり ε = 12）"), f"{here}.utility", show,
+                 Text("not printed: mixed with the diagonal", "掲載なし：対角と混在"), shown, diagonal)
+        )  # fmt: skip
+    return out
