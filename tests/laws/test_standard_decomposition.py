@@ -1,4 +1,4 @@
-"""docs/proofs/standard_decomposition.md: what the refinement of the standard decomposition promises, and what cannot."""
+"""docs/proofs/standard_decomposition.md: what the refinement of the standard decomposition promises, and cannot."""
 
 import itertools
 
@@ -62,7 +62,9 @@ def test_one_axis_is_the_papers_refinement():
 
 def test_the_interval_of_the_last_coefficient_is_all_that_is_feasible():
     for r, c in itertools.product(range(-4, 5), repeat=2):
-        feasible = [x for x in range(-9, 10) if all(4 + s * r + t * c + s * t * x >= 0 for s in (1, -1) for t in (1, -1))]
+        feasible = [
+            x for x in range(-9, 10) if all(4 + s * r + t * c + s * t * x >= 0 for s in (1, -1) for t in (1, -1))
+        ]
         assert feasible == list(range(abs(r + c) - 4, 4 - abs(r - c) + 1)) and feasible
         for x in (-9, 0, 9):
             made = standard.forward(standard.lattice(np.array([[4.0, c], [r, x]])))

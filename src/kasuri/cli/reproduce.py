@@ -44,7 +44,9 @@ def _draw(chapter: Any, figures: Path | None) -> None:
 
 @app.command("all")
 def everything(
-    figures: Path = typer.Option(..., "--figures", help="Folder for every figure, papers.html, papers.md, papers.json."),
+    figures: Path = typer.Option(
+        ..., "--figures", help="Folder for every figure, papers.html, papers.md, papers.json."
+    ),
     data: Path | None = DATA,
     full: bool = FULL,
     as_json: bool = show.JSON,
@@ -70,9 +72,10 @@ def terada2015(
     Example: kasuri reproduce terada2015 --runs 20 --figures figures
     """
     from kasuri.reproduce import terada2015 as paper
+    from kasuri.reproduce import terada2015_page as page
 
     result = paper.run(_runs(paper, runs, full), progress=_say)
-    _draw(paper.chapter(result), figures)
+    _draw(page.chapter(result), figures)
     show.result(result, paper.text(result), as_json)
 
 
@@ -89,9 +92,10 @@ def matsumoto2025(
     Example: kasuri reproduce matsumoto2025 --runs 20 --figures figures
     """
     from kasuri.reproduce import matsumoto2025 as paper
+    from kasuri.reproduce import matsumoto2025_page as page
 
     result = paper.run(_runs(paper, runs, full), data=data, progress=_say)
-    _draw(paper.chapter(result, data), figures)
+    _draw(page.chapter(result, data), figures)
     show.result(result, paper.text(result), as_json)
 
 
@@ -107,13 +111,14 @@ def horigome2020(
 
     Example: kasuri reproduce horigome2020 --part ldp --figures figures
     """
-    from kasuri.reproduce import horigome2020, horigome2020_kanon
+    from kasuri.reproduce import horigome2020, horigome2020_kanon, horigome2020_kanon_page, horigome2020_page
 
     if part not in ("ldp", "kanon"):
         raise typer.BadParameter("--part must be ldp or kanon")
     paper: Any = horigome2020 if part == "ldp" else horigome2020_kanon
+    page: Any = horigome2020_page if part == "ldp" else horigome2020_kanon_page
     result = paper.run(_runs(paper, runs, full), progress=_say)
-    _draw(paper.chapter(result), figures)
+    _draw(page.chapter(result), figures)
     show.result(result, paper.text(result), as_json)
 
 
@@ -126,7 +131,8 @@ def kii2022(
     Example: kasuri reproduce kii2022 --runs 10 --figures figures
     """
     from kasuri.reproduce import kii2022 as paper
+    from kasuri.reproduce import kii2022_page as page
 
     result = paper.run(_runs(paper, runs, full), progress=_say)
-    _draw(paper.chapter(result), figures)
+    _draw(page.chapter(result), figures)
     show.result(result, paper.text(result), as_json)

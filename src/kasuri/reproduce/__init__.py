@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PAPERS = ("terada2015", "matsumoto2025", "horigome2020_kanon", "horigome2020", "kii2022")
-"""Modules with `run`, `text`, `chapter`, `QUICK` and `FULL`; the patent rests on the first."""
+"""Modules with `run`, `text`, `QUICK` and `FULL`, each with a page beside it; the patent's page rests on the first."""
 
 
 def everything(
@@ -34,15 +34,22 @@ def everything(
 
 def chapters(results: dict[str, Any], data: Path | None = None) -> list[Any]:
     """The chapters of the page, in order."""
-    from kasuri.reproduce import horigome2020, horigome2020_kanon, jp6310345b2, kii2022, matsumoto2025, terada2015
+    from kasuri.reproduce import (
+        horigome2020_kanon_page,
+        horigome2020_page,
+        jp6310345b2_page,
+        kii2022_page,
+        matsumoto2025_page,
+        terada2015_page,
+    )
 
     return [
-        terada2015.chapter(results["terada2015"]),
-        jp6310345b2.chapter(results["terada2015"]),
-        matsumoto2025.chapter(results["matsumoto2025"], data),
-        horigome2020_kanon.chapter(results["horigome2020_kanon"]),
-        horigome2020.chapter(results["horigome2020"]),
-        kii2022.chapter(results["kii2022"]),
+        terada2015_page.chapter(results["terada2015"]),
+        jp6310345b2_page.chapter(results["terada2015"]),
+        matsumoto2025_page.chapter(results["matsumoto2025"], data),
+        horigome2020_kanon_page.chapter(results["horigome2020_kanon"]),
+        horigome2020_page.chapter(results["horigome2020"]),
+        kii2022_page.chapter(results["kii2022"]),
     ]
 
 

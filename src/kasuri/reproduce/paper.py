@@ -1,5 +1,5 @@
-"""What every reproduction hands over: lines (what a paper prints, what is measured here) and pictures; and the two pages
-made of them, docs/papers.md and one HTML file in two languages.
+"""What every reproduction hands over: lines (what a paper prints, what is measured here) and pictures; and the two
+pages made of them, docs/papers.md and one HTML file in two languages.
 
 Both pages are functions of the results alone, so that they cannot say what was not measured.
 """
@@ -15,8 +15,6 @@ from typing import Any
 
 from kasuri.report import frame
 from kasuri.report.frame import Section, Text
-
-PROVED = Text("proved", "証明済み")
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def markdown(chapters: Sequence[Chapter]) -> str:
     ]
     for chapter in chapters:
         out += ["", f"## {chapter.title.en}", ""]
-        out += ["| place | what | where | command | printed | measured | where they differ |", "| --- " * 7 + "|"]
+        out += ["| place | what | where | command | printed | measured | erratum, remark |", "| --- " * 7 + "|"]
         for line in chapter.lines:
             cells = (
                 line.place,
@@ -102,7 +100,7 @@ def markdown(chapters: Sequence[Chapter]) -> str:
                 f"`{line.command}`",
                 _plain(line.printed),
                 _plain(line.measured),
-                "as printed" if line.note is None else line.note.en,
+                "no erratum" if line.note is None else line.note.en,
             )
             out.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(out) + "\n"
@@ -130,7 +128,7 @@ def page(chapters: Sequence[Chapter], folder: Path) -> str:
         Text("What", "内容").html(),
         Text("Printed", "掲載値").html(),
         Text("Measured", "測定値").html(),
-        Text("Where they differ", "相違").html(),
+        Text("Erratum, remark", "正誤・注記").html(),
         Text("Where it is; command", "実装；コマンド").html(),
     )
     sections = [
@@ -140,7 +138,7 @@ def page(chapters: Sequence[Chapter], folder: Path) -> str:
             [
                 *(_figure(picture, folder) for picture in chapter.pictures),
                 frame.table(head, [_row(line) for line in chapter.lines]),
-                f'<details><summary>{Text("Tables as printed by the command", "コマンドが出力する表").html()}</summary>'
+                f"<details><summary>{Text('Tables as printed by the command', 'コマンドが出力する表').html()}</summary>"
                 f'<div class="scroll" tabindex="0"><pre>{escape(chapter.text)}</pre></div></details>'
                 if chapter.text
                 else "",
@@ -153,7 +151,7 @@ def page(chapters: Sequence[Chapter], folder: Path) -> str:
 
 
 def _row(line: Line) -> tuple[str, ...]:
-    note = Text("as printed", "掲載どおり") if line.note is None else line.note
+    note = Text("no erratum", "正誤なし") if line.note is None else line.note
     where = f"<code>{escape(line.where)}</code><br><code>{escape(line.command)}</code>"
     return (escape(line.place), line.what.html(), _html(line.printed), _html(line.measured), note.html(), where)
 

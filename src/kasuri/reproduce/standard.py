@@ -109,4 +109,3 @@ def axes(noisy: Float) -> Float:
         d = np.clip(np.stack([inverse(part) for part in details]), -sums, sums)
         sums = np.stack(((sums + d) / 2, (sums - d) / 2), axis=1).reshape(-1, *sums.shape[1:])
     return sums
-
