@@ -1,6 +1,7 @@
 """docs/papers.md: generated from the reproductions, whole, and every place it names is there."""
 
 import importlib
+import itertools
 import json
 import re
 from pathlib import Path
@@ -35,7 +36,7 @@ def test_no_line_is_empty_and_every_place_is_there(line):
     else:
         assert words[0] == "kasuri"
         told = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-        named = [w for before, w in zip(words, words[1:], strict=False) if not (w + before).count("--")]
+        named = [w for before, w in itertools.pairwise(words) if not (w + before).count("--")]
         assert f"## kasuri {' '.join(named)}\n" in told, line.command
         assert all(re.search(rf"{option}\b", told) for option in words if option.startswith("--"))
 
