@@ -127,9 +127,9 @@ def sequence(
     With R the correlations of what is drawn, beta = (R + ridge)^-1 r gives a column's standardised prediction z beta,
     of variance v; a number is the quantile of its own law at the rank of z beta + sqrt(1 - v) N(0, 1), so that its law
     is kept whatever those before it are. A label has the chance share + deviation x (z beta), cut to [0, 1]
-    (`logits` False: a linear probability), or share x exp(z beta / deviation) (`logits`: the score of the
-    least-squares machine of each label through a logistic link), and the labels together have their shares.
-    The ridge is 0 for the regression, 0.01 for the machine, as of `svm`.
+    (`logits` False: a linear probability), or share x exp(deviation / share x (z beta)) (`logits`: the score of the
+    least-squares machine of each label through a logistic link, the same to first order), and the labels together have
+    their shares. The ridge is 0 for the regression, 0.01 for the machine, as of `svm`.
     """
     ridge = 0.01 if logits else 0.0
     kept = nearest_correlation(target)
@@ -171,7 +171,7 @@ def _drawn_labels(seen: Floats, share: Floats, spread: Floats, coins: Floats, *,
     """A label for each row by its chances, which are scaled until the labels together have their shares."""
     wanted = np.maximum(share, 1e-9)
     if logits:
-        chance = wanted * np.exp(np.clip(seen / spread, -30, 30))
+        chance = wanted * np.exp(np.clip(seen * spread / wanted, -30, 30))
     else:
         chance = np.clip(share + spread * seen, 1e-9, None)
     for _ in range(100):
