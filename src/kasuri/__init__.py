@@ -9,6 +9,7 @@ from kasuri import doors
 __version__ = "0.1.0"
 
 _HOME = {
+    "Area": "published.area",
     "BudgetError": "errors",
     "Counts": "table",
     "Domain": "schema",
@@ -81,6 +82,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.privacy import Guarantee as Guarantee
     from kasuri.public import PublicMatrix as PublicMatrix
     from kasuri.public import PublicTable as PublicTable
+    from kasuri.published.area import Area as Area
     from kasuri.published.release import Release as Release
     from kasuri.recipes import Mechanism as Mechanism
     from kasuri.recipes import auto as auto

@@ -14,8 +14,9 @@ from kasuri.budget.ledger import Ledger, Receipt
 from kasuri.errors import KasuriError, PrivacyError
 from kasuri.noise.blocks import threads_or_all
 from kasuri.noise.rng import Source, Streams, secure
-from kasuri.privacy import Guarantee, asked
-from kasuri.published.release import NO_LEDGER, Release
+from kasuri.privacy import Exact, Guarantee, asked
+from kasuri.published.protected import NO_LEDGER
+from kasuri.published.release import Release
 from kasuri.recipes import RECIPES
 from kasuri.recipes.mechanism import Drawn, Mechanism, Run
 from kasuri.schema import Part
@@ -26,7 +27,7 @@ def release(
     counts: Counts,
     mechanism: Mechanism,
     *,
-    epsilon: object,
+    epsilon: Exact,
     ledger: Ledger | None,
     source: Source | None = None,
     threads: int | None = None,

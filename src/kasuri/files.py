@@ -33,8 +33,7 @@ def whole(path: str | Path, *, new: bool = False, private: bool = False) -> Iter
         try:
             os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666))
             yield aside
-            with open(aside, "rb") as file:
-                os.fsync(file.fileno())
+            sync(aside)
             if new:
                 place(aside, target)
             else:
@@ -44,6 +43,15 @@ def whole(path: str | Path, *, new: bool = False, private: bool = False) -> Iter
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise DomainError(f"{target}: not written ({why}); nothing was kept") from None
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk before going on."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def place(part: Path, target: Path) -> None:

@@ -12,6 +12,8 @@ from kasuri.errors import PrivacyError
 from kasuri.schema import Unit
 
 Model = Literal["central", "local", "shuffle", "none"]
+Exact = str | int | Fraction | Decimal
+"""What can say an epsilon or a share exactly; a float cannot, and is refused (`exact`, `asked`)."""
 
 
 _BITS = 1400  # whatever 200 characters and an exponent of 200 can say

@@ -1,8 +1,12 @@
 """The import table: which module may import which. The layout is the architecture (docs/architecture.md)."""
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -157,7 +161,19 @@ TABLE: dict[str, set[str]] = {
         "store",
         "trees",
     },
-    "store": {"errors", "files", "manifest", "meshcode", "names", "privacy", "published", "schema", "store", "trees"},
+    "store": {
+        "doors",
+        "errors",
+        "files",
+        "manifest",
+        "meshcode",
+        "names",
+        "privacy",
+        "published",
+        "schema",
+        "store",
+        "trees",
+    },
     "study": {"draw", "errors", "noise", "privacy", "published", "recipes", "schema", "study", "table", "trees"},
     "table": {"errors", "names", "schema"},
     "trees": {"_kernels", "errors", "meshcode", "schema", "trees"},
@@ -215,10 +231,20 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def graph() -> dict[str, set[str]]:
-    """Module -> the modules it imports, lazily or not. Importing a module runs the packages around it as well; the
-    front door, which imports nothing by itself, is left out."""
+def doors(path: Path) -> dict[str, str]:
+    """Name -> its module within a package, where the package imports it at its first use (`_HOME`)."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "_HOME":
+            return ast.literal_eval(node.value)
+    return {}
+
+
+def graph(*, own: bool = True) -> dict[str, set[str]]:
+    """Module -> the modules it imports, lazily, through lazy doors, or not. Importing a module runs the packages around
+    it as well; `own` counts those that the importing module lies in itself, which run before it whatever it imports.
+    The front door, which imports nothing by itself, is left out."""
     paths = {name_of(path): path for path in SOURCE.rglob("*.py")}
+    homes = {name: doors(path) for name, path in paths.items() if path.name == "__init__.py"}
     found: dict[str, set[str]] = {}
     for name, path in paths.items():
         wanted = set()
@@ -226,11 +252,49 @@ def graph() -> dict[str, set[str]]:
             if isinstance(node, ast.Import):
                 wanted |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
-                inner = {f"{node.module}.{alias.name}" for alias in node.names}
-                wanted |= {one if one in paths else str(node.module) for one in inner}
-        around = {".".join(one.split(".")[:i]) for one in wanted for i in range(2, one.count(".") + 2)}
+                package = str(node.module)
+                for alias in node.names:
+                    home = homes.get(package, {}).get(alias.name)
+                    inner = f"{package}.{home or alias.name}"
+                    wanted.add(inner if inner in paths else package)
+        around = {".".join(one.split(".")[:i]) for one in wanted for i in range(2, one.count(".") + 2)} - wanted
+        if not own:
+            around = {package for package in around if not name.startswith(package + ".")}
         found[name] = ((wanted | around) & paths.keys()) - {"kasuri", name}
     return found
+
+
+def cycle(edges: dict[str, set[str]]) -> list[str]:
+    """The modules of one cycle in the order of their imports, the first one once more at the end; [] where none is."""
+    done: set[str] = set()
+    for start in sorted(edges):
+        path, todo = [start], [iter(sorted(edges[start]))]
+        while todo:
+            following = next(todo[-1], None)
+            if following is None:
+                done.add(path.pop())
+                todo.pop()
+            elif following in path:
+                return [*path[path.index(following) :], following]
+            elif following not in done:
+                path.append(following)
+                todo.append(iter(sorted(edges[following])))
+    return []
+
+
+def test_no_module_imports_itself_through_others():
+    """Lazy imports counted: a module can be read, tested and moved with what lies below it."""
+    assert " -> ".join(cycle(graph(own=False))) == ""
+
+
+def test_a_cycle_is_found_and_told():
+    edges = graph(own=False)
+    edges["kasuri.store.columns"] |= {"kasuri.published.release"}
+    told = cycle(edges)
+    assert told[0] == told[-1] and {"kasuri.store.columns", "kasuri.published.release"} <= set(told)
+    assert all(other in edges[one] for one, other in pairwise(told))
+    assert cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
 
 
 def reach(start: str) -> set[str]:
@@ -268,11 +332,35 @@ def test_the_page_tells_the_table():
     assert told == wanted
 
 
+LONG_STILL = {"job/__init__.py", "report/page.py", "schema/__init__.py", "trees/order.py"}
+"""Modules above the limit that are still to be split."""
+
+
 def test_no_module_is_too_long():
     long = {
-        str(path.name): n for _, path in modules() if (n := len(path.read_text(encoding="utf-8").splitlines())) > 600
+        str(path.relative_to(SOURCE)): n
+        for _, path in modules()
+        if (n := len(path.read_text(encoding="utf-8").splitlines())) > 500
     }
-    assert not long
+    assert long.keys() <= LONG_STILL, long
+
+
+COMPLEX = {
+    "_kernels/topdown.py: descend": "one loop over a dozen running numbers; split into helpers it ran 2 to 6 % slower",
+    "table.py: checked": "still to be split",
+}
+"""Functions of a complexity above 15, and why."""
+
+
+def test_no_function_is_too_complex():
+    limit = ["--select", "C901", "--config", "lint.mccabe.max-complexity=15", "--config", "lint.per-file-ignores={}"]
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--ignore-noqa", *limit, "--output-format", "json"]
+    said = subprocess.run([*command, str(SOURCE)], capture_output=True, text=True)
+    found = {
+        f"{Path(fault['filename']).relative_to(SOURCE).as_posix()}: {fault['message'].split('`')[1]}"
+        for fault in json.loads(said.stdout)
+    }
+    assert found <= COMPLEX.keys() and "_kernels/topdown.py: descend" in found
 
 
 def test_front_door_is_small_sorted_and_complete():

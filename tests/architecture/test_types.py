@@ -10,6 +10,9 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src"
 
 USER = """
+from decimal import Decimal
+from fractions import Fraction
+
 import kasuri as ks
 
 domain = ks.Domain.of(ks.Mesh("grid", level="500m", origin=(8400, 6080), shape=(4, 4)))
@@ -19,6 +22,14 @@ recipe: ks.Mechanism = ks.haar_topdown(order="morton")
 out: ks.Release = ks.release(counts, recipe, epsilon="0.1", ledger=None)
 total: int | float = out.total()
 expected = ks.plan([recipe, ks.recipes.simplex()], domain, unit, epsilons=["0.1"]).table("rmse")
+downtown = ks.Area(rows=slice(0, 2), cols=slice(0, 2))
+inside: int | float = out.area(downtown)
+upper: float = out.interval(downtown, level=0.9).upper
+errors = ks.compare(counts, [recipe], epsilons=["0.1", Fraction(1, 3)], areas=[1, downtown]).table()
+ledger = ks.Ledger.open("census.ledger", epsilon=Decimal("1.5"), unit=unit, data="census-2020")
+whole: bool = ks.verify("release/").ok
+faults: tuple[str, ...] = ks.verify("release/").faults
+told: bool = ks.verify("release/")["ok"]
 private = ks.local.unary(ks.Nominal("ward", labels=("a", "b")), epsilon="0.5")
 """
 WRONG = {
@@ -26,6 +37,12 @@ WRONG = {
     "a misspelt argument": ('order="morton"', 'ordr="morton"'),
     "a word that is not one": ('change="add-remove"', 'change="add"'),
     "a recipe where counts belong": ("ks.release(counts,", "ks.release(recipe,"),
+    "an epsilon that is not exact": ('epsilon="0.1"', "epsilon=0.1"),
+    "an epsilon of a list that is not exact": ('epsilons=["0.1", ', "epsilons=[0.1, "),
+    "a budget that is not exact": ('epsilon=Decimal("1.5")', "epsilon=1.5"),
+    "a local epsilon that is not exact": ('epsilon="0.5"', "epsilon=0.5"),
+    "a size where an area belongs": ("out.area(downtown)", "out.area(4)"),
+    "a misspelt field of a verdict": (").ok\n", ").okay\n"),
     "a name of a sibling package": ("ks.local.unary(", "ks.local.unray("),
 }
 

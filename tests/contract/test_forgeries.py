@@ -15,7 +15,8 @@ from kasuri.manifest import certificate
 from kasuri.manifest.package import digest, sha256, text
 from kasuri.noise.laws import KEYSTREAM
 from kasuri.privacy import decimal
-from kasuri.published.release import NO_LEDGER, Measurements
+from kasuri.published.measurements import Measurements
+from kasuri.published.protected import NO_LEDGER
 from kasuri.recipes import hierarchy, laplace, simplex, sparse
 from kasuri.recipes.descent import by_cell
 from kasuri.recipes.read import read

@@ -9,7 +9,7 @@ from reference.domains import taken_by
 
 import kasuri as ks
 from kasuri.noise.laws import IDEALISED, KEYSTREAM
-from kasuri.published.release import NO_LEDGER
+from kasuri.published.protected import NO_LEDGER
 from kasuri.recipes import RECIPES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 from kasuri.table import PROVIDER_BOUNDED

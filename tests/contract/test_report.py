@@ -99,7 +99,7 @@ def test_every_phrase_of_a_claim_has_its_japanese():
     from kasuri.local import longitudinal, randomizer
     from kasuri.manifest import package
     from kasuri.noise import laws
-    from kasuri.published import release as published
+    from kasuri.published import protected as published
     from kasuri.recipes import shaped
     from kasuri.shuffle import marginals, plan, statistics, synthesis
     from kasuri.spark import cluster

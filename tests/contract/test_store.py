@@ -65,16 +65,16 @@ def test_existing_folder_is_refused_and_untouched(tmp_path):
 
 
 def test_an_error_after_the_rename_does_not_deny_the_release(tmp_path, monkeypatch):
-    from kasuri import store
+    from kasuri.store import folder as store
 
-    sync = store._sync
+    sync = store.sync
 
     def fail(path):
         if path == tmp_path:
             raise OSError(13, "Permission denied")
         sync(path)
 
-    monkeypatch.setattr(store, "_sync", fail)
+    monkeypatch.setattr(store, "sync", fail)
     with pytest.warns(UserWarning, match="is written"):
         make().save(str(tmp_path / "r"), unmetered=True)
     assert (tmp_path / "r" / "release.duckdb").exists()

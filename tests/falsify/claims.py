@@ -19,7 +19,7 @@ from kasuri.budget.accounting import epsilon_of_zcdp, parallel, zcdp_of_pure
 from kasuri.draw import draw
 from kasuri.noise.rng import Streams
 from kasuri.privacy import Guarantee
-from kasuri.published.release import Measurements
+from kasuri.published.measurements import Measurements
 from kasuri.recipes.mechanism import Drawn, Mechanism
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
 from kasuri.trees import order

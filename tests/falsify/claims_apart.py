@@ -16,8 +16,8 @@ from reference.local import law_by_enumeration
 import kasuri as ks
 from kasuri import kanon
 from kasuri.local import categorical, numeric
+from kasuri.local.grid import Numeric
 from kasuri.local.longitudinal import Memoised, MemoisedClient
-from kasuri.local.numeric import Numeric
 from kasuri.local.randomizer import Randomizer
 from kasuri.schema import Nominal, Unit
 from kasuri.shuffle import columns as shuffle_columns

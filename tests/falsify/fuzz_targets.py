@@ -554,14 +554,14 @@ WARDS = Nominal("ward", labels=("a", "b", "c", "d", "e"))
 
 
 def randomizers(folder: Path) -> Any:
-    from kasuri.local import categorical, numeric
+    from kasuri.local import numeric
 
     made = [ks.local.unary(WARDS, epsilon="0.5"), ks.local.grr(WARDS, epsilon="1"), ks.local.olh(WARDS, epsilon="2")]
     numbers = [make((0, 10), epsilon="1") for make in numeric.MAKERS.values()]
 
     def read(data: bytes) -> object:
         tree = _loaded(data)
-        for call in (categorical.from_json, numeric.from_json):
+        for call in (ks.local.from_json, numeric.from_json):
             try:
                 return call(tree)
             except ks.KasuriError as error:

@@ -74,7 +74,7 @@ MAKES_CLAIMS = {
     "kanon/sample.py": "kanon.sample_then_anonymize",
     "local/longitudinal.py": "local.memoised",
     "local/randomizer.py": "local.grr",
-    "manifest/tables.py": None,  # reads a claim back
+    "store/saved.py": None,  # reads a claim back
     "privacy.py": None,  # the class itself
     "recipes/mechanism.py": "geometric",
     "shuffle/plan.py": "shuffle.join",

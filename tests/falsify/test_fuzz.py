@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import kasuri as ks
 from kasuri.budget.ledger.entries import State
-from kasuri.local import categorical, numeric
+from kasuri.local import numeric
 from kasuri.local.wire import read_round
 from kasuri.privacy import written
 from kasuri.schema import Domain
@@ -177,7 +177,7 @@ def replaced(tree, path, value):
 
 @pytest.mark.parametrize(
     ("name", "read"),
-    [("domain", Domain.from_json), ("categories", categorical.from_json), ("numbers", numeric.from_json)],
+    [("domain", Domain.from_json), ("categories", ks.local.from_json), ("numbers", numeric.from_json)],
 )
 @given(data=st.data())
 def test_any_value_at_any_place_of_a_description(name, read, data):

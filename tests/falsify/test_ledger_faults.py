@@ -59,7 +59,7 @@ FAULTS = {
         ("if torn or len(rows) != len(lines)", "if torn"),
     ),
     "saved and not committed": (
-        "store/__init__.py",
+        "store/folder.py",
         ("if release.receipt is not None:", "if release.receipt is None:"),
     ),
 }

@@ -56,6 +56,28 @@ def _slot(tile, slots, keys):
 
 
 @njit(error_model="numpy")
+def _surround(tiles, ids, i, tile_rows, tile_cols, slots, keys, around):
+    """around = tile i and RADIUS numbers on every side of it."""
+    side = TILE + 2 * RADIUS
+    around[:] = 0.0
+    row, col = ids[i] // tile_cols % tile_rows, ids[i] % tile_cols
+    for dr in range(-1, 2):
+        if not 0 <= row + dr < tile_rows:
+            continue
+        for dc in range(-1, 2):
+            if not 0 <= col + dc < tile_cols:
+                continue
+            other = np.int64(i)
+            if dr != 0 or dc != 0:
+                other = _slot(ids[i] + dr * tile_cols + dc, slots, keys)
+            if other < 0:
+                continue
+            for r in range(max(0, RADIUS + dr * TILE), min(side, RADIUS + (dr + 1) * TILE)):
+                for c in range(max(0, RADIUS + dc * TILE), min(side, RADIUS + (dc + 1) * TILE)):
+                    around[r, c] = tiles[other, (r - RADIUS - dr * TILE) * TILE + c - RADIUS - dc * TILE]
+
+
+@njit(error_model="numpy")
 def smooth(tiles, ids, tile_rows, tile_cols, slots, keys, weights, out):
     """out[k] = every tile smoothed by the separable window weights[k] (2 RADIUS + 1 numbers that sum to 1), its own
     centre left out and the rest scaled to 1. Whatever was not drawn counts as 0."""
@@ -63,22 +85,7 @@ def smooth(tiles, ids, tile_rows, tile_cols, slots, keys, weights, out):
     around = np.empty((side, side))
     along = np.empty((side, TILE))
     for i in range(ids.size):
-        around[:] = 0.0
-        row, col = ids[i] // tile_cols % tile_rows, ids[i] % tile_cols
-        for dr in range(-1, 2):
-            if not 0 <= row + dr < tile_rows:
-                continue
-            for dc in range(-1, 2):
-                if not 0 <= col + dc < tile_cols:
-                    continue
-                other = np.int64(i)
-                if dr != 0 or dc != 0:
-                    other = _slot(ids[i] + dr * tile_cols + dc, slots, keys)
-                if other < 0:
-                    continue
-                for r in range(max(0, RADIUS + dr * TILE), min(side, RADIUS + (dr + 1) * TILE)):
-                    for c in range(max(0, RADIUS + dc * TILE), min(side, RADIUS + (dc + 1) * TILE)):
-                        around[r, c] = tiles[other, (r - RADIUS - dr * TILE) * TILE + c - RADIUS - dc * TILE]
+        _surround(tiles, ids, i, tile_rows, tile_cols, slots, keys, around)
         for k in range(weights.shape[0]):
             w = weights[k]
             for r in range(side):

@@ -71,7 +71,7 @@ def _own_prefix(prefix, depth, levels, own):
 
 
 @njit(error_model="numpy")
-def descend(
+def descend(  # noqa: C901 (split into helpers it is slower)
     keys, sums, k, floor, jumps,
     factor_of, own_depth, levels, sizes, bits, offset, status, all_whole,
     noise, coins, stack, state, out_keys, out_values, rec_depth, rec_prefix, rec_value,

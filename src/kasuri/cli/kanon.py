@@ -184,7 +184,7 @@ def _sample(
     k: int,
     cut: list[str],
     sampling_rate: str | None,
-    epsilon: str | None,
+    epsilon: Any,  # None is refused with the other faults
     delta: str | None,
     unit: str | None,
     rows_are_units: bool,

@@ -46,11 +46,11 @@ def verify(
     if as_json:
         typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
     else:
-        for fault in result["faults"]:
+        for fault in result.faults:
             typer.echo(fault, err=True)
-        state = "whole" if result["ok"] else "NOT as it was written"
-        for item in result["not_recomputed"] if result["ok"] else ():
+        state = "whole" if result.ok else "NOT as it was written"
+        for item in result.not_recomputed if result.ok else ():
             typer.echo(f"not recomputed: {item}")
-        typer.echo(f"{folder}: {state}; signature: {result['signature']}; ledger: {result['ledger']}")
-    if not result["ok"]:
+        typer.echo(f"{folder}: {state}; signature: {result.signature}; ledger: {result.ledger}")
+    if not result.ok:
         raise typer.Exit(1)

@@ -57,7 +57,7 @@ def release(
         _job(table, threads, as_json)
         return
     asked = options.asked(context, table, "out", "epsilon")
-    assert out is not None and asked.read is not None
+    assert out is not None and asked.read is not None and epsilon is not None
     if len(ledger or ()) > 1:
         raise typer.BadParameter("one release is paid by one ledger", param_hint="--ledger")
     if bool(ledger) == unmetered:

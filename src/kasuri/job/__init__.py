@@ -35,7 +35,7 @@ from kasuri.job.parameters import (
     refuse_public,
 )
 from kasuri.privacy import asked
-from kasuri.published.release import Described
+from kasuri.published.protected import Described
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Mask, Mesh, Nominal, Ordered, Time, Unit
 from kasuri.store import ready

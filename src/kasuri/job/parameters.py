@@ -34,6 +34,7 @@ from pydantic import (
     model_validator,
 )
 
+from kasuri import privacy
 from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
 from kasuri.ingest import Query, Table, read_array, read_public
 from kasuri.public import PublicMatrix, PublicTable
@@ -104,10 +105,10 @@ _KINDS: dict[Any, Any] = {
     str: str,
     bool: StrictBool,
     int: StrictInt,
-    object: Exact,
+    privacy.Exact: Exact,
     Sequence[int]: list[StrictInt],
     tuple[str, ...]: list[str],
-    Mapping[int, object]: dict[Height, Exact],
+    Mapping[int, privacy.Exact]: dict[Height, Exact],
     Mapping[str, object]: dict[str, Exact],
     PublicTable: PublicFile,
     Sequence[Sequence[object]]: list[list[StrictInt]],

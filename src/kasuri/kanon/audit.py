@@ -30,7 +30,7 @@ from kasuri.kanon.hierarchy import Hierarchy
 from kasuri.kanon.recoding import Coded, Recoding, encode
 from kasuri.kanon.specialize import Conditions, checked, decimal_of, specialized, too_few
 from kasuri.noise.rng import Source, Streams
-from kasuri.privacy import decimal
+from kasuri.privacy import Exact, decimal
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -104,11 +104,11 @@ class Bounds:
 
     sampling: Sampling
 
-    def theorem(self, epsilon: object) -> Fraction | None:
+    def theorem(self, epsilon: Exact) -> Fraction | None:
         """delta of Li, Qardaji and Su; None below the floor -ln(1 - beta)."""
         return li_qardaji_su_delta(epsilon, self.sampling)
 
-    def exact(self, epsilon: object) -> Fraction:
+    def exact(self, epsilon: Exact) -> Fraction:
         """The exact hockey-stick delta."""
         return exact_delta(epsilon, self.sampling)
 

@@ -21,8 +21,8 @@ from functools import lru_cache
 from itertools import count, islice
 
 from kasuri.errors import NumericsError, PrivacyError, raise_faults
-from kasuri.noise.samplers import exp_minus
-from kasuri.privacy import exact
+from kasuri.noise.survival import exp_minus
+from kasuri.privacy import Exact, exact
 
 _BITS = 160  # working precision of e^eps, and of tails beyond the size of their smallest term
 _MOST_ROWS = 500_000  # class sizes looked at before giving up
@@ -60,12 +60,12 @@ class Sampling:
         return -math.log1p(-float(self.rate))
 
 
-def exact_delta(epsilon: object, sampling: Sampling) -> Fraction:
+def exact_delta(epsilon: Exact, sampling: Sampling) -> Fraction:
     """The exact hockey-stick delta at `epsilon`, rounded up in its sixth digit. It is never below beta^k."""
     return _exact(exact(epsilon), sampling)
 
 
-def li_qardaji_su_delta(epsilon: object, sampling: Sampling) -> Fraction | None:
+def li_qardaji_su_delta(epsilon: Exact, sampling: Sampling) -> Fraction | None:
     """max over n >= ceil(k/gamma - 1) of Pr[Bin(n, beta) > gamma n], gamma = (e^eps - 1 + beta)/e^eps, rounded up;
     None for epsilon < -ln(1 - beta), where the theorem does not hold [Li2012, Theorem 1]."""
     value = exact(epsilon)
@@ -100,7 +100,7 @@ def least_epsilon(delta: object, sampling: Sampling, *, bound: str = "exact") ->
     return Fraction(high, 1000)
 
 
-def least_k(epsilon: object, delta: object, rate: Fraction, *, most_rows: int = _MOST_ROWS) -> int | None:
+def least_k(epsilon: Exact, delta: object, rate: Fraction, *, most_rows: int = _MOST_ROWS) -> int | None:
     """The smallest k whose exact delta at `epsilon` is at most `delta`; None if there is none up to 4096.
 
     most_rows: class sizes looked at per k before it gives up with a NumericsError.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kasuri.errors import PrivacyError, raise_faults
 from kasuri.noise.rng import Source, Stream, secure
-from kasuri.noise.samplers import exp_minus
+from kasuri.noise.survival import exp_minus
 
 
 def source_faults(source: Source | None) -> list[str]:

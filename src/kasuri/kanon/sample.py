@@ -19,7 +19,7 @@ from kasuri.kanon.delta import Sampling, exact_delta, least_k
 from kasuri.kanon.draw import checked_source, coin_exp, coins, source_faults, uniform
 from kasuri.kanon.recoding import Coded, Cut, Recoding, absent, encode
 from kasuri.noise.rng import Source, Streams
-from kasuri.privacy import Guarantee, Meant, asked, decimal, exact, promised
+from kasuri.privacy import Exact, Guarantee, Meant, asked, decimal, exact, promised
 from kasuri.schema import Unit
 
 UNBOUNDED = "each row is a unit of its own, as the caller stated (the rows carry no id column)"
@@ -46,7 +46,7 @@ def sample_then_anonymize(
     cut: Mapping[str, int | Sequence[str]] | ChosenCut,
     k: int,
     sampling_rate: object,
-    epsilon: object,
+    epsilon: Exact,
     delta: object,
     unit: Unit,
     rows_are_units: bool = False,
@@ -127,7 +127,7 @@ def choose_cut(
     cuts: Sequence[Mapping[str, int | Sequence[str]]],
     k: int,
     sampling_rate: object,
-    epsilon: object,
+    epsilon: Exact,
     unit: Unit,
     rows_are_units: bool = False,
     source: Source | None = None,
@@ -237,7 +237,7 @@ def _checked(
     spec: Recoding,
     k: int,
     sampling_rate: object,
-    epsilon: object,
+    epsilon: Exact,
     unit: Unit,
     rows_are_units: bool,
     source: Source | None,

@@ -18,7 +18,7 @@ _HOME = {
     "Estimate": "estimators",
     "MemoisedClient": "longitudinal",
     "Neighbours": "estimators",
-    "Numeric": "numeric",
+    "Numeric": "grid",
     "Randomizer": "randomizer",
     "Reports": "randomizer",
     "Round": "wire",
@@ -26,7 +26,7 @@ _HOME = {
     "count_mean_sketch": "categorical",
     "estimate": "estimators",
     "from_columns": "estimators",
-    "from_json": "categorical",
+    "from_json": "read",
     "grr": "categorical",
     "hadamard": "categorical",
     "histogram": "moments",
@@ -53,7 +53,6 @@ __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
     from kasuri.local.categorical import count_mean_sketch as count_mean_sketch
-    from kasuri.local.categorical import from_json as from_json
     from kasuri.local.categorical import grr as grr
     from kasuri.local.categorical import hadamard as hadamard
     from kasuri.local.categorical import olh as olh
@@ -69,13 +68,13 @@ if TYPE_CHECKING:
     from kasuri.local.estimators import from_columns as from_columns
     from kasuri.local.files import read_reports as read_reports
     from kasuri.local.files import write_reports as write_reports
+    from kasuri.local.grid import Numeric as Numeric
     from kasuri.local.keys import CollectorKey as CollectorKey
     from kasuri.local.longitudinal import MemoisedClient as MemoisedClient
     from kasuri.local.longitudinal import memoised as memoised
     from kasuri.local.moments import histogram as histogram
     from kasuri.local.moments import mean as mean
     from kasuri.local.moments import variance as variance
-    from kasuri.local.numeric import Numeric as Numeric
     from kasuri.local.numeric import hybrid as hybrid
     from kasuri.local.numeric import laplace as laplace
     from kasuri.local.numeric import piecewise as piecewise
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     from kasuri.local.planning import plan as plan
     from kasuri.local.randomizer import Randomizer as Randomizer
     from kasuri.local.randomizer import Reports as Reports
+    from kasuri.local.read import from_json as from_json
     from kasuri.local.reports import Store as Store
     from kasuri.local.wire import Round as Round
     from kasuri.local.wire import verify as verify

@@ -7,20 +7,19 @@ and docs/proofs/local_categorical.md for the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.local.bits import Ints, Rows, coins, column_sums, padding, set_truth
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import (
     MAX_BUCKETS,
-    WIRE_VERSION,
     Law,
     Randomizer,
     Word,
@@ -31,7 +30,7 @@ from kasuri.local.randomizer import (
     words_of,
 )
 from kasuri.noise.rng import Streams
-from kasuri.privacy import asked, exact
+from kasuri.privacy import Exact, asked
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time
 
 
@@ -348,7 +347,7 @@ def _mix(x: int) -> int:
 Places = Domain | Mesh | Ordered | Nominal | Time
 
 
-def unary(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int = BITS) -> Unary:
+def unary(places: Places, *, epsilon: Exact, elsewhere: bool = True, bits: int = BITS) -> Unary:
     """Symmetric unary encoding (basic RAPPOR): every bit kept with p = e^(eps/2) / (1 + e^(eps/2)), rounded towards
     privacy: the least q of the word size with ((N - q)/q)^2 <= e^epsilon. [Horigome2020, A.2]"""
     eps, N = asked(epsilon), 1 << bits
@@ -356,7 +355,7 @@ def unary(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int 
     return Unary(domain_of(places), eps, N - q, q, elsewhere, bits=bits)
 
 
-def oue(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int = BITS) -> Unary:
+def oue(places: Places, *, epsilon: Exact, elsewhere: bool = True, bits: int = BITS) -> Unary:
     """Optimised unary encoding: p = 1/2 and the least q with (N - q)/q <= e^epsilon. [Wang2017, sec. 4.3]"""
     eps, N = asked(epsilon), 1 << bits
     q = least(1, N // 2, lambda k: within(Fraction(N - k, k), eps))
@@ -370,22 +369,20 @@ def _response(size: int, epsilon: Fraction, bits: int) -> tuple[int, int]:
     return N - (size - 1) * q, q
 
 
-def grr(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int = BITS) -> Grr:
+def grr(places: Places, *, epsilon: Exact, elsewhere: bool = True, bits: int = BITS) -> Grr:
     """Generalised randomised response: best for few categories (d < 3 e^eps + 2)."""
     domain, eps = domain_of(places), asked(epsilon)
     return Grr(domain, eps, *_response(domain.size + elsewhere, eps, bits), elsewhere, bits=bits)
 
 
-def olh(
-    places: Places, *, epsilon: object, elsewhere: bool = True, buckets: int | None = None, bits: int = BITS
-) -> Olh:
+def olh(places: Places, *, epsilon: Exact, elsewhere: bool = True, buckets: int | None = None, bits: int = BITS) -> Olh:
     """Optimised local hashing, g = round(e^eps) + 1 buckets: OUE's accuracy at five or six bytes a report."""
     eps = asked(epsilon)
     g = buckets if buckets is not None else min(max(2, round(math.exp(min(float(eps), 20.0))) + 1), MAX_BUCKETS)
     return Olh(domain_of(places), eps, *_response(g, eps, bits), elsewhere, buckets=g, bits=bits)
 
 
-def hadamard(places: Places, *, epsilon: object, elsewhere: bool = True, bits: int = BITS) -> Hadamard:
+def hadamard(places: Places, *, epsilon: Exact, elsewhere: bool = True, bits: int = BITS) -> Hadamard:
     """Hadamard response: one sign of one coefficient, two to four bytes; near the best accuracy for small epsilon."""
     eps = asked(epsilon)
     return Hadamard(domain_of(places), eps, *_response(2, eps, bits), elsewhere, bits=bits)
@@ -394,7 +391,7 @@ def hadamard(places: Places, *, epsilon: object, elsewhere: bool = True, bits: i
 def count_mean_sketch(
     places: Places,
     *,
-    epsilon: object,
+    epsilon: Exact,
     elsewhere: bool = True,
     buckets: int = 256,
     hashes: int = 1024,
@@ -423,33 +420,3 @@ MAKERS: dict[str, Callable[..., Randomizer]] = {
     "unary": unary,
 }
 """Every randomizer of categories by name; the contract tests run over all of them."""
-
-
-def _kind(name: str) -> type[Randomizer]:
-    if name == "memoised":
-        from kasuri.local.longitudinal import Memoised
-
-        return Memoised
-    return KINDS[name]
-
-
-def from_json(data: Mapping[str, Any]) -> Randomizer:
-    """A randomizer from its JSON, checked again: probabilities that lose more than their epsilon are refused."""
-    try:
-        if data["kasuri"] != "local randomizer" or data["version"] != WIRE_VERSION:
-            raise FormatError(f"field version: this client reads local randomizers of version {WIRE_VERSION}")
-        kind = _kind(data["kind"])
-        names = {f.name for f in fields(kind)} - {"domain", "epsilon"}
-        given = {key: value for key, value in data.items() if key in names}
-        odd = [key for key, value in given.items() if type(value) is not (bool if key == "elsewhere" else int)]
-        unknown = set(data) - names - {"kasuri", "version", "kind", "domain", "epsilon"}
-        if odd or unknown or names - set(given):
-            raise FormatError(f"fields {sorted({*odd, *unknown, *(names - set(given))})} of the randomizer")
-        made = kind(Domain.from_json(data["domain"]), exact(data["epsilon"]), **given)
-        if made.kind != data["kind"]:
-            raise FormatError(f"field kind: the probabilities are those of {made.kind}")
-    except KasuriError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as fault:
-        raise FormatError(f"not a randomizer's description: {type(fault).__name__}") from None
-    return made

@@ -13,17 +13,18 @@ import secrets
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError
-from kasuri.local.categorical import from_json
 from kasuri.local.keys import CollectorKey
+from kasuri.local.openapi import OPENAPI
 from kasuri.local.randomizer import Reports
+from kasuri.local.read import from_json
 from kasuri.local.reports import Opened, Outcome, Store, token_hash
-from kasuri.local.wire import HEAD, MAGIC, MAX_BATCH, Round, decode
+from kasuri.local.wire import HEAD, MAGIC, Round, decode
 
 _CLIENT = Path(__file__).parent / "client"
 _REFUSALS: dict[Outcome, tuple[int, str]] = {
@@ -191,84 +192,53 @@ async def _send(send: Any, encode: Callable[[Any], bytes], status: int, answer: 
     await send({"type": "http.response.body", "body": body})
 
 
-def application(store: Store, key: CollectorKey, *, operator_token: str, clock: Callable[[], float] = time.time) -> Any:
-    """The ASGI application. Operator endpoints want `Authorization: Bearer <operator_token>`."""
-    _need_serve()
-    if len(operator_token) < 16:
-        raise PrivacyError("the operator token must have at least 16 characters")
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
-    from starlette.routing import Route
+Answer = tuple[int, Any]
+"""Status and JSON."""
 
-    metrics: Counter[str] = Counter()
-    submit = _Submit(store, key, metrics)
 
-    def is_open(opened: Opened) -> bool:
-        return not opened.closed and clock() < opened.round.closes
+class _Desk:
+    """What the endpoints answer, apart from HTTP. Those of the operator take the round that they are about, or None."""
 
-    def describe(opened: Opened) -> dict[str, Any]:
-        return {**opened.round.sign(key.signing), "open": is_open(opened)}
+    def __init__(
+        self, store: Store, key: CollectorKey, clock: Callable[[], float], metrics: Counter[str], operator_token: str
+    ) -> None:
+        self._store, self._key, self._clock, self._metrics = store, key, clock, metrics
+        self._operator_token = operator_token.encode()
 
-    async def rounds(request: Request) -> Response:
-        return _json({"rounds": [opened.round.id for opened in store.rounds() if is_open(opened)]})
+    def health(self, id: str) -> Answer:
+        if not self._store.alive():
+            return 503, {"status": "the store's writer has stopped: restart the collector"}
+        return 200, {"status": "ok", "waiting": self._store.waiting()}
 
-    async def one_round(request: Request) -> Response:
-        opened = store.find(request.path_params["id"])
-        return _json(describe(opened)) if opened else _json({"error": "no such round"}, 404)
+    def openapi(self, id: str) -> Answer:
+        return 200, OPENAPI
 
-    async def health(request: Request) -> Response:
-        if not store.alive():
-            return _json({"status": "the store's writer has stopped: restart the collector"}, 503)
-        return _json({"status": "ok", "waiting": store.waiting()})
+    def rounds(self, id: str) -> Answer:
+        return 200, {"rounds": [opened.round.id for opened in self._store.rounds() if self._is_open(opened)]}
 
-    async def show_metrics(request: Request) -> Response:
-        lines = [f"kasuri_{name} {value}" for name, value in sorted(metrics.items())]
-        return PlainTextResponse("\n".join([*lines, f"kasuri_waiting {store.waiting()}", ""]))
+    def one_round(self, id: str) -> Answer:
+        opened = self._store.find(id)
+        return (200, self._describe(opened)) if opened else (404, {"error": "no such round"})
 
-    async def openapi(request: Request) -> Response:
-        return _json(OPENAPI)
+    def metrics(self) -> str:
+        lines = [f"kasuri_{name} {value}" for name, value in sorted(self._metrics.items())]
+        return "\n".join([*lines, f"kasuri_waiting {self._store.waiting()}", ""])
 
-    def page(name: str, kind: str) -> Any:
-        async def show(request: Request) -> Response:
-            return FileResponse(_CLIENT / name, media_type=kind)
+    def admit(self, headers: Mapping[str, str], id: str | None) -> Opened | Answer | None:
+        """The round that the operator asks for, None where the endpoint is about none, or the refusal."""
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        if not secrets.compare_digest(given.encode(), self._operator_token):
+            return 401, {"error": "this endpoint is the operator's"}
+        if id is None:
+            return None
+        return self._store.find(id) or (404, {"error": "no such round"})
 
-        return show
+    def status(self, _: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
+        rounds = [self._status(opened) for opened in self._store.rounds()]
+        return 200, {"rounds": rounds, "waiting": self._store.waiting()}
 
-    def operator(act: Callable[[Request, Opened | None], Response], *, of_round: bool = True) -> Any:
-        async def guarded(request: Request) -> Response:
-            given = request.headers.get("authorization", "").removeprefix("Bearer ")
-            if not secrets.compare_digest(given.encode(), operator_token.encode()):
-                return _json({"error": "this endpoint is the operator's"}, 401)
-            opened = store.find(request.path_params["id"]) if of_round else None
-            if of_round and opened is None:
-                return _json({"error": "no such round"}, 404)
-            body = await _body(request.receive, dict(request.scope["headers"]), 1 << 20)
-            if body is None:
-                return _json({"error": "at most 1 MiB"}, 413)
-            request.state.body = body
-            try:
-                return await run_in_threadpool(act, request, opened)
-            except KasuriError as fault:
-                return _json({"error": str(fault)}, 400)
-
-        return guarded
-
-    def _json(data: Any, status: int = 200) -> Response:
-        return JSONResponse(data, status, headers={"access-control-allow-origin": "*"})
-
-    def given(request: Request) -> dict[str, Any]:
-        try:
-            data = json.loads(request.state.body or b"{}")
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
-            raise FormatError("send a JSON object")
-        return data
-
-    def open_round(request: Request, _: Opened | None) -> Response:
-        data = given(request)
+    def open_round(self, _: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
+        data = _object(body)
         unknown = set(data) - {"randomizer", "closes", "reports_per_device", "tokens"}
         if unknown or not isinstance(data.get("randomizer"), dict):
             raise FormatError("fields: randomizer, closes, and as wanted reports_per_device, tokens")
@@ -278,89 +248,168 @@ def application(store: Store, key: CollectorKey, *, operator_token: str, clock: 
             reports_per_device=data.get("reports_per_device", 1),
             tokens=data.get("tokens", False),
         )
-        if made.closes <= clock():
+        if made.closes <= self._clock():
             raise DomainError("closes must lie in the future")
-        return _json(describe(store.open_round(made)), 201)
+        return 201, self._describe(self._store.open_round(made))
 
-    def close_round(request: Request, opened: Opened | None) -> Response:
+    def close_round(self, opened: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
         assert opened
-        store.close_round(opened.round.id)
-        return _json({"closed": opened.round.id})
+        self._store.close_round(opened.round.id)
+        return 200, {"closed": opened.round.id}
 
-    def tokens(request: Request, opened: Opened | None) -> Response:
+    def tokens(self, opened: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
         assert opened
-        count = given(request).get("count", 1)
+        count = _object(body).get("count", 1)
         if type(count) is not int:
             raise FormatError("field count: a whole number")
-        return _json({"tokens": store.issue_tokens(opened.round.id, count, key.token_key)}, 201)
+        return 201, {"tokens": self._store.issue_tokens(opened.round.id, count, self._key.token_key)}
 
-    def status(request: Request, _: Opened | None) -> Response:
-        return _json({"rounds": [_status(opened) for opened in store.rounds()], "waiting": store.waiting()})
-
-    def _status(opened: Opened) -> dict[str, Any]:
-        randomizer = opened.round.randomizer
-        return {
-            "id": opened.round.id,
-            "open": is_open(opened),
-            "closes": opened.round.closes,
-            "reports": store.count(opened),
-            "randomizer": randomizer.kind,
-            "guarantee": randomizer.guarantee(reports=opened.round.reports_per_device).words(),
-            "domain": randomizer.domain.to_json(),
-        }
-
-    def estimate(request: Request, opened: Opened | None) -> Response:
+    def estimate(self, opened: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
         from kasuri.local import estimators
 
         assert opened
-        method: Any = request.query_params.get("method", "projection")
+        method: Any = query.get("method", "projection")
         each = opened.round.reports_per_device
         if method == "em":
-            rows = store.rows(opened)
+            rows = self._store.rows(opened)
             found = estimators.estimate(rows, opened.round.randomizer, method="em", reports_per_device=each)
         else:
-            reports, agreeing = store.tally(opened)
+            reports, agreeing = self._store.tally(opened)
             if method not in estimators.METHODS:
                 raise DomainError(f"method must be one of {', '.join(estimators.METHODS)}")
             found = estimators.from_columns(
                 agreeing, reports, opened.round.randomizer, method=method, reports_per_device=each
             )
-        return _json(found.to_json())
+        return 200, found.to_json()
 
-    def export(request: Request, opened: Opened | None) -> Response:
-        from starlette.background import BackgroundTask
-
+    def export(self, opened: Opened | None, body: bytes, query: Mapping[str, str]) -> Path:
+        """A new file of the round's reports, to be deleted when it is sent."""
         from kasuri.local.files import write_reports
 
         assert opened
         with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as file:
             path = Path(file.name)
         try:
-            reports = Reports(store.rows(opened), opened.round.randomizer.fingerprint)
+            reports = Reports(self._store.rows(opened), opened.round.randomizer.fingerprint)
             write_reports(path, reports, opened.round)
         except BaseException:
             path.unlink()
             raise
-        return FileResponse(path, filename=f"{opened.round.id}.parquet", background=BackgroundTask(path.unlink))
+        return path
 
-    pages = Starlette(
+    def _is_open(self, opened: Opened) -> bool:
+        return not opened.closed and self._clock() < opened.round.closes
+
+    def _describe(self, opened: Opened) -> dict[str, Any]:
+        return {**opened.round.sign(self._key.signing), "open": self._is_open(opened)}
+
+    def _status(self, opened: Opened) -> dict[str, Any]:
+        randomizer = opened.round.randomizer
+        return {
+            "id": opened.round.id,
+            "open": self._is_open(opened),
+            "closes": opened.round.closes,
+            "reports": self._store.count(opened),
+            "randomizer": randomizer.kind,
+            "guarantee": randomizer.guarantee(reports=opened.round.reports_per_device).words(),
+            "domain": randomizer.domain.to_json(),
+        }
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise FormatError("send a JSON object")
+    return data
+
+
+_FILES = {
+    "/": ("demo.html", "text/html"),
+    "/status": ("status.html", "text/html"),
+    "/kasuri-local.js": ("kasuri-local.js", "text/javascript"),
+}
+_PUBLIC = {
+    "/health": _Desk.health,
+    "/openapi.json": _Desk.openapi,
+    "/rounds": _Desk.rounds,
+    "/rounds/{id}": _Desk.one_round,
+}
+_OPERATOR: dict[str, tuple[str, Callable[..., Answer | Path]]] = {
+    "/operator/status": ("GET", _Desk.status),
+    "/operator/rounds": ("POST", _Desk.open_round),
+    "/operator/rounds/{id}/close": ("POST", _Desk.close_round),
+    "/operator/rounds/{id}/tokens": ("POST", _Desk.tokens),
+    "/operator/rounds/{id}/estimate": ("GET", _Desk.estimate),
+    "/operator/rounds/{id}/export": ("GET", _Desk.export),
+}
+
+
+def _pages(desk: _Desk) -> Any:
+    """The router of everything but batches."""
+    from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    def answer(status: int, data: Any) -> Response:
+        return JSONResponse(data, status, headers={"access-control-allow-origin": "*"})
+
+    def file(name: str, kind: str) -> Any:
+        async def show(request: Request) -> Response:
+            return FileResponse(_CLIENT / name, media_type=kind)
+
+        return show
+
+    def public(act: Callable[[_Desk, str], Answer]) -> Any:
+        async def show(request: Request) -> Response:
+            return answer(*act(desk, request.path_params.get("id", "")))
+
+        return show
+
+    def operator(act: Callable[..., Answer | Path]) -> Any:
+        async def guarded(request: Request) -> Response:
+            opened = desk.admit(request.headers, request.path_params.get("id"))
+            if isinstance(opened, tuple):
+                return answer(*opened)
+            body = await _body(request.receive, dict(request.scope["headers"]), 1 << 20)
+            if body is None:
+                return answer(413, {"error": "at most 1 MiB"})
+            try:
+                found = await run_in_threadpool(act, desk, opened, body, request.query_params)
+            except KasuriError as fault:
+                return answer(400, {"error": str(fault)})
+            if not isinstance(found, Path):
+                return answer(*found)
+            name = f"{request.path_params['id']}.parquet"
+            return FileResponse(found, filename=name, background=BackgroundTask(found.unlink))
+
+        return guarded
+
+    async def metrics(request: Request) -> Response:
+        return PlainTextResponse(desk.metrics())
+
+    return Starlette(
         routes=[
-            Route("/", page("demo.html", "text/html")),
-            Route("/status", page("status.html", "text/html")),
-            Route("/kasuri-local.js", page("kasuri-local.js", "text/javascript")),
-            Route("/health", health),
-            Route("/metrics", show_metrics),
-            Route("/openapi.json", openapi),
-            Route("/rounds", rounds),
-            Route("/rounds/{id}", one_round),
-            Route("/operator/status", operator(status, of_round=False)),
-            Route("/operator/rounds", operator(open_round, of_round=False), methods=["POST"]),
-            Route("/operator/rounds/{id}/close", operator(close_round), methods=["POST"]),
-            Route("/operator/rounds/{id}/tokens", operator(tokens), methods=["POST"]),
-            Route("/operator/rounds/{id}/estimate", operator(estimate)),
-            Route("/operator/rounds/{id}/export", operator(export)),
+            *(Route(path, file(*what)) for path, what in _FILES.items()),
+            Route("/metrics", metrics),
+            *(Route(path, public(act)) for path, act in _PUBLIC.items()),
+            *(Route(path, operator(act), methods=[method]) for path, (method, act) in _OPERATOR.items()),
         ]
     )
+
+
+def application(store: Store, key: CollectorKey, *, operator_token: str, clock: Callable[[], float] = time.time) -> Any:
+    """The ASGI application. Operator endpoints want `Authorization: Bearer <operator_token>`."""
+    _need_serve()
+    if len(operator_token) < 16:
+        raise PrivacyError("the operator token must have at least 16 characters")
+    metrics: Counter[str] = Counter()
+    submit, pages = _Submit(store, key, metrics), _pages(_Desk(store, key, clock, metrics, operator_token))
 
     async def collector(scope: Any, receive: Any, send: Any) -> None:
         """Batches go straight to their endpoint; everything else through the router."""
@@ -397,66 +446,3 @@ def serve(store: Store, key: CollectorKey, *, operator_token: str, host: str = "
         )
     finally:
         store.close()
-
-
-def _answer(text: str) -> dict[str, Any]:
-    return {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
-
-
-OPENAPI: dict[str, Any] = {
-    "openapi": "3.1.0",
-    "info": {"title": "kasuri collector", "version": "1"},
-    "paths": {
-        "/health": {"get": {"responses": {"200": _answer("alive"), "503": _answer("nothing can be stored")}}},
-        "/rounds": {"get": {"responses": {"200": _answer("ids of the open rounds")}}},
-        "/rounds/{id}": {
-            "get": {
-                "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
-                "responses": {"200": _answer("the signed description"), "404": _answer("no such round")},
-            }
-        },
-        "/rounds/{id}/reports": {
-            "post": {
-                "parameters": [
-                    {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
-                    {"name": "Kasuri-Token", "in": "header", "required": False, "schema": {"type": "string"}},
-                ],
-                "requestBody": {
-                    "required": True,
-                    "content": {
-                        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-                        "application/json": {
-                            "schema": {
-                                "type": "object",
-                                "additionalProperties": False,
-                                "required": ["version", "round", "key", "reports"],
-                                "properties": {
-                                    "version": {"type": "integer"},
-                                    "round": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-                                    "key": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-                                    "reports": {
-                                        "type": "array",
-                                        "maxItems": MAX_BATCH,
-                                        "items": {"type": "string", "contentEncoding": "base64"},
-                                    },
-                                },
-                            }
-                        },
-                    },
-                },
-                "responses": {
-                    "200": _answer("stored, on disk"),
-                    "400": _answer("not a batch of this round"),
-                    "401": _answer("token missing or used up"),
-                    "404": _answer("no such round"),
-                    "409": _answer("a batch with this key is stored already"),
-                    "410": _answer("the round is closed"),
-                    "413": _answer("too large"),
-                    "415": _answer("another media type"),
-                    "422": _answer("another batch with this key is stored"),
-                    "503": _answer("busy: send the same bytes again after Retry-After seconds"),
-                },
-            }
-        },
-    },
-}

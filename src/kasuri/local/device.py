@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import FormatError, KasuriError, PrivacyError, ProtocolError, raise_faults
-from kasuri.local.categorical import from_json
+from kasuri.files import sync
 from kasuri.local.longitudinal import Memoised, MemoisedClient
+from kasuri.local.read import from_json
 from kasuri.local.wire import Round, encode, verify
-from kasuri.privacy import asked, decimal, exact
+from kasuri.privacy import Exact, asked, decimal, exact
 
 
 class Device:
@@ -47,7 +48,7 @@ class Device:
         self,
         public_key: str,
         *,
-        max_epsilon: object,
+        max_epsilon: Exact,
         state: str | Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -192,11 +193,7 @@ def write_synced(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync(path.parent)
 
 
 def send(url: str, body: bytes, *, token: str | None = None, tries: int = 5) -> int:

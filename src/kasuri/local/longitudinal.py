@@ -20,7 +20,7 @@ from kasuri.local.categorical import Unary, unary
 from kasuri.local.odds import BITS, demand, least, within
 from kasuri.local.randomizer import ONE_DEVICE, PUBLIC, Law, Reports, Word, domain_of
 from kasuri.noise.rng import Source
-from kasuri.privacy import Guarantee, Meant, asked, exact, promised
+from kasuri.privacy import Exact, Guarantee, Meant, asked, exact, promised
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
 
 PATTERN = "the times at which a person stays or moves on are not protected, only where the person is"
@@ -146,8 +146,8 @@ class MemoisedClient:
 def memoised(
     places: Domain | Mesh | Ordered | Nominal | Time,
     *,
-    epsilon_permanent: object,
-    epsilon_instant: object,
+    epsilon_permanent: Exact,
+    epsilon_instant: Exact,
     v_max: int,
     bits: int = BITS,
 ) -> Memoised:

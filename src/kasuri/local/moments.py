@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.local.estimators import Floats, ascend
-from kasuri.local.numeric import Numeric
+from kasuri.local.grid import Numeric
 from kasuri.local.randomizer import Reports
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from kasuri.errors import PrivacyError
-from kasuri.noise.samplers import exp_minus
+from kasuri.noise.survival import exp_minus
 
 BITS = 32
 """Bits of one random word on a device: every probability is a whole number of 2^32nds."""

@@ -9,7 +9,7 @@ from kasuri.errors import DomainError
 from kasuri.local.categorical import MAKERS, Places
 from kasuri.local.odds import loss
 from kasuri.local.randomizer import Randomizer
-from kasuri.privacy import Meant, asked
+from kasuri.privacy import Exact, Meant, asked
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Plan:
         }
 
 
-def plan(places: Places, *, users: int, epsilon: object, reports: int = 1, share: float = 0.1) -> Plan:
+def plan(places: Places, *, users: int, epsilon: Exact, reports: int = 1, share: float = 0.1) -> Plan:
     """Compare the randomizers for `users` people who each may spend `epsilon` in all, over `reports` fresh reports.
 
     standard_error = sqrt(n q (1 - q)) / (p - q) with the exact p and q: of the inversion; em and a prior do better.

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
-from kasuri.local.categorical import from_json
 from kasuri.local.randomizer import WIRE_VERSION, Randomizer, Rows, canonical
+from kasuri.local.read import from_json
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

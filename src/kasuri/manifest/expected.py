@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.published.release import Release
+from kasuri.published.protected import Protected
 from kasuri.recipes.mechanism import Run, square_errors
 
 ADVISED = 0.25
@@ -29,7 +29,7 @@ def by_area(run: Run) -> list[dict[str, Any]] | None:
     return rows or None
 
 
-def advised(release: Release, errors: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+def advised(release: Protected, errors: list[dict[str, Any]] | None) -> dict[str, Any] | None:
     """The smallest square block whose expected error is at most a quarter of the median released non-empty block."""
     domain = release.domain
     if errors is None or not domain.one_mesh or release.cells.size == 0:

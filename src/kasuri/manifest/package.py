@@ -21,7 +21,7 @@ from kasuri.errors import PrivacyError
 from kasuri.manifest import bias, certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import intervals
-from kasuri.published.release import NO_LEDGER, Described, Release, files_of
+from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.read import read
 from kasuri.report import japanese
 from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Mesh, Unit
@@ -119,7 +119,7 @@ IN_PARTS = (
 
 def error_bars(release: Described) -> dict[str, Any]:
     """What the columns lower and upper hold, or why they are null."""
-    if not isinstance(release, Release):
+    if not isinstance(release, Protected):
         return {"level": None, "why": IN_PARTS}
     why = intervals.missing(release)
     if why is not None:
@@ -248,7 +248,7 @@ def privacy_block(release: Described) -> dict[str, Any]:
             "before_refinement": errors,
             "note": "closed form, aligned square blocks" if errors else "this recipe has no closed form",
             "bias": bias.by_area(run),
-            "advised_smallest_area": expected.advised(release, errors) if isinstance(release, Release) else None,
+            "advised_smallest_area": expected.advised(release, errors) if isinstance(release, Protected) else None,
         },
     }
 

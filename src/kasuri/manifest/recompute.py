@@ -28,16 +28,19 @@ from kasuri.manifest.package import (
     privacy_block,
     resource,
 )
-from kasuri.manifest.tables import UNREADABLE, claimed
+from kasuri.manifest.tables import UNREADABLE
 from kasuri.noise.evidence import too_little
 from kasuri.noise.laws import IDEALISED, KEYSTREAM
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.public import Named
 from kasuri.published.measurements import Measurements
-from kasuri.published.release import NO_LEDGER, Described, Release, files_of
+from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.mechanism import Drawn, Run
 from kasuri.recipes.read import UntoldError, read
 from kasuri.schema import PROVIDER_BOUNDED, Domain
+from kasuri.store import saved
+from kasuri.store.columns import measured_table
+from kasuri.store.saved import claimed
 
 ROWS = 1 << 23
 """Released cells and measurements are replayed up to so many rows together."""
@@ -76,7 +79,7 @@ class _InParts:
 
     receipt = None
 
-    def __init__(self, release: Release, total: int | float) -> None:
+    def __init__(self, release: Protected, total: int | float) -> None:
         self.domain, self.guarantee = release.domain, release.guarantee
         self.recipe, self.provenance, self.non_zero = release.recipe, release.provenance, release.non_zero
         self._total = total
@@ -136,21 +139,19 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     _values(folder, manifest, run, release, faults, notes)
 
 
-def _read(folder: Path, manifest: Mapping[str, Any]) -> tuple[Release, bool]:
+def _read(folder: Path, manifest: Mapping[str, Any]) -> tuple[Protected, bool]:
     """The release, or one without cells where its files have more than ROWS rows; and which it is."""
     from pyarrow import parquet
-
-    from kasuri.store.load import read as load
 
     paths = [item["path"] for item in manifest["resources"]]
     files = [*files_of("release", paths), *files_of("measurements", paths)]
     if sum(parquet.read_metadata(folder / name).num_rows for name in files) <= ROWS:
-        return load(folder, manifest), True
+        return saved.read(folder, manifest), True
     (meta,) = read_parquet(folder / "release_meta.parquet").to_pylist()
     none = np.zeros(0, dtype=np.int64)
     words, origin = (MappingProxyType(json.loads(meta[name])) for name in ("recipe", "provenance"))
     domain = Domain.from_json(manifest["domain"])
-    return Release(domain, none, none, None, claimed(manifest), words, origin), False
+    return Protected(domain, none, none, None, claimed(manifest), words, origin), False
 
 
 def _unlike(words: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
@@ -271,7 +272,7 @@ def _apart(own: Mapping[str, Any], said: Mapping[str, Any], where: str = "") -> 
 
 
 def _values(
-    folder: Path, manifest: Mapping[str, Any], run: Run, release: Release, faults: list[str], notes: list[str]
+    folder: Path, manifest: Mapping[str, Any], run: Run, release: Protected, faults: list[str], notes: list[str]
 ) -> None:
     """The values against the measurements, and against what every table of this recipe has."""
     paths = [item["path"] for item in manifest["resources"]]
@@ -301,7 +302,7 @@ def _values(
         notes.append("the noise: it is random; tested was only that it is not too small for its scale")
 
 
-def _refined(manifest: Mapping[str, Any], release: Release, found: tuple[Any, Any], notes: list[str]) -> str | None:
+def _refined(manifest: Mapping[str, Any], release: Protected, found: tuple[Any, Any], notes: list[str]) -> str | None:
     """The fault of values that are not what the measurements give: to the last one where this machine made them, to
     within rounding where another did."""
     implementation = manifest["privacy"]["implementation"]
@@ -326,8 +327,6 @@ def _refined(manifest: Mapping[str, Any], release: Release, found: tuple[Any, An
 def _measured(folder: Path, names: list[str], measured: Measurements) -> str | None:
     """What is wrong with the table of measurements, before anything is made of its numbers."""
     import pyarrow as pa
-
-    from kasuri.store.columns import measured_table
 
     said = pa.concat_tables(read_parquet(folder / name) for name in names).combine_chunks()
     if not said.equals(measured_table(measured).combine_chunks()):

@@ -12,33 +12,20 @@ import numpy as np
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
 from kasuri.manifest.package import data_domain, grid, mechanisms, post_processing, variant
-from kasuri.privacy import Guarantee, written
-from kasuri.published.release import files_of
+from kasuri.privacy import Guarantee
+from kasuri.published import intervals
+from kasuri.published.protected import files_of
 from kasuri.recipes.read import read
-from kasuri.schema import Domain, Mesh, Unit
+from kasuri.schema import Domain, Mesh
+from kasuri.store import saved
+from kasuri.store.columns import cell_table
+from kasuri.store.saved import claimed
 
 UNREADABLE = (
     ArithmeticError, AttributeError, KasuriError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
 """What a file made to confuse its reader can raise."""
-
-
-def claimed(manifest: Mapping[str, Any]) -> Guarantee:
-    """The promise a manifest states field by field, as one Guarantee."""
-    privacy = manifest["privacy"]
-    loss, relation = privacy["privacy_loss"], privacy["dp_variant"]
-    bound, parameters = loss["contribution_bound"], loss["privacy_parameters"]
-    return Guarantee(
-        privacy["deployment_model"]["model_name"],
-        written(parameters["epsilon"]),
-        written(parameters["delta"]),
-        Unit(loss["privacy_unit"], relation["relation"], bound["max_cells"], bound["max_weight"]),
-        tuple(relation["unprotected_quantities"]),
-        tuple(privacy["assumes"]),
-        privacy["implementation"]["basis"],
-        None if parameters["rho"] is None else written(parameters["rho"]),
-    )
 
 
 def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
@@ -53,26 +40,9 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         faults.append("datapackage.json: says the same thing in two ways, and they differ")
         return
     names = files_of("release", (item["path"] for item in manifest["resources"]))
-    try:
-        signed = _signed(folder, domain, guarantee)
-    except FormatError:
-        faults.append("datapackage.json: no recipe has these words on this domain, unit and epsilon")
-        signed = True
-    except UNREADABLE:  # named below
-        signed = True
-    last, total = -1, 0
-    for name in names:  # one file at a time: a table of many files need not fit in memory
-        try:
-            table = read_parquet(folder / name)
-            if not _cells(table, name, domain, manifest, last, signed, faults):
-                return
-            last = table["cell"][-1].as_py() if table.num_rows else last
-            total += table["value"].to_numpy().sum().item()
-        except UNREADABLE:
-            faults.append(f"{name}: cannot be read as the table the manifest describes")
-            return
-    if total != manifest["total"]:
-        faults.append(f"{', '.join(names[:3])}: does not add up to the total of the manifest")
+    table = _release(folder, names, manifest, domain, guarantee, faults)
+    if table is None:
+        return
     meta = "release_meta.parquet"
     try:
         rows = read_parquet(folder / meta).to_pylist()
@@ -91,8 +61,40 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         except UNREADABLE:
             follows = False
         if not follows:
-            faults.append(f"{name}: lower or upper does not follow from the measurements")
+            faults.append(f"{names[-1]}: lower or upper does not follow from the measurements")
     _duckdb(folder, table, rows, faults)
+
+
+def _release(
+    folder: Path,
+    names: list[str],
+    manifest: Mapping[str, Any],
+    domain: Domain,
+    guarantee: Guarantee,
+    faults: list[str],
+) -> Any | None:
+    """The last file of the released table, every file checked; None where they are not worth comparing further."""
+    try:
+        signed = _signed(folder, domain, guarantee)
+    except FormatError:
+        faults.append("datapackage.json: no recipe has these words on this domain, unit and epsilon")
+        signed = True
+    except UNREADABLE:  # named below
+        signed = True
+    last, total = -1, 0
+    for name in names:  # one file at a time: a table of many files need not fit in memory
+        try:
+            table = read_parquet(folder / name)
+            if not _cells(table, name, domain, manifest, last, signed, faults):
+                return None
+            last = table["cell"][-1].as_py() if table.num_rows else last
+            total += table["value"].to_numpy().sum().item()
+        except UNREADABLE:
+            faults.append(f"{name}: cannot be read as the table the manifest describes")
+            return None
+    if total != manifest["total"]:
+        faults.append(f"{', '.join(names[:3])}: does not add up to the total of the manifest")
+    return table
 
 
 def _signed(folder: Path, domain: Domain, guarantee: Guarantee) -> bool:
@@ -131,8 +133,6 @@ def _cells(
     table: Any, name: str, domain: Domain, manifest: Mapping[str, Any], last: int, signed: bool, faults: list[str]
 ) -> bool:
     """The cells above `last` and what follows from each; False where they are not worth comparing with anything."""
-    from kasuri.store.columns import cell_table
-
     cells, values = table["cell"].to_numpy(), table["value"].to_numpy()
     if cells.dtype != np.int64 or values.dtype not in (np.int64, np.float64):
         raise TypeError
@@ -163,10 +163,7 @@ def _cells(
 
 def _limits(folder: Path, table: Any, manifest: Mapping[str, Any]) -> bool:
     """Do lower and upper follow from the measurements? Another machine may round a limit to the next number."""
-    from kasuri.published import intervals
-    from kasuri.store.load import read as load
-
-    release, told = load(folder, manifest), manifest["intervals"]
+    release, told = saved.read(folder, manifest), manifest["intervals"]
     found = intervals.saved_columns(release, told.get("method"))
     nulls = table["lower"].null_count == table["upper"].null_count == table.num_rows
     early = release.recipe["name"] == "hierarchy" and str(told.get("why")).startswith("hierarchy with these")

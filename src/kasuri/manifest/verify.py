@@ -14,7 +14,8 @@ from kasuri.errors import DomainError, KasuriError
 from kasuri.manifest import certificate, keys, recompute, tables
 from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
 from kasuri.privacy import decimal
-from kasuri.published.release import files_of
+from kasuri.published.protected import files_of
+from kasuri.store.saved import claimed
 
 _SHAPE: dict[str, Any] = {
     "profile": str,
@@ -65,8 +66,55 @@ NOT_REACHED = "recipe and values: the release is not as it was written"
 UNPAID = "the entry that paid: no ledger was given to look it up in"
 
 
-def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> dict[str, Any]:
-    """Check a saved release; returns {"ok", "faults", "files", "signature", "ledger", "release_id", "not_recomputed"}.
+class Verdict(dict[str, Any]):
+    """What `verify` found. It is a mapping too, written as JSON as it is, and does not change."""
+
+    @property
+    def ok(self) -> bool:
+        """No fault was found."""
+        return bool(self["ok"])
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Every fault, each with its file."""
+        return tuple(self["faults"])
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are whole."""
+        return tuple(self["files"])
+
+    @property
+    def signature(self) -> str:
+        """good, none, or what is wrong with it."""
+        return str(self["signature"])
+
+    @property
+    def ledger(self) -> str:
+        """What the ledger says, where one was given."""
+        return str(self["ledger"])
+
+    @property
+    def release_id(self) -> str | None:
+        """The release that the manifest names; None where it cannot be read."""
+        return None if self["release_id"] is None else str(self["release_id"])
+
+    @property
+    def not_recomputed(self) -> tuple[str, ...]:
+        """What could not be computed again, each with its reason."""
+        return tuple(self["not_recomputed"])
+
+    def _closed(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a verdict does not change; verify again")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _closed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Verdict, (dict(self),)  # a copy is filled when it is made
+
+
+def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> Verdict:
+    """Check a saved release; `.ok` says whether it is whole, `.faults` what is not.
 
     Checked: the manifest's form and digest, every file's SHA-256 and that no other file is there, the
     signature (against `key`, a public key from outside the folder; without one only that it is intact), the tables
@@ -110,7 +158,7 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
         if ledger is not None:
             out["ledger"] = _paid(manifest, ledger, faults)
     out["ok"] = not faults
-    return out
+    return Verdict(out)
 
 
 def _manifest(folder: Path, faults: list[str]) -> tuple[dict[str, Any] | None, bytes]:
@@ -301,7 +349,7 @@ def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any])
     """Where the manifest says something else than the entry it names."""
     privacy, claim = manifest["privacy"], entry["claim"]
     try:
-        guarantee = tables.claimed(manifest)
+        guarantee = claimed(manifest)
     except tables.UNREADABLE:
         return ["paid for a promise; the manifest states none"]
     receipt = book.receipt(entry["entry"])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError
 from kasuri.published.bars import Bars, NoBars, TreeBars
 from kasuri.published.bounds import Bounds, Float, Int
-from kasuri.published.release import Release
+from kasuri.published.protected import Protected
 from kasuri.recipes.read import read
 from kasuri.trees.regions import Boxes
 
@@ -41,7 +41,7 @@ class Interval:
     method: str
 
 
-def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
+def interval(release: Protected, area: Boxes | Int, level: float) -> Interval:
     """The interval of one area: a box, or an array of possible cells."""
     if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0.5 <= level < 1:
         raise DomainError("level must be a number from 0.5 up to but not 1, such as 0.95")
@@ -54,7 +54,7 @@ def interval(release: Release, area: Boxes | Int, level: float) -> Interval:
     return Interval(float(lower[0]), float(upper[0]), level, value[0].item(), float(found[2][0]), bars.method)
 
 
-def saved_columns(release: Release, method: object) -> tuple[Float, Float] | None:
+def saved_columns(release: Protected, method: object) -> tuple[Float, Float] | None:
     """`columns` by the method that a saved release names: today's, or an earlier one."""
     bars = _bars(release)
     if not isinstance(bars, TreeBars) or method != bars.earlier:
@@ -62,7 +62,7 @@ def saved_columns(release: Release, method: object) -> tuple[Float, Float] | Non
     return finish(bars.of_cells_cut(release.cells, LEVEL), release.values)
 
 
-def columns(release: Release, boxes: Boxes | None = None, values: Values | None = None) -> tuple[Float, Float] | None:
+def columns(release: Protected, boxes: Boxes | None = None, values: Values | None = None) -> tuple[Float, Float] | None:
     """(lower, upper) of every released cell, or of `boxes` of released `values`, at LEVEL; None where no interval can
     be made."""
     bars = _bars(release)
@@ -86,13 +86,13 @@ def finish(found: Bounds, values: Values) -> tuple[Float, Float]:
     return np.minimum(np.maximum(low, 0.0), values), np.maximum(np.maximum(high, 0.0), values)
 
 
-def missing(release: Release) -> str | None:
+def missing(release: Protected) -> str | None:
     """Why no interval can be made of this release, or None."""
     bars = _bars(release)
     return bars.why if isinstance(bars, NoBars) else None
 
 
-def bars_of(release: Release) -> Bars:
+def bars_of(release: Protected) -> Bars:
     """The error bars of a release; DomainError where it has none."""
     bars = _bars(release)
     if isinstance(bars, NoBars):
@@ -100,7 +100,7 @@ def bars_of(release: Release) -> Bars:
     return bars
 
 
-def _bars(release: Release) -> Bars | NoBars:
+def _bars(release: Protected) -> Bars | NoBars:
     """The error bars of a release, made once."""
     kept = release.__dict__.get("_bars")
     if kept is None:

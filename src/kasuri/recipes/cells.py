@@ -12,6 +12,7 @@ import numpy as np
 from kasuri.budget.accounting import Losses
 from kasuri.noise.laws import DiscreteLaplace, FloatLaplace, Noise
 from kasuri.noise.rng import Streams
+from kasuri.privacy import Exact
 from kasuri.published.bars import CellBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.mechanism import (
@@ -68,7 +69,7 @@ class Cells(Mechanism):
     def stored(self) -> dict[str, Any]:
         return {"transform": "identity", "noise": self.law.name, "refine": "none"}
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> CellsRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> CellsRun:
         claim = self.claim(domain, unit, epsilon, self.law)
         dense(self.name, domain.size)
         cost = transform.identity_cost(domain.size, unit.change)

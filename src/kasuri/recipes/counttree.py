@@ -19,7 +19,7 @@ from kasuri.budget.accounting import Losses
 from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
-from kasuri.privacy import decimal, exact
+from kasuri.privacy import Exact, decimal, exact
 from kasuri.public import Named, PublicTable
 from kasuri.published.bars import Bars, CountBars, NoBars
 from kasuri.published.measurements import Measurements
@@ -67,7 +67,7 @@ Tree = Literal["morton", "1d", "hierarchy"]
 
 
 def refined_tree(
-    shares: str | Mapping[int, object] = "even16",
+    shares: str | Mapping[int, Exact] = "even16",
     order: Tree = "morton",
     *,
     interleave: tuple[str, ...] = (),
@@ -97,7 +97,7 @@ def refined_tree(
 
 
 def bayes_tree(
-    shares: str | Mapping[int, object] | None = None,
+    shares: str | Mapping[int, Exact] | None = None,
     order: Tree = "morton",
     *,
     facts: Mapping[str, object] | None = None,
@@ -252,7 +252,7 @@ class CountTree(Trees):
     def stored(self) -> dict[str, Any]:
         return super().stored() | self.shares.stored() | {"refine": self.join.word, "prior": self.prior}
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> CountTreeRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> CountTreeRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, self.shares.public)
         tree, cost = self.tree(domain), level_cost(unit)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
@@ -415,7 +415,7 @@ class ChosenTree(Trees):
     def stored(self) -> dict[str, Any]:
         return super().stored() | self.chooser.stored() | {"prior": self.prior}
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> ChosenTreeRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> ChosenTreeRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         tree, cost = self.tree(domain), level_cost(unit)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))

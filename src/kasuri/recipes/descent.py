@@ -14,6 +14,7 @@ from kasuri.budget.accounting import Losses
 from kasuri.errors import DomainError, raise_faults
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
+from kasuri.privacy import Exact
 from kasuri.published.bars import Bars, DifferenceBars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes import engine
@@ -120,7 +121,7 @@ class Halving(Mechanism):
     def ignores_trees(self) -> str | None:
         return ignoring(self.tree_word)
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> HalvingRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> HalvingRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         tree = orders.halved(self.tree_word, domain, self.interleave)
         cost = tree.cost(unit.change)
@@ -215,7 +216,7 @@ class Fan(Mechanism):
     def told_apart(self) -> list[str]:
         return [*super().told_apart(), "nominal"]
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> FanRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> FanRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         tree = orders.make(self.tree_word, domain)
         cost: Fraction = tree.cost(unit.change)

@@ -15,6 +15,7 @@ from kasuri.budget.accounting import Losses
 from kasuri.errors import DomainError
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
+from kasuri.privacy import Exact
 from kasuri.published.bars import HierarchyBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.counttree import Trees, node_variances
@@ -67,7 +68,7 @@ class Hierarchy(Trees):
     def stored(self) -> dict[str, Any]:
         return super().stored() | {"refine": "consistency", "descent": "dense", "shares": "u4"}
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> HierarchyRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> HierarchyRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         tree, cost = self.tree(domain), level_cost(unit)
         dense(self.name, tree.leaves)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
+from kasuri.privacy import Exact
 from kasuri.public import PublicMatrix
 from kasuri.published.bars import MatrixBars, NoBars
 from kasuri.published.measurements import Measurements
@@ -228,7 +229,7 @@ class Measured(Mechanism):
             "options": tuple(self.queries.options()),
         }  # fmt: skip
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> MeasuredRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> MeasuredRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, self.queries.public)
         strategy = self.queries.on(domain)
         cost = strategy.cost(unit.change)
@@ -248,7 +249,7 @@ class Fourier(Mechanism):
             "options": (("ways", str(self.ways)),),
         }  # fmt: skip
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> FourierRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> FourierRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         if not isinstance(self.ways, int):
             raise PrivacyError("fourier: ways must be a whole number; make a Mechanism by its recipe")
@@ -342,10 +343,10 @@ class Untold(Mechanism):
     def stored(self) -> dict[str, Any]:
         return {"transform": "matrix", "noise": DiscreteLaplace.name, "refine": "inverse", "options": self.said}
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> Run:
+    def on(self, domain: Domain, unit: Unit, epsilon: Exact) -> Run:
         raise PrivacyError("the matrix of a saved release is not told: it cannot be released with again")
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> UntoldRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> UntoldRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, _told_public(self.said))
         cost = self.scale_said * claim.epsilon / unit.most
         return UntoldRun(self, domain, claim, cost, DiscreteLaplace(self.scale_said))

@@ -25,7 +25,7 @@ from kasuri.errors import DomainError, PrivacyError
 from kasuri.noise.evidence import Chances
 from kasuri.noise.laws import Noise
 from kasuri.noise.rng import Streams
-from kasuri.privacy import Guarantee, asked, decimal
+from kasuri.privacy import Exact, Guarantee, asked, decimal
 from kasuri.public import PublicTable
 from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
@@ -119,7 +119,7 @@ class Mechanism(ABC):
     basis: str
     """Its proof page."""
 
-    def on(self, domain: Domain, unit: Unit, epsilon: object) -> Run:
+    def on(self, domain: Domain, unit: Unit, epsilon: Exact) -> Run:
         """The recipe on a domain: scale, trees, guarantee. Sees no data; every refusal is here, before a charge.
 
         A declared tree of labels is followed or refused: whoever declares regions expects their sums to be good.
@@ -134,7 +134,7 @@ class Mechanism(ABC):
         return self.run(domain, unit, epsilon)
 
     @abstractmethod
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> Run:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> Run:
         """`on` without the refusal of trees that it ignores: releases were made so once, and are read back."""
 
     @property
@@ -174,19 +174,19 @@ class Mechanism(ABC):
         stored = self.stored()
         return [str(stored[word]) for word in ("order", "shares") if stored.get(word)]
 
-    def guarantee(self, domain: Domain, unit: Unit, epsilon: object) -> Guarantee:
+    def guarantee(self, domain: Domain, unit: Unit, epsilon: Exact) -> Guarantee:
         """The claim a release of this recipe makes, before any data is touched."""
         return self.on(domain, unit, epsilon).guarantee
 
-    def scale(self, domain: Domain, unit: Unit, epsilon: object) -> Fraction:
+    def scale(self, domain: Domain, unit: Unit, epsilon: Exact) -> Fraction:
         """Noise scale of a coefficient of weight 1: c * cost / epsilon."""
         return self.on(domain, unit, epsilon).noise.scale
 
-    def losses(self, domain: Domain, unit: Unit, epsilon: object) -> Losses:
+    def losses(self, domain: Domain, unit: Unit, epsilon: Exact) -> Losses:
         """The privacy-loss pair of one release: independent parts, the epsilon of each (docs/proofs/composition.md)."""
         return self.on(domain, unit, epsilon).losses
 
-    def plan(self, domain: Domain, unit: Unit, epsilon: object) -> str:
+    def plan(self, domain: Domain, unit: Unit, epsilon: Exact) -> str:
         """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
         parts = self.parts()
         public = {
@@ -198,13 +198,13 @@ class Mechanism(ABC):
         text = json.dumps(public, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def series(self, domain: Domain, unit: Unit, epsilon: object, releases: int) -> Series:
+    def series(self, domain: Domain, unit: Unit, epsilon: Exact, releases: int) -> Series:
         """`releases` equal releases, to be declared when a ledger is opened with accounting="pld"."""
         losses = self.losses(domain, unit, epsilon)
         return Series(self.name, self.plan(domain, unit, epsilon), asked(epsilon, study=True), losses, releases)
 
     def claim(
-        self, domain: Domain, unit: Unit, epsilon: object, law: type[Noise], public: tuple[str, ...] = ()
+        self, domain: Domain, unit: Unit, epsilon: Exact, law: type[Noise], public: tuple[str, ...] = ()
     ) -> Guarantee:
         """The guarantee of a release on `domain`, with what else is `public`; tables on another grid are refused."""
         if not isinstance(unit, Unit):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import DomainError, FormatError, KasuriError, unknown
-from kasuri.privacy import written
+from kasuri.privacy import Exact, written
 from kasuri.public import Named, PublicMatrix
 from kasuri.recipes import RECIPES, strategy
 from kasuri.recipes.counttree import CountTree, Preset
@@ -30,7 +30,7 @@ class UntoldError(DomainError):
     """The words name something public without telling it, so that what follows from it cannot be computed."""
 
 
-def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: object, *, told: bool = False) -> Run:
+def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, *, told: bool = False) -> Run:
     """The run whose words these are, made again on `domain`, `unit` and `epsilon`.
 
     FormatError where no recipe has these arguments, or the recipe refuses to run on them; UntoldError where a matrix is
@@ -54,7 +54,7 @@ def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: object, 
     return run
 
 
-def _run(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: object, told: bool) -> Run:
+def _run(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, told: bool) -> Run:
     if told and words["name"] == "matrix":
         return _told(words).run(domain, unit, epsilon)
     mechanism = _mechanism(words, domain)
@@ -153,7 +153,7 @@ def _named(words: Mapping[str, Any], use: str, domain: Domain) -> Named | None:
     return Named(domain, cell, np.ones(1), name, words.get("fingerprints", {}).get(use, ""))
 
 
-def _preset(mechanism: Mechanism, words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: object) -> Run:
+def _preset(mechanism: Mechanism, words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact) -> Run:
     """The run with the shares of that preset of bayes_tree which the words tell; the numbers that chose it are not
     told."""
     if not isinstance(mechanism, CountTree):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
-from kasuri.privacy import decimal, exact
+from kasuri.privacy import Exact, decimal, exact
 from kasuri.public import PublicTable
 from kasuri.published.bars import NoBars
 from kasuri.published.measurements import Measurements
@@ -41,7 +41,7 @@ _BASIS = "docs/proofs/simplex.md"
 Total = Literal["noisy", "public"]
 
 
-def simplex(total: Total = "noisy", *, share: object = "0.05", declared_total: int | None = None) -> Mechanism:
+def simplex(total: Total = "noisy", *, share: Exact = "0.05", declared_total: int | None = None) -> Mechanism:
     """Noisy cells projected on {x >= 0, sum x = total}, then the nearest whole numbers of that total.
 
     total "noisy": the total is measured too, with the part `share` of epsilon. total "public": `declared_total`, a
@@ -61,10 +61,10 @@ def simplex(total: Total = "noisy", *, share: object = "0.05", declared_total: i
 
 
 def neg_l2_simplex(
-    gamma: object = "auto",
+    gamma: Exact = "auto",
     total: Total = "noisy",
     *,
-    share: object = "0.05",
+    share: Exact = "0.05",
     declared_total: int | None = None,
     tune_on: PublicTable | None = None,
 ) -> Mechanism:
@@ -87,11 +87,11 @@ def neg_l2_simplex(
 
 
 def nonneg_lasso(
-    strength: object = "auto",
+    strength: Exact = "auto",
     total: Total = "noisy",
     *,
     adjust: Literal["scale", "shift"] = "scale",
-    share: object = "0.05",
+    share: Exact = "0.05",
     declared_total: int | None = None,
     tune_on: PublicTable | None = None,
 ) -> Mechanism:
@@ -114,11 +114,11 @@ def nonneg_lasso(
 
 
 def lasso(
-    strength: object = "auto",
+    strength: Exact = "auto",
     total: Total = "noisy",
     *,
     adjust: Literal["scale", "shift"] = "scale",
-    share: object = "0.05",
+    share: Exact = "0.05",
     declared_total: int | None = None,
     tune_on: PublicTable | None = None,
 ) -> Mechanism:
@@ -141,7 +141,7 @@ def lasso(
 
 
 def _lasso(
-    name: str, strength: object, adjust: str, tune_on: Any, total: str, share: object, declared: int | None
+    name: str, strength: object, adjust: str, tune_on: Any, total: str, share: Exact, declared: int | None
 ) -> Mechanism:
     if adjust not in ("scale", "shift"):
         raise PrivacyError(f'{name}: adjust {adjust!r} is not known; use "scale" or "shift"')
@@ -151,7 +151,7 @@ def _lasso(
 
 
 def _shaped(
-    name: str, rule: str, parameter: object, tune_on: Any, total: str, share: object, declared: int | None
+    name: str, rule: str, parameter: object, tune_on: Any, total: str, share: Exact, declared: int | None
 ) -> Mechanism:
     faults: list[str] = []
     bought = known = None
@@ -220,7 +220,7 @@ class Shaped(Mechanism):
             "options": tuple(sorted(options.items())), "tuning": self.tuning,
         }  # fmt: skip
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> ShapedRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> ShapedRun:
         self.claim(domain, unit, epsilon, DiscreteLaplace)  # a unit and tables that fit, before they are asked
         self._sound()
         public: tuple[str, ...] = ()

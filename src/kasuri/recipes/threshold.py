@@ -15,6 +15,7 @@ from kasuri.errors import DomainError, PrivacyError
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
 from kasuri.noise.samplers import TWO_DIGITS, passes, runs_below
+from kasuri.privacy import Exact
 from kasuri.published.bars import NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.mechanism import DENSE_CELLS, Bias, Drawn, Int, Mechanism, NoForm, Replay, Run, scale_of
@@ -60,7 +61,7 @@ class Thresholded(Mechanism):
             "options": (("threshold", said),),
         }  # fmt: skip
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> ThresholdedRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> ThresholdedRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         cost = transform.identity_cost(domain.size, unit.change)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))

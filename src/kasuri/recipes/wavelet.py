@@ -19,6 +19,7 @@ from kasuri.errors import DomainError
 from kasuri.noise.blocks import dense_coins
 from kasuri.noise.laws import DiscreteLaplace, FloatLaplace
 from kasuri.noise.rng import Streams
+from kasuri.privacy import Exact
 from kasuri.published.bars import AxisBars, Bars, FullBars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.mechanism import (
@@ -96,7 +97,7 @@ class Inverted(Dense):
     def stored(self) -> dict[str, Any]:
         return super().stored() | {"transform": "sum_difference", "refine": "inverse"}
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> InvertedRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> InvertedRun:
         claim, tree = self.claim(domain, unit, epsilon, DiscreteLaplace), self.tree(domain)
         cost = tree.cost(unit.change)
         return InvertedRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)), tree)
@@ -109,7 +110,7 @@ class Refined(Dense):
     def stored(self) -> dict[str, Any]:
         return super().stored() | {"transform": "sum_difference", "refine": "topdown", "descent": "dense"}
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> RefinedRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> RefinedRun:
         claim, tree = self.claim(domain, unit, epsilon, DiscreteLaplace), self.tree(domain)
         cost = tree.cost(unit.change)
         return RefinedRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)), tree)
@@ -126,7 +127,7 @@ class InFloats(Dense):
     def told_apart(self) -> list[str]:
         return [*super().told_apart(), "haar"]
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> InFloatsRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> InFloatsRun:
         claim, tree = self.claim(domain, unit, epsilon, FloatLaplace), self.tree(domain)
         cost = tree.cost(unit.change)
         return InFloatsRun(self, domain, claim, cost, FloatLaplace(scale_of(unit, cost, claim.epsilon)), tree)
@@ -241,7 +242,7 @@ class AxisByAxis(Mechanism):
     def ignores_trees(self) -> str:
         return "2d"
 
-    def run(self, domain: Domain, unit: Unit, epsilon: object) -> AxisByAxisRun:
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> AxisByAxisRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         trees = tuple(orders.row_major(Domain.of(Ordered(f"d{i}", size))) for i, size in enumerate(domain.shape))
         dense(self.name, prod(tree.leaves for tree in trees))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kasuri import meshcode
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
-from kasuri.published.release import files_of
+from kasuri.published.protected import files_of
 from kasuri.report import chart, frame, japanese
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole

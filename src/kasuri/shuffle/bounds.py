@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError
-from kasuri.privacy import exact
+from kasuri.privacy import Exact, exact
 
 Floats = NDArray[np.float64]
 
@@ -280,7 +280,7 @@ def _bound(name: str, n: int, delta: Fraction, epsilon: Fraction | None) -> Boun
     return None if epsilon is None else Bound(name, epsilon, delta, n)
 
 
-def bounds_of(n: int, epsilons: Iterable[object], delta: object, *, paired: bool = True) -> tuple[Bound, ...]:
+def bounds_of(n: int, epsilons: Iterable[Exact], delta: object, *, paired: bool = True) -> tuple[Bound, ...]:
     """Every bound that holds for n shuffled rows of independent columns with these local epsilons, least first.
 
     paired: each column is a two-point randomizer or one that the blanket's proof covers (`covered`). The local claim,
@@ -306,7 +306,7 @@ def least(n: int, epsilons: Sequence[Fraction], delta: Fraction, *, paired: bool
     return min((bound for bound in found if bound is not None), key=lambda bound: bound.epsilon)
 
 
-def attack(n: int, epsilons: Iterable[object], delta: object) -> float:
+def attack(n: int, epsilons: Iterable[Exact], delta: object) -> float:
     """An epsilon that n shuffled rows of two-point columns do exceed at this delta: a lower bound for every claim.
 
     The victim's record is all -1 or all +1, everyone else's all -1. The adversary counts the rows with at least s

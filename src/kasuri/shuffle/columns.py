@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError
 from kasuri.local import categorical, numeric
-from kasuri.local.numeric import Hybrid, Laplace, Numeric, Table, Window
+from kasuri.local.grid import Numeric, Table
+from kasuri.local.numeric import Hybrid, Laplace, Window
 from kasuri.local.odds import BITS, least, within
 from kasuri.local.randomizer import Randomizer
 from kasuri.noise.rng import Source
-from kasuri.privacy import asked
+from kasuri.privacy import Exact, asked
 from kasuri.schema import Domain, Nominal
 
 Side = Literal["a", "b"]
@@ -64,7 +65,7 @@ class Coin(Table):
         return half, half, half - most / 2, half + most / 2
 
 
-def coin(bounds: tuple[object, object], *, epsilon: object, steps: int = STEPS, bits: int = BITS) -> Coin:
+def coin(bounds: tuple[object, object], *, epsilon: Exact, steps: int = STEPS, bits: int = BITS) -> Coin:
     """The coin randomizer with the steepest whole slopes that keep epsilon."""
     eps, quarter = asked(epsilon), (1 << bits) // 4
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kasuri.errors import FormatError, PrivacyError, ProtocolError, raise_faults
 from kasuri.local.randomizer import trusted
 from kasuri.noise.rng import Source, Streams
-from kasuri.published.release import NO_LEDGER
+from kasuri.published.protected import NO_LEDGER
 from kasuri.shuffle.columns import Codes
 from kasuri.shuffle.files import JOINED, from_arrow, read, to_arrow, write
 from kasuri.shuffle.party import Shuffled

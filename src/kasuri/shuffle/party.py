@@ -21,7 +21,7 @@ from kasuri.ingest.sources import RAGGED, Stream, open_stream
 from kasuri.local.randomizer import trusted
 from kasuri.noise.rng import Source, secure, seeded
 from kasuri.privacy import Guarantee
-from kasuri.published.release import NO_LEDGER
+from kasuri.published.protected import NO_LEDGER
 from kasuri.shuffle.columns import Codes, Column, Side
 from kasuri.shuffle.files import SHUFFLED, from_arrow, read, to_arrow, write
 from kasuri.shuffle.plan import PSEUDONYM, SEEDED, Plan

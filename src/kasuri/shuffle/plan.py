@@ -15,7 +15,7 @@ from typing import Any, Literal
 from kasuri import files, names
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.local.randomizer import canonical
-from kasuri.privacy import WEAK, Guarantee, Meant, asked, decimal, exact, promised
+from kasuri.privacy import WEAK, Exact, Guarantee, Meant, asked, decimal, exact, promised
 from kasuri.schema import Unit
 from kasuri.shuffle import bounds as _bounds
 from kasuri.shuffle.columns import Column, Side, category, mechanism_of, number
@@ -112,10 +112,10 @@ class Plan:
     a: tuple[str, ...]
     b: tuple[str, ...]
     bounds: Mapping[str, tuple[object, object]] = field(default_factory=dict)
-    epsilon_each: object = None
+    epsilon_each: Exact | None = None
     delta: object = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
-    epsilons: Mapping[str, object] = field(default_factory=dict, kw_only=True)
+    epsilons: Mapping[str, Exact] = field(default_factory=dict, kw_only=True)
     mechanisms: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     ab: Mapping[str, tuple[object, object]] = field(default_factory=dict, kw_only=True)
     minimum_overlap: int = field(default=1000, kw_only=True)

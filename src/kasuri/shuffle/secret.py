@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, FormatError, KasuriError, ProtocolError
+from kasuri.files import sync
 from kasuri.local.randomizer import canonical
 from kasuri.shuffle.columns import Side
 from kasuri.shuffle.plan import Plan
@@ -207,18 +208,10 @@ def _new_file(path: Path, data: bytes, mode: int) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise DomainError(f"{path}: not written ({error.strerror})") from None
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def read_offer(path: str | Path, plan: Plan) -> Mapping[str, Any]:
@@ -263,7 +256,7 @@ def _consumed(path: Path) -> bytearray:
         raise ProtocolError(f"{path}: another run consumed the one-time key") from None
     finally:
         os.close(handle)
-    _sync(path.parent)
+    sync(path.parent)
     if len(data) != BYTES:
         raise FormatError(f"{path}: not a one-time key of `kasuri shuffle keygen`")
     return data

@@ -22,7 +22,7 @@ from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.ingest import micro, scratch
 from kasuri.ingest.axes import Place
 from kasuri.noise.rng import Source
-from kasuri.privacy import Guarantee, asked
+from kasuri.privacy import Exact, Guarantee, asked
 from kasuri.published.measurements import Measurements
 from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Mechanism
@@ -138,7 +138,7 @@ def release(
     domain: Domain,
     recipe: Mechanism,
     *,
-    epsilon: object,
+    epsilon: Exact,
     unit: Unit,
     ledger: Ledger | None,
     columns: Mapping[str, Place],

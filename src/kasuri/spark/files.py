@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import NumericsError
-from kasuri.published.release import Measurements
+from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain
 from kasuri.spark import keep
 from kasuri.spark.session import quiet, told

@@ -1,98 +1,18 @@
-"""A release on disk: a new folder, written aside and renamed, so that it is there whole or not at all."""
+"""A release on disk and in databases: folders written whole or not at all, exports, and the way back."""
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
-import warnings
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kasuri import manifest
-from kasuri.errors import DomainError
-from kasuri.published.release import Described, Release
-from kasuri.store import duck, parquet
-from kasuri.store.columns import may_leave
+from kasuri import doors
 
-__all__ = ["ready", "save", "save_tables"]
+_HOME = {"ready": "folder", "save": "folder", "save_tables": "folder"}
 
+__all__ = sorted(_HOME)
 
-def save(release: Release, folder: str | Path, *, unmetered: bool = False, sign: str | Path | None = None) -> None:
-    """Write `release` to the new folder `folder`; see `save_tables`."""
-
-    def tables(aside: Path) -> None:
-        parquet.write(release, aside)
-        duck.write(release, aside)
-
-    save_tables(release, tables, folder, unmetered=unmetered, sign=sign)
-
-
-def save_tables(
-    release: Described,
-    tables: Callable[[Path], None],
-    folder: str | Path,
-    *,
-    unmetered: bool = False,
-    sign: str | Path | None = None,
-) -> None:
-    """Write `release` to the new folder `folder`, its tables by `tables(folder)`; an existing one is refused and left
-    as it is, and so is a seeded release, or one without a ledger unless `unmetered` says that this is meant.
-
-    The ledger hears of it when all is written and before it appears: no release is on disk that it does not know.
-    """
-    may_leave(release, unmetered)
-    target = Path(folder)
-    aside = _aside(target)
-    try:
-        tables(aside)
-        manifest.write(release, aside, sign)  # last: it lists every other file
-        for path in sorted(aside.iterdir()):
-            _sync(path)
-        _sync(aside)
-        if release.receipt is not None:
-            release.receipt.commit(release.provenance["release_id"])
-        # rename(2) refuses a folder that is not empty, so a rival that was faster is not overwritten
-        os.rename(aside, target)
-    except OSError as error:
-        raise _not_written(target, error) from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    try:
-        _sync(target.parent)
-    except OSError:  # the release is there; saying "not written" would invite a second one
-        warnings.warn(f"{target} is written, but may not survive a power failure in the next seconds", stacklevel=2)
-
-
-def ready(folder: str | Path) -> None:
-    """Refuse a target that cannot be written, while nothing is charged yet; its parent folders are made."""
-    _aside(Path(folder)).rmdir()
-
-
-def _aside(target: Path) -> Path:
-    """A new hidden folder beside `target`, which must not exist."""
-    try:
-        if os.path.lexists(target):
-            raise DomainError(f"{target} exists; a release is never written over another. Choose a new folder")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.parent / f".{target.name}.{secrets.token_hex(8)}.part"
-        aside.mkdir()
-    except (OSError, ValueError) as error:
-        if isinstance(error, DomainError):
-            raise
-        raise _not_written(target, error) from None
-    return aside
-
-
-def _not_written(target: Path, error: OSError | ValueError) -> DomainError:
-    why = getattr(error, "strerror", None) or type(error).__name__
-    where = getattr(error, "filename", None) or target
-    return DomainError(f"{target}: not written ({why}: {where}); nothing was kept")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+if TYPE_CHECKING:
+    from kasuri.store.folder import ready as ready
+    from kasuri.store.folder import save as save
+    from kasuri.store.folder import save_tables as save_tables
+else:  # `store.columns` is below the manifest and `store.folder` above it: neither is imported for the other
+    __getattr__, __dir__ = doors.lazy("kasuri.store", _HOME)

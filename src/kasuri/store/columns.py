@@ -15,7 +15,8 @@ from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.privacy import written
 from kasuri.published import intervals
-from kasuri.published.release import NO_LEDGER, Described, Measurements, Release
+from kasuri.published.measurements import Measurements
+from kasuri.published.protected import NO_LEDGER, Described, Protected
 from kasuri.schema import Domain, Mesh, Nominal, Ordered
 from kasuri.trees.regions import Boxes
 
@@ -36,7 +37,7 @@ def may_leave(release: Described, unmetered: bool) -> None:
         )
 
 
-def release_table(release: Release, *, geometry: bool = False) -> Any:
+def release_table(release: Protected, *, geometry: bool = False) -> Any:
     """The released cells as an Arrow table, sorted by cell. `row` and `col` count from the window's corner; `lower` and
     `upper` are the ends of the 95 % interval, null where none can be made; `geometry` adds the outline as WKB."""
     release_id = release.provenance["release_id"]
@@ -127,7 +128,7 @@ def coarser_domain(domain: Domain, level: str) -> Domain:
     return Domain(tuple(coarse if axis is mesh else axis for axis in domain.axes))
 
 
-def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any], Boxes]:
+def coarser(release: Protected, level: str) -> tuple[Domain, Int, NDArray[Any], Boxes]:
     """The release summed to a coarser level: domain, cells, values, and the cells of the release each is made of. A
     coarse cell that the window cuts holds the part inside the window, so that every level has the same total."""
     mesh = the_mesh(release.domain)
@@ -148,7 +149,7 @@ def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any], Bo
     return domain, cells, values, Boxes(low, high)
 
 
-def all_tables(release: Release, levels: Sequence[str] = (), *, geometry: bool = False) -> dict[str, Any]:
+def all_tables(release: Protected, levels: Sequence[str] = (), *, geometry: bool = False) -> dict[str, Any]:
     """Tables by name: release, release_<level> for every coarser level asked for, release_meta."""
     release_id = release.provenance["release_id"]
     tables = {"release": release_table(release, geometry=geometry)}
@@ -210,7 +211,7 @@ def meta_table(release: Described) -> Any:
     return pa.table({name: pa.array([row[name]], type=pa.string()) for name in META})
 
 
-def measurements_table(release: Release) -> Any | None:
+def measurements_table(release: Protected) -> Any | None:
     """The noisy numbers the release was made of, or None where a recipe publishes none."""
     return None if release.measurements is None else measured_table(release.measurements)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kasuri import files
 from kasuri.errors import DomainError
-from kasuri.published.release import Release
+from kasuri.published.protected import Protected
 from kasuri.schema import Domain
 from kasuri.store.columns import OTHER_COLUMNS, all_tables, meta_table, other_columns, release_table, shapes
 
@@ -24,7 +24,7 @@ def _fresh() -> Any:
     return connection
 
 
-def write(release: Release, folder: Path) -> None:
+def write(release: Protected, folder: Path) -> None:
     """Write the DuckDB file with a fresh connection: the same release gives the same bytes."""
     import duckdb
 
@@ -77,7 +77,7 @@ def _sides(connection: Any, table: str) -> tuple[list[tuple[str, str]], list[tup
     return there, [row[:2] for row in connection.execute("DESCRIBE source").fetchall()]
 
 
-def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
+def append(release: Protected, path: Path, levels: Sequence[str] = ()) -> None:
     """Add the release to a DuckDB file, in one transaction; where there is none, a new one is written aside and named
     when it is whole, since DuckDB would leave a broken file behind on a full disk."""
     if path.exists():
@@ -94,7 +94,7 @@ def append(release: Release, path: Path, levels: Sequence[str] = ()) -> None:
             left.unlink(missing_ok=True)
 
 
-def _append(release: Release, path: Path, levels: Sequence[str]) -> None:
+def _append(release: Protected, path: Path, levels: Sequence[str]) -> None:
     import duckdb
 
     connection = _fresh()

@@ -12,7 +12,7 @@ from typing import Any
 
 from kasuri import files, names
 from kasuri.errors import DomainError
-from kasuri.published.release import Release
+from kasuri.published.protected import Protected
 from kasuri.schema import Domain
 from kasuri.store import duck, postgres, sqlite
 from kasuri.store.columns import all_tables, coarser_mesh, has_outline, may_leave, no_place, the_mesh
@@ -20,7 +20,7 @@ from kasuri.store.columns import all_tables, coarser_mesh, has_outline, may_leav
 KINDS = (".csv", ".parquet", ".gpkg", ".sqlite", ".duckdb")
 
 
-def export(release: Release, target: str | Path, levels: Sequence[str] = (), *, unmetered: bool = False) -> None:
+def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *, unmetered: bool = False) -> None:
     """Write `release` (and its sums at `levels`) to `target`: a file by its ending, or a postgresql:// address."""
     may_leave(release, unmetered)
     if str(target).startswith(("postgresql://", "postgres://")):
@@ -106,8 +106,7 @@ def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None
     try:
         for name, table in tables.items():
             write(table, parts[name])
-            with parts[name].open("rb") as file:
-                os.fsync(file.fileno())
+            files.sync(parts[name])
         for name in reversed(list(tables)):  # the table of values last: where it stands, all the others do
             files.place(parts[name], targets[name])  # refuses to replace what appeared meanwhile
             placed.append(targets[name])

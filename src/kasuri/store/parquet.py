@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kasuri.published.release import Release
+from kasuri.published.protected import Protected
 from kasuri.store.columns import measurements_table, meta_table, release_table
 
 
-def write(release: Release, folder: Path) -> None:
+def write(release: Protected, folder: Path) -> None:
     """Write the Parquet files of a release into an existing folder."""
     from pyarrow import parquet
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError
-from kasuri.published.release import Release
+from kasuri.published.protected import Protected
 from kasuri.schema import Domain
 from kasuri.store.columns import all_tables, has_outline, other_columns, shapes, the_mesh
 
 _LOCK = 0x6B6173757269  # "kasuri": two writers of one database take turns
 
 
-def write(release: Release, address: str, levels: Sequence[str]) -> None:
+def write(release: Protected, address: str, levels: Sequence[str]) -> None:
     """Add the release to the database at `address`, in the first schema of its search path."""
     try:
         from adbc_driver_manager import Error
@@ -78,7 +78,7 @@ def _sides(cursor: Any, name: str, table: Any, domain: Domain) -> tuple[list[tup
     return there, own
 
 
-def _add(cursor: Any, name: str, table: Any, release: Release) -> None:
+def _add(cursor: Any, name: str, table: Any, release: Protected) -> None:
     key = "release_id" if name == "release_meta" else "release_id, cell"
     columns = [f'"{field.name}" {_kind(field, release.domain)}' for field in table.schema]
     cursor.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({", ".join(columns)}, PRIMARY KEY ({key}))')

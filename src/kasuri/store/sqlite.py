@@ -10,7 +10,7 @@ from typing import Any
 
 from kasuri import meshcode
 from kasuri.errors import DomainError
-from kasuri.published.release import Release
+from kasuri.published.protected import Protected
 from kasuri.schema import Domain, Mesh
 from kasuri.store import outline
 from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser_domain, other_columns, shapes, the_mesh
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS gpkg_geometry_columns (
 """
 
 
-def write(release: Release, path: Path, levels: Sequence[str], *, map_format: bool) -> None:
+def write(release: Protected, path: Path, levels: Sequence[str], *, map_format: bool) -> None:
     """Add the release to an SQLite file or (map_format) a GeoPackage; made where there is none."""
     fresh = not path.exists()
     base = sqlite3.connect(path, isolation_level=None)
@@ -96,7 +96,7 @@ def _wanted(table: Any) -> list[tuple[str, str]]:
     return [(field.name, _kind(field).split()[0]) for field in table.schema]
 
 
-def _add(base: Any, path: Path, name: str, table: Any, release: Release, map_format: bool) -> None:
+def _add(base: Any, path: Path, name: str, table: Any, release: Protected, map_format: bool) -> None:
     key = "release_id" if name == "release_meta" else "release_id, cell"
     shape = "geom" in table.column_names
     columns = [f'"{field.name}" {_kind(field)}' for field in table.schema]
@@ -125,7 +125,7 @@ def _one_mesh(base: Any, path: Path, mesh: Mesh) -> None:
             raise DomainError(f"{path}: holds a release of another window, level or reference system; use a new file")
 
 
-def _mesh_of(release: Release, name: str) -> Any:
+def _mesh_of(release: Protected, name: str) -> Any:
     return the_mesh(coarser_domain(release.domain, name.removeprefix("release_")))
 
 

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from kasuri.draw import release as draw
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.noise.rng import seeded
-from kasuri.privacy import Meant, asked, decimal
+from kasuri.privacy import Exact, Meant, asked, decimal
+from kasuri.published.area import Area
 from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Mesh
@@ -59,11 +60,16 @@ class Comparison:
         names = list(dict.fromkeys((row["recipe"], row["epsilon"]) for row in self.rows))
         width = max(len(f"{recipe}, epsilon {epsilon}") for recipe, epsilon in names) + 2
         found = {(row["recipe"], row["epsilon"], row["cells"]): row[metric] for row in self.rows}
-        head = f"{metric + ' by cells':{width}}" + "".join(f"{size!s:>11}" for size in sizes)
+        columns = [max(11, len(str(size)) + 2) for size in sizes]
+        head = f"{metric + ' by cells':{width}}" + "".join(
+            f"{size!s:>{wide}}" for size, wide in zip(sizes, columns, strict=True)
+        )
         lines = [CONFIDENTIAL, head]
         for recipe, epsilon in names:
-            numbers = (_number(found[recipe, epsilon, size]) for size in sizes)
-            lines.append(f"{f'{recipe}, epsilon {epsilon}':{width}}" + "".join(f"{text:>11}" for text in numbers))
+            numbers = zip((_number(found[recipe, epsilon, size]) for size in sizes), columns, strict=True)
+            lines.append(
+                f"{f'{recipe}, epsilon {epsilon}':{width}}" + "".join(f"{text:>{wide}}" for text, wide in numbers)
+            )
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -81,8 +87,8 @@ def compare(
     counts: Counts,
     recipes: Sequence[Mechanism],
     *,
-    epsilons: Sequence[object],
-    areas: Sequence[int] = (1,),
+    epsilons: Sequence[Exact],
+    areas: Sequence[int | Area] = (1,),
     trials: int = 20,
     regions: Sequence[ArrayLike] = (),
     seed: int = 0,
@@ -91,8 +97,9 @@ def compare(
     """Release `counts` `trials` times with each recipe and epsilon, and say how far off the areas were.
 
     areas: numbers of cells, e.g. [1, 4, 16, 64]: on a mesh squares from the window's corner (the last ones may be cut
-    by its edge), else runs of cells. regions: irregular areas as for `Release.area(cells=)`. The noise comes from
-    seeded sources: no ledger is charged, no release is handed out, and the same seed gives the same numbers.
+    by its edge), else runs of cells; or an `Area`, which has a row of its own. regions: irregular areas as for
+    `Release.area(cells=)`, which share a row. The noise comes from seeded sources: no ledger is charged, no release is
+    handed out, and the same seed gives the same numbers.
     progress: called with the share of the releases that are done.
 
     Privacy
@@ -137,7 +144,7 @@ def compare(
 
 
 def evaluate(
-    counts: Counts, release: Release, *, areas: Sequence[int] = (1,), regions: Sequence[ArrayLike] = ()
+    counts: Counts, release: Release, *, areas: Sequence[int | Area] = (1,), regions: Sequence[ArrayLike] = ()
 ) -> Comparison:
     """How far one release is from the counts it was made of, as `compare` says it. Confidential."""
     if counts.domain != release.domain:
@@ -178,12 +185,17 @@ class Regions:
         return np.array([flat[cells].sum() for cells in self.cells])
 
 
-def areas_of(domain: Domain, areas: Sequence[int], regions: Sequence[ArrayLike]) -> dict[int | str, Blocks | Regions]:
-    """Areas by number of cells, and REGION for the irregular ones; every fault at once."""
+def areas_of(
+    domain: Domain, areas: Sequence[int | Area], regions: Sequence[ArrayLike]
+) -> dict[int | str, Blocks | Regions]:
+    """Areas by number of cells or by their words, and REGION for the irregular ones; every fault at once."""
     meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
     faults: list[str] = []
     out: dict[int | str, Blocks | Regions] = {}
-    for cells in areas:
+    for cells, key in zip(areas, keys_of(areas), strict=True):
+        if isinstance(cells, Area):
+            out[key] = Regions((cells.cells_on(domain),))
+            continue
         if not isinstance(cells, int) or isinstance(cells, bool) or not 1 <= cells <= domain.size:
             faults.append(f"areas: {cells!r} is no number of cells of this domain (1..{domain.size})")
             continue
@@ -210,6 +222,15 @@ def areas_of(domain: Domain, areas: Sequence[int], regions: Sequence[ArrayLike])
     if len(regions):
         out[REGION] = Regions(tuple(cells_of(region, domain) for region in regions))
     return out
+
+
+def keys_of(areas: Sequence[int | Area]) -> list[int | str]:
+    """What the rows call each area: its number of cells, or its words, numbered where two have the same."""
+    words = [area.words() if isinstance(area, Area) else area for area in areas]
+    return [
+        f"{word} #{i + 1}" if isinstance(areas[i], Area) and words.count(word) > 1 else word
+        for i, word in enumerate(words)
+    ]
 
 
 class _Tally:

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.privacy import asked, decimal
+from kasuri.privacy import Exact, asked, decimal
+from kasuri.published.area import Area
 from kasuri.published.bounds import factor
 from kasuri.recipes.mechanism import BlockError, Mechanism, NoForm, square_errors
 from kasuri.schema import Domain, Mesh, Unit
-from kasuri.study.evaluate import compare, names_of
+from kasuri.study.evaluate import compare, keys_of, names_of
 from kasuri.table import Counts
 
 _FORM = ("none", "inverse", "topdown", "least squares", "consistency")
@@ -24,7 +25,7 @@ _NO_FORM = ("bayes", "chosen", "simplex", "nonneg lasso", "lasso", "threshold", 
 """Refinements with a closed form of their error, and without."""
 
 
-def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: object) -> list[BlockError]:
+def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: Exact) -> list[BlockError]:
     """Error of block sums, one entry per height of the recipe's tree from one cell to the whole table; DomainError
     where the recipe has no closed form."""
     found = mechanism.on(domain, unit, epsilon).errors()
@@ -49,14 +50,17 @@ class Plan:
         """One of rmse, mae, half_width as text: a line per recipe and epsilon, a column per area size."""
         if metric not in ("rmse", "mae", "half_width"):
             raise DomainError(f"metric {metric!r} is not known; use rmse, mae or half_width")
-        sizes = sorted({row["cells"] for row in self.rows})
+        sizes = sorted({row["cells"] for row in self.rows}, key=lambda size: (isinstance(size, str), size))
+        columns = [max(10, len(str(size)) + 2) for size in sizes]
         found = {(row["recipe"], row["epsilon"], row["cells"]): row for row in self.rows}
         names = list(dict.fromkeys((row["recipe"], row["epsilon"]) for row in self.rows))
         width = max(len(f"{recipe}, epsilon {epsilon}") for recipe, epsilon in names) + 2
-        lines = [f"{metric + ' by cells':{width}}" + "".join(f"{size:>10}" for size in sizes) + "  basis"]
+        heads = "".join(f"{size!s:>{wide}}" for size, wide in zip(sizes, columns, strict=True))
+        lines = [f"{metric + ' by cells':{width}}{heads}  basis"]
         for recipe, epsilon in names:
             rows = [found.get((recipe, epsilon, size)) for size in sizes]
-            numbers = "".join(f"{'-' if not row or row[metric] is None else _short(row[metric]):>10}" for row in rows)
+            shown = ["-" if not row or row[metric] is None else _short(row[metric]) for row in rows]
+            numbers = "".join(f"{text:>{wide}}" for text, wide in zip(shown, columns, strict=True))
             basis = " / ".join(dict.fromkeys(row["basis"] for row in rows if row))
             lines.append(f"{f'{recipe}, epsilon {epsilon}':{width}}{numbers}  {basis}")
         for row in self.budget:
@@ -79,9 +83,9 @@ def plan(
     domain: Domain,
     unit: Unit,
     *,
-    epsilons: Sequence[object],
-    areas: Sequence[int] | None = None,
-    budget: object | None = None,
+    epsilons: Sequence[Exact],
+    areas: Sequence[int | Area] | None = None,
+    budget: Exact | None = None,
     public_map: ArrayLike | None = None,
     public_name: str | None = None,
     trials: int = 10,
@@ -89,10 +93,11 @@ def plan(
 ) -> Plan:
     """Expected error by area size, width of intervals and effect on a budget, before any data is touched.
 
-    areas: numbers of cells (default: the blocks of the tree; squares on a mesh). Closed forms give the noise of aligned
-    blocks; where a recipe refines, or has no closed form, a `public_map` (an array of the domain's shape, declared
-    public under `public_name`, e.g. an earlier census that is published) is released `trials` times instead, with
-    seeded noise. Mean absolute errors of closed forms are those of a normal law, exact for single cells.
+    areas: numbers of cells (default: the blocks of the tree; squares on a mesh), or an `Area`, which a public map alone
+    can judge. Closed forms give the noise of aligned blocks; where a recipe refines, or has no closed form, a
+    `public_map` (an array of the domain's shape, declared public under `public_name`, e.g. an earlier census that is
+    published) is released `trials` times instead, with seeded noise. Mean absolute errors of closed forms are those of
+    a normal law, exact for single cells.
 
     Privacy
     -------
@@ -111,7 +116,7 @@ def plan(
     if (public_map is None) != (public_name is None):
         raise PrivacyError("plan: a public map is declared by name: public_map= and public_name= go together")
     losses = [asked(epsilon, study=True) for epsilon in epsilons]
-    sizes = list(areas) if areas is not None else _sizes(domain)
+    sizes: list[int | Area] = list(areas) if areas is not None else [*_sizes(domain)]
     simulated: dict[tuple[str, str, Any], Mapping[str, Any]] = {}
     if public_map is not None:
         counts = Counts.from_dense(np.asarray(public_map), domain, unit, data=public_name)
@@ -121,8 +126,10 @@ def plan(
     for recipe, name in zip(recipes, names_of(recipes), strict=True):
         for loss in losses:
             run = recipe.on(domain, unit, loss)
-            closed = square_errors(run, sizes)
-            for cells in sizes:
+            closed: Mapping[Any, BlockError] = square_errors(
+                run, [size for size in sizes if not isinstance(size, Area)]
+            )
+            for cells in keys_of(sizes):
                 start = {"recipe": name, "epsilon": decimal(loss), "cells": cells}
                 measured, single = simulated.get((name, decimal(loss), cells)), cells == 1 and run.cells_apart
                 rows.append(start | _row(closed.get(cells), measured, single, level, public_name))

@@ -21,7 +21,7 @@ from kasuri.budget.accounting import Series
 from kasuri.budget.ledger import files
 from kasuri.budget.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
 from kasuri.errors import BudgetError, DomainError, FormatError, PrivacyError, raise_faults
-from kasuri.privacy import Guarantee, asked, decimal, exact, promised
+from kasuri.privacy import Exact, Guarantee, asked, decimal, exact, promised
 from kasuri.schema import Part, Unit
 
 
@@ -91,9 +91,9 @@ class Ledger:
         cls,
         path: str | Path,
         *,
-        epsilon: object = None,
+        epsilon: Exact | None = None,
         delta: object = None,
-        rho: object = None,
+        rho: Exact | None = None,
         unit: Unit,
         data: str,
         owner: str = "",

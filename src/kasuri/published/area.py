@@ -1,0 +1,147 @@
+"""What users may call an area, as one box or as cells: rows and columns, a mesh code, labels, or any cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kasuri import meshcode
+from kasuri.errors import DomainError
+from kasuri.schema import Domain, Mesh, Nominal, Ordered
+from kasuri.trees.regions import Boxes, cells_of
+
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Area:
+    """A part of a table: `rows` and `cols` of the mesh (indices of the window), or a mesh `code` of the same or a
+    coarser level; other axes by index, slice or label. Or any `cells`: an array of cell indices, or of true and false
+    in the domain's shape. It is looked up in a domain when it is used.
+
+    >>> Area(rows=slice(0, 64), cols=slice(0, 64), sex="female")
+    Area(rows 0:64, cols 0:64, sex female)
+    """
+
+    rows: slice | int | None
+    cols: slice | int | None
+    code: str | None
+    cells: ArrayLike | None
+    axes: Mapping[str, Any]
+
+    def __init__(
+        self,
+        *,
+        rows: slice | int | None = None,
+        cols: slice | int | None = None,
+        code: str | None = None,
+        cells: ArrayLike | None = None,
+        **axes: Any,
+    ) -> None:
+        if cells is not None and (rows is not None or cols is not None or code is not None or axes):
+            raise DomainError("an area is cells=, or a mesh code, rows, cols and axes, not both")
+        if code is not None and (rows is not None or cols is not None):
+            raise DomainError("an area is a mesh code, or rows and cols, not both")
+        given = {"rows": rows, "cols": cols, "code": code, "cells": cells, "axes": MappingProxyType(axes)}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"Area({self.words()})"
+
+    def words(self) -> str:
+        """The area as it was given, on one line."""
+        if self.cells is not None:
+            return "cells"
+        given = {"rows": self.rows, "cols": self.cols, "code": self.code, **self.axes}
+        return ", ".join(f"{name} {_said(choice)}" for name, choice in given.items() if choice is not None) or "all"
+
+    @classmethod
+    def given(cls, area: Area | None, /, **words: Any) -> Area:
+        """An area, or the same in words of its own; not both."""
+        if area is None:
+            return cls(**words)
+        if not isinstance(area, Area) or any(value is not None for value in words.values()):
+            raise DomainError("an area is an Area, or keywords such as rows= and cols=, not both")
+        return area
+
+    def on(self, domain: Domain) -> Boxes | Int:
+        """One box of the domain, or its possible cells of an irregular area."""
+        if self.cells is not None:
+            return cells_of(self.cells, domain)
+        rows, cols = (self.rows, self.cols) if self.code is None else _code_slices(self.code, domain)
+        wanted: dict[str, Any] = {}
+        if rows is not None or cols is not None:
+            meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+            if len(meshes) != 1:
+                raise DomainError(f"rows and cols need one mesh; name the dimension among {domain.dims}")
+            wanted |= {"row": rows, "col": cols}
+        wanted |= self.axes
+        unknown = [name for name in wanted if name not in domain.dims]
+        if unknown:
+            raise DomainError(f"no dimension {unknown}; the dimensions are {list(domain.dims)}")
+        ranges = [
+            (0, size) if wanted.get(dim) is None else _range(wanted[dim], size, dim, domain)
+            for dim, size in zip(domain.dims, domain.shape, strict=True)
+        ]
+        low, high = np.array(ranges, dtype=np.int64).T
+        if (high <= low).any():
+            return np.zeros(0, dtype=np.int64)
+        return Boxes(low[None, :].copy(), high[None, :].copy())
+
+    def cells_on(self, domain: Domain) -> Int:
+        """The possible cells of the area."""
+        found = self.on(domain)
+        return found.all_cells(domain)[0] if isinstance(found, Boxes) else found
+
+
+def _said(choice: Any) -> str:
+    if not isinstance(choice, slice):
+        return str(choice)
+    return f"{'' if choice.start is None else choice.start}:{'' if choice.stop is None else choice.stop}"
+
+
+def _code_slices(code: str, domain: Domain) -> tuple[slice, slice]:
+    """Rows and columns of the window that lie in the mesh `code`; the code must lie wholly in the window."""
+    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    if len(meshes) != 1 or meshes[0].level is None:
+        raise DomainError(
+            "a mesh code names an area of one mesh with a level; this domain has none, or several: give rows and cols"
+        )
+    mesh, level = meshes[0], meshcode.level_of(str(code))
+    per = Fraction(meshcode.level(mesh.level or "").per_first, meshcode.level(level).per_first)
+    if per.denominator != 1:
+        raise DomainError(f"mesh code {code} ({level}) is no whole number of {mesh.level} cells")
+    side = int(per)
+    row, col = (int(part[0]) * side for part in meshcode.decode([int(code)], level))
+    low = row - mesh.origin[0], col - mesh.origin[1]
+    if min(low) < 0 or low[0] + side > mesh.shape[0] or low[1] + side > mesh.shape[1]:
+        raise DomainError(f"mesh code {code} lies not wholly in the window; give rows and cols for a part of it")
+    return slice(low[0], low[0] + side), slice(low[1], low[1] + side)
+
+
+def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:
+    """Half-open range of indices for a slice, an index or a label."""
+    if isinstance(choice, slice):
+        if choice.step not in (None, 1):
+            raise DomainError(f"{dim}: a slice with a step is no area")
+        low, high, _ = choice.indices(size)
+        if (choice.stop is not None and choice.stop > size) or (choice.start is not None and choice.start > size):
+            raise DomainError(f"{dim}: {choice.start}:{choice.stop} leaves the domain (0:{size})")
+        return low, high
+    if isinstance(choice, str):
+        axis = domain.axis(dim)
+        labels = axis.labels if isinstance(axis, (Nominal, Ordered)) else None
+        if labels is None or choice not in labels:
+            raise DomainError(f"{dim}: no label {choice!r}")
+        return labels.index(choice), labels.index(choice) + 1
+    index = int(choice)
+    if not 0 <= index < size:
+        raise DomainError(f"{dim}: index {index} leaves the domain (0..{size - 1})")
+    return index, index + 1
