@@ -249,3 +249,27 @@ def test_an_estimate_claims_what_its_devices_spent():
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ks.DomainError):
             ks.local.estimate(reports, randomizer, tolerance=wrong)
+
+
+@pytest.mark.parametrize("passes", [-1, 0, 2.5, True, None])
+@pytest.mark.parametrize("method", ["em", "em_columns", "inversion"])
+def test_a_number_of_passes_is_at_least_one(passes, method):
+    rr = ks.local.unary(ks.Nominal("w", labels=("a", "b")), epsilon="1")
+    reports = rr.randomize(["a"] * 20, source=ks.seeded(1))
+    with pytest.raises(ks.DomainError, match="max_passes"):
+        ks.local.estimate(reports, rr, method=method, max_passes=passes)
+
+
+@pytest.mark.parametrize("kind", ["unary", "grr", "oue", "olh", "hadamard"])
+def test_an_epsilon_of_a_thousand_million_is_refused(kind):
+    for epsilon in ("1000000000", "1000000000 weak"):
+        with pytest.raises(ks.PrivacyError):
+            getattr(ks.local, kind)(ks.Nominal("w", labels=("a", "b", "c")), epsilon=epsilon)
+
+
+def test_hybrid_is_two_point_alone_up_to_its_threshold():
+    from kasuri.local import numeric
+
+    for epsilon in ("0.1", "0.61"):
+        assert numeric.hybrid((0, 1), epsilon=epsilon) == numeric.two_point((0, 1), epsilon=epsilon)
+    assert numeric.hybrid((0, 1), epsilon="0.62").kind == "hybrid"

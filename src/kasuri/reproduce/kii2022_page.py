@@ -52,8 +52,10 @@ def lines(result: dict[str, Any]) -> list[Line]:
         Line("sec. 2, option 1", Text("Private set intersection", "秘匿共通集合"), "docs/proofs/shuffle_join.md",
              "kasuri shuffle --help", "named", "not built: a keyed hash of the join key stands in its place",
              Text("the paper names it as an option and does not use it", "論文は選択肢として挙げるのみ")),
-        Line("sec. 2, option 2", Text("Pk-anonymisation", "Pk-匿名化"), "kasuri.kanon.pk", "pytest tests/laws/test_kanon_laws.py",
-             "k by randomisation", "docs/proofs/pk_anonymity.md"),
+        Line("sec. 2, option 2", Text("Pk-anonymisation inside the join, over the columns of both sides", "双方の属性数による Pk-匿名化"),
+             "kasuri.shuffle.pk", "pytest tests/laws/test_shuffle_pk.py", "k by randomisation with mA + mB columns",
+             "Plan.anonymous(k); k = 1 + (n-1) prod e^(-2 eps_j), enumerated",
+             Text("not against the joiner, nor a party that kept its reports", "連結者や報告を保持した当事者に対しては成り立たない")),
         Line("Algorithm 1", Text("Two-point mechanism of Nguyen", "Nguyễn らの二値メカニズム"), "kasuri.local.numeric.two_point",
              "pytest tests/distributions/test_local_numeric.py", "ε-LDP, mean x", "odds exact, mean x"),
         Line("Algorithm 2", Text("Piecewise mechanism", "Piecewise メカニズム"), "kasuri.local.numeric.piecewise",
@@ -113,7 +115,12 @@ def lines(result: dict[str, Any]) -> list[Line]:
         Line("sec. 5, [12]", Text("Synthesis from means, histograms, covariances", "平均・ヒストグラム・共分散からの合成"),
              "kasuri.shuffle.synthesis", "kasuri shuffle --help", "named", "Gaussian copula with the estimated correlation"),
         Line("sec. 5, [13]", Text("Synthesis by principal components", "主成分分析による合成"), "kasuri.shuffle.synthesis",
-             "kasuri shuffle --help", "named", "the copula's correlation in its eigenvectors"),
+             "kasuri shuffle synthesize --method", "named", "method pca"),
+        Line("sec. 5, [14]", Text("Synthesis by regression, column by column", "線形回帰による逐次合成"),
+             "kasuri.shuffle.synthesis.sequence", "kasuri shuffle synthesize --method", "named", "method regression"),
+        Line("sec. 5, [15]", Text("Synthesis by support vector machines", "SVM による合成"),
+             "kasuri.shuffle.synthesis.sequence", "kasuri shuffle synthesize --method", "named", "method svm, least squares",
+             Text("the hinge has no unbiased value on a noisy row, the square has", "ヒンジ損失は雑音付きの行で不偏推定できない")),
     ]  # fmt: skip
     for mechanism, table in use["mechanisms"].items():
         cells = [table["covariance"][-2], table["correlation"][-2]]
