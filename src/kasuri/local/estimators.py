@@ -201,6 +201,8 @@ def estimate(
 def _each(reports_per_device: int | None, randomizer: Randomizer, tolerance: float, max_passes: int) -> int:
     if not tolerance > 0:
         raise DomainError("tolerance must be a positive number of nats")
+    if type(max_passes) is not int or max_passes < 1:
+        raise DomainError("max_passes must be a whole number of at least 1")
     if reports_per_device is None:
         if isinstance(randomizer, Memoised):
             raise DomainError("give reports_per_device: memoised reports of one device are copies, not new evidence")
@@ -213,8 +215,6 @@ def _each(reports_per_device: int | None, randomizer: Randomizer, tolerance: flo
 def _of_devices(found: Estimate, each: int) -> Estimate:
     """The estimate of devices that reported `each` times. The variance of a sum of m terms is at most m times the sum
     of their variances, whatever their correlation; fresh reports of one person are independent."""
-    if type(max_passes) is not int or max_passes < 1:
-        raise DomainError("max_passes must be a whole number of at least 1")
     wider = each**0.5 if isinstance(found.randomizer, Memoised) else 1.0
     return replace(found, standard_error=wider * found.standard_error, reports_per_device=each)
 
