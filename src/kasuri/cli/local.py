@@ -53,7 +53,13 @@ def plan(
     labels: str | None = LABELS,
     mesh: str | None = MESH,
     categories: int | None = SIZE,
-    save: Path | None = typer.Option(None, "--save", help="Write the best randomizer here as JSON."),
+    randomizer: str | None = typer.Option(
+        None, "--randomizer", help="Your choice: unary, oue, grr, olh, hadamard, count_mean_sketch; else all compared."
+    ),
+    elsewhere: bool = typer.Option(
+        True, "--elsewhere/--no-elsewhere", help="A category for places outside; without it nobody may be there."
+    ),
+    save: Path | None = typer.Option(None, "--save", help="Write the chosen, or best, randomizer here as JSON."),
     as_json: bool = show.JSON,
 ) -> None:
     """Compare the randomizers before anyone is asked: standard error, bytes, loss. Reads no data.
@@ -62,12 +68,19 @@ def plan(
     """
     from kasuri import local
 
-    found = local.plan(_places(labels, mesh, categories), users=users, epsilon=epsilon, reports=reports)
+    found = local.plan(
+        _places(labels, mesh, categories),
+        users=users,
+        epsilon=epsilon,
+        reports=reports,
+        randomizer=randomizer,
+        elsewhere=elsewhere,
+    )
     if save is not None:
         files.write(save, json.dumps(found.best.randomizer.to_json(), ensure_ascii=False) + "\n")
     size = found.best.randomizer.size
     lines = [
-        f"{size} categories ('elsewhere' included), {users} people, {reports} report(s) each",
+        f"{size} categories{" ('elsewhere' included)" if elsewhere else ''}, {users} people, {reports} report(s) each",
         f"{'randomizer':20}{'std. error':>12}{'at 10 % share':>15}{'bytes':>7}{'epsilon of one':>16}",
     ]
     for option in found.options:
@@ -75,7 +88,9 @@ def plan(
             f"{option.randomizer.kind:20}{option.standard_error:12.1f}{option.standard_error_share:15.1f}"
             f"{option.bytes:7}{option.loss:16.6f}"
         )
-    lines.append(f"best: {found.best.randomizer.kind}; {found.best.randomizer.guarantee(reports=reports).words()}")
+    lines.append(
+        f"{'best' if randomizer is None else 'chosen'}: {found.best.randomizer.kind}; {found.best.randomizer.guarantee(reports=reports).words()}"
+    )
     show.result(found.to_json(), "\n".join(lines), as_json)
 
 
@@ -113,7 +128,7 @@ def randomize(
     values = table.column(column)
     if str(values.type).startswith(("int", "uint")):
         values = values.cast("string")  # a column holds labels; without labels these are the cells' numbers
-    reports = made.randomize(values.to_pylist())
+    reports = made.randomize(values)
     rounded = local.Round.new(made, closes=(1 << 40) - 1)
     local.write_reports(out, reports, rounded)
     claim = made.guarantee()
