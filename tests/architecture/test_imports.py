@@ -121,6 +121,7 @@ TABLE: dict[str, set[str]] = {
         "noise",
         "refine",
         "report",
+        "reproduce",
         "shuffle",
         "study",
         "trees",

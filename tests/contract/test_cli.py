@@ -199,7 +199,8 @@ def test_demo_ends_in_a_database_and_a_map(tmp_path):
 
 def test_reproduce(tmp_path):
     run = kasuri("reproduce", "terada2015", "--runs", "1", "--json", "--figures", "figures", cwd=tmp_path)
-    assert json.loads(run.stdout)["table"]["Proposed"]["negative_cells"] == 0
+    told = json.loads(run.stdout)
+    assert told["table"]["Proposed"]["negative_cells"] == 0 and told["coefficients"]["inverse_equal"]
     assert len(list((tmp_path / "figures").iterdir())) == 3
 
 
