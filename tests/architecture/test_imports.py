@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "kasuri"
 
 TABLE: dict[str, set[str]] = {
     "<front>": {"doors"},
+    "__main__": {"cli"},
     "_kernels": {"_kernels"},
     "budget": {"budget", "errors", "names", "privacy", "schema"},
     "cli": {

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 def kasuri(*words, cwd, code=0):
     run = subprocess.run(
-        [sys.executable, "-m", "kasuri.cli", *map(str, words)], cwd=cwd, capture_output=True, text=True,
+        [sys.executable, "-m", "kasuri", *map(str, words)], cwd=cwd, capture_output=True, text=True,
         env=dict(os.environ, COLUMNS="120"),
     )  # fmt: skip
     assert run.returncode == code, run.stdout + run.stderr
