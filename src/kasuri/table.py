@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kasuri import names
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.schema import MAX_CELLS, PROVIDER_BOUNDED, Domain, Nominal, Ordered, Part, Unit
+from kasuri.schema import MAX_CELLS, PROVIDER_BOUNDED, Domain, Part, Unit
 
 _SHOWN = 10  # positions named per fault; the rest are counted
 
@@ -84,7 +84,8 @@ class Counts:
         """
         chosen = self.domain.axis(axis)
         faults = []
-        if not isinstance(chosen, (Nominal, Ordered)) or chosen.labels is None:
+        labels = chosen.labels
+        if labels is None:
             faults.append(f"split: axis {axis!r} must be nominal or ordered with labels (time and mesh are not split)")
         if len(self.domain.axes) == 1:
             faults.append("split: the table has no other axis to keep")
@@ -93,14 +94,13 @@ class Counts:
         if self.part is not None:
             faults.append("split: a part is not split again; split once, by the finer axis")
         raise_faults(DomainError, faults)
-        assert isinstance(chosen, (Nominal, Ordered)) and chosen.labels is not None
         rest = Domain(tuple(other for other in self.domain.axes if other is not chosen), self.domain.mask)
         at = self.domain.positions(axis)[0]
         index = self.domain.unravel(self.cells)
         cells = rest.ravel([part for i, part in enumerate(index) if i != at]) if self.cells.size else self.cells
         token = secrets.token_hex(16)
         out = {}
-        for i, label in enumerate(chosen.labels):
+        for i, label in enumerate(labels or ()):
             own = index[at] == i
             out[label] = replace(self, domain=rest, cells=_frozen(cells[own]), values=_frozen(self.values[own]),
                                  part=Part(token, label))  # fmt: skip

@@ -83,7 +83,6 @@ TABLE: dict[str, set[str]] = {
         "_kernels",
         "budget",
         "errors",
-        "meshcode",
         "noise",
         "privacy",
         "published",
@@ -106,7 +105,7 @@ TABLE: dict[str, set[str]] = {
         "trees",
     },
     "refine": {"_kernels", "errors", "public", "refine", "schema", "trees"},
-    "report": {"errors", "files", "meshcode", "published", "report", "schema"},
+    "report": {"errors", "files", "published", "report", "schema"},
     "reproduce": {
         "<front>",
         "_kernels",
@@ -122,7 +121,7 @@ TABLE: dict[str, set[str]] = {
         "study",
         "trees",
     },
-    "schema": {"errors", "meshcode", "names"},
+    "schema": {"errors", "meshcode", "names", "schema"},
     "shuffle": {
         "_kernels",
         "budget",
@@ -160,7 +159,7 @@ TABLE: dict[str, set[str]] = {
     "store": {"errors", "files", "manifest", "meshcode", "names", "privacy", "published", "schema", "store", "trees"},
     "study": {"draw", "errors", "noise", "privacy", "published", "recipes", "schema", "study", "table", "trees"},
     "table": {"errors", "names", "schema"},
-    "trees": {"_kernels", "errors", "meshcode", "schema", "trees"},
+    "trees": {"_kernels", "errors", "schema", "trees"},
 }
 """Module (or package) -> what it may import from kasuri, lazily or not. <front> is `import kasuri`."""
 

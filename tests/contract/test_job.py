@@ -58,7 +58,7 @@ def test_the_template_runs_as_it_stands(tmp_path):
 
 
 def test_the_shipped_schema_is_the_model(tmp_path):
-    assert json.loads((ROOT / "src/kasuri/job.schema.json").read_text()) == job.schema()
+    assert json.loads((ROOT / "src/kasuri/job/job.schema.json").read_text()) == job.schema()
     run("init", tmp_path / "s.json", "--schema")
     assert json.loads((tmp_path / "s.json").read_text())["additionalProperties"] is False
 
@@ -297,7 +297,7 @@ def test_exports_are_judged_before_the_data_is_read(tmp_path, monkeypatch):
     )
     (tmp_path / "r_1km.csv").write_text("")
     (tmp_path / "census.csv").write_text("mesh_code,population\n533945263,1\n")
-    monkeypatch.setattr(job, "counts", lambda *_: pytest.fail("the data was read"))
+    monkeypatch.setattr("kasuri.job.running.counts", lambda *_: pytest.fail("the data was read"))
     with pytest.raises(ks.DomainError) as caught:
         job.run(job.load(path), tmp_path)
     monkeypatch.undo()

@@ -226,7 +226,7 @@ def test_what_cannot_be_the_public_table_is_refused_before_the_data_is_read(fold
     path = write(folder, f'name = "bayes_tree"\nprior = {{ {table} }}')
     faults = "\n".join(job.check(path))
     assert f"{path}, line 19: recipe: " in faults and NOT_PUBLIC[table] in faults
-    monkeypatch.setattr(job, "counts", lambda *_: pytest.fail("the data was read"))
+    monkeypatch.setattr("kasuri.job.running.counts", lambda *_: pytest.fail("the data was read"))
     with pytest.raises(ks.KasuriError) as caught:
         job.run(job.load(path), folder)
     assert NOT_PUBLIC[table] in str(caught.value) and not (folder / "release").exists()

@@ -244,7 +244,7 @@ def _own(call: Any) -> None:
 
 
 def arrays(folder: Path) -> Any:
-    from kasuri.job import read_array
+    from kasuri.ingest import read_array
 
     examples = []
     for array in (np.zeros((4, 4), bool), np.arange(6.0), np.array([[1, 2]], dtype=">i2")):

@@ -257,7 +257,7 @@ PLANTED = [
     Fault("damaged kernels are believed", "_kernels/cached.py",
           "if content[:_DIGEST] != self._digest(path, content[_DIGEST:]):", "if len(content) < _DIGEST:",
           f"{HERE}::test_a_damaged_kernel_cache_is_not_believed"),
-    Fault("a job is charged before its folder is tried", "job/__init__.py",
+    Fault("a job is charged before its folder is tried", "job/running.py",
           "    ready(target)  # writable, before anything is read or charged\n", "",
           f"{HERE}::test_a_read_only_folder_costs_nothing"),
     Fault("files written in place", "files.py", "            yield aside\n", "            yield target\n",

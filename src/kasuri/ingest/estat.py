@@ -19,7 +19,7 @@ import numpy as np
 
 from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
-from kasuri.schema import PROVIDER_BOUNDED, Domain, Mesh, Nominal, Ordered, Unit
+from kasuri.schema import PROVIDER_BOUNDED, Axis, Domain, Plane, Unit
 from kasuri.table import Counts, checked
 
 MERGED = "cells the provider withheld are counted in the neighbour cell the provider names"
@@ -84,16 +84,16 @@ def read_estat(
     return checked(unique, total, domain, unit, data, assumes=assumes)
 
 
-def _axes(domain: Domain, columns: str | Mapping[str, str]) -> tuple[Mesh, Nominal | Ordered | None]:
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
-    others = [axis for axis in domain.axes if not isinstance(axis, Mesh)]
+def _axes(domain: Domain, columns: str | Mapping[str, str]) -> tuple[Plane, Axis | None]:
+    meshes = domain.planes
+    others = [axis for axis in domain.axes if axis.plane is None]
     if len(meshes) != 1 or meshes[0].level is None:
         raise DomainError("e-Stat mesh statistics need a domain with one mesh that has a level")
     if isinstance(columns, str):
         if others:
             raise DomainError(f"axis {others[0].name!r}: columns must say which column each of its labels is")
         return meshes[0], None
-    if len(others) != 1 or not isinstance(others[0], (Nominal, Ordered)) or others[0].labels is None:
+    if len(others) != 1 or others[0].labels is None:
         raise DomainError("columns by label need a domain of one mesh and one axis with labels")
     if sorted(columns) != sorted(others[0].labels):
         raise DomainError(f"axis {others[0].name!r}: columns must name each of its labels once")
@@ -171,7 +171,7 @@ Found = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 def _sheet(
     sheet: _Sheet,
-    mesh: Mesh,
+    mesh: Plane,
     wanted: Mapping[str, str],
     suppressed: str,
     places: Mapping[str, set[str]],

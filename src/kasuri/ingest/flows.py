@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError, raise_faults, rows_faults
 from kasuri.ingest import axes
 from kasuri.ingest.sources import RAGGED, open_stream
-from kasuri.schema import PROVIDER_BOUNDED, Domain, Time, Unit
+from kasuri.schema import PROVIDER_BOUNDED, Domain, Unit
+from kasuri.schema.columns import whole
 from kasuri.table import Counts, checked
 
 Files = str | Path | Sequence[str | Path]
@@ -102,16 +103,16 @@ def _sum(
     faults = axes.place_faults(list(table), domain, columns, "table")
     raise_faults(DomainError, faults)
     at = np.flatnonzero(keep)
-    people, whole = axes.whole(table["population"][at])
-    if not whole.all():
-        rows = (at[~whole] + 1).tolist()
+    people, good = whole(table["population"][at])
+    if not good.all():
+        rows = (at[~good] + 1).tolist()
         raise DomainError(*rows_faults("table", "population", "not a whole number", rows))
     index, good = [], np.ones(at.size, dtype=bool)
     for axis in domain.axes:
         values = table[columns[axis.name]][at]
-        if isinstance(axis, Time):
+        if axis.timed:
             values = _times(table["date"][at], values)
-        parts, wrong, _ = axes.indices(axis, columns[axis.name], [values])
+        parts, wrong, _ = axis.indices(columns[axis.name], [values])
         index += parts
         good &= ~wrong
     cells = domain.ravel(index)[good]

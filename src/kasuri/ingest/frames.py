@@ -153,7 +153,7 @@ def _one_row_per_cell(
 
     for axis in domain.axes:
         place = columns[axis.name]
-        labels = getattr(axis, "labels", None) or ()
+        labels = axis.labels or ()
         try:
             found = [uncell(_one(table, name), labels) for name in names(place)]
             parts, wrong, broken = from_arrow(axis, place, found)

@@ -207,18 +207,15 @@ def parse(text: str) -> Recipe:
     """One recipe as it is written on the command line: `haar_topdown`, or with its arguments in TOML,
     `bayes_tree(pilot=true)`, `auto(areas=[1, 16], metric="mae")`.
 
-    >>> parse('privelet(order="2d")').mechanism(Path(), Domain.of(Ordered("age", 4))).order
-    '2d'
+    >>> parse('privelet(order="2d")').mechanism(Path(), Domain.of(Ordered("age", 4))).name
+    'privelet'
     """
     name, bracket, rest = text.strip().partition("(")
     if (bracket and not rest.endswith(")")) or "\n" in rest:
         raise DomainError(f"recipe {text.strip()!r}: the closing bracket is missing on its line")
-    arguments, last = rest[:-1].strip(), token_hex(8)
     try:
-        (given,) = tomllib.loads(f"recipe = {{ {arguments}{', ' if arguments else ''}{last} = 0 }}").values()
-        if given.pop(last, None) is None:  # the table ended before its end, and a comment hid the rest
-            raise ValueError("a bracket too many")
-    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, lists in lists in lists
+        given = arguments(rest[:-1].strip())
+    except (ValueError, RecursionError) as error:
         raise DomainError(
             f"recipe {text.strip()[:80]!r}: arguments are written as in a job file, text in quotes, such as "
             f'auto(areas=[1, 16], metric="mae") ({error})'
@@ -231,6 +228,16 @@ def parse(text: str) -> Recipe:
     except ValidationError as error:
         raise DomainError(*(f"recipe {name.strip()}: {words}" for _, words in form_faults(error, content))) from None
     return found
+
+
+def arguments(text: str) -> dict[str, Any]:
+    """What stands in the brackets of a recipe or an axis: keys and values in TOML. ValueError (RecursionError for lists
+    in lists in lists, numbers of thousands of digits among the former) where it is something else."""
+    last = token_hex(8)
+    (given,) = tomllib.loads(f"given = {{ {text}{', ' if text else ''}{last} = 0 }}").values()
+    if given.pop(last, None) is None:  # the table ended before its end, and a comment hid the rest
+        raise ValueError("a bracket too many")
+    return dict(given)
 
 
 def split(text: str) -> list[str]:
@@ -302,11 +309,11 @@ def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path | str
         what = f"the public {'matrix' if isinstance(part, MatrixFile) else 'table'} {part.public!r}"
         if part.public == data:
             found.append(f"{what} has the name of the confidential data: it is not public")
-        found += [f"{what} {fault}" for source in sources for fault in _same(base / part.file, source)]
+        found += [f"{what} {fault}" for source in sources for fault in same_file(base / part.file, source)]
     raise_faults(PrivacyError, dict.fromkeys(found))
 
 
-def _same(file: Path, source: Path | str | Query | Table) -> Iterator[str]:
+def same_file(file: Path, source: Path | str | Query | Table) -> Iterator[str]:
     """How the public `file` may be the confidential `source`."""
     if isinstance(source, (Query, Table)):
         paths = [] if "://" in source.database else [Path(source.database)]

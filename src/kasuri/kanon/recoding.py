@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode, names
+from kasuri import names
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
 from kasuri.kanon import hierarchy
 from kasuri.kanon.columns import arrow_of, cells_of, ranked, table_of
 from kasuri.kanon.hierarchy import MISSING, OUTSIDE, Hierarchy
-from kasuri.schema import Axis, Domain, Mesh, Time
+from kasuri.schema import Domain, Mesh
 
 Int = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -135,7 +135,7 @@ class Recoding:
             if axis.name not in trees:
                 faults.append(f"axis {axis.name!r} has no hierarchy; there are {list(trees)}")
                 continue
-            left_out = int((trees[axis.name].reader.read(_values(axis)) < 0).sum())
+            left_out = int((trees[axis.name].reader.read(_values(axis.codes())) < 0).sum())
             if left_out:
                 faults.append(f"hierarchy {axis.name!r} leaves out {left_out} values of the declared axis")
         raise_faults(DomainError, faults)
@@ -172,18 +172,11 @@ class Recoding:
         return tuple(out)
 
 
-def _values(axis: Axis) -> Any:
-    """Every value of an axis, as an Arrow array."""
+def _values(codes: Any) -> Any:
+    """The values of an axis as an Arrow array: one that is missing where they cannot be told."""
     import pyarrow as pa
 
-    if isinstance(axis, Mesh):
-        if axis.level is None:
-            return pa.nulls(1)
-        rows, cols = (np.arange(start, start + size) for start, size in zip(axis.origin, axis.shape, strict=True))
-        return pa.array(meshcode.encode(np.repeat(rows, cols.size), np.tile(cols, rows.size), axis.level))
-    if isinstance(axis, Time):
-        return pa.array(np.datetime64(axis.start, "s") + axis.seconds * np.arange(axis.size))
-    return pa.array(axis.labels) if axis.labels is not None else pa.array(np.arange(axis.size))
+    return pa.nulls(1) if codes is None else pa.array(codes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -28,7 +28,6 @@ from kasuri.local.longitudinal import Memoised
 from kasuri.local.randomizer import Randomizer, Reports, Rows, number_of
 from kasuri.privacy import Guarantee
 from kasuri.refine.least_squares import simplex_integers
-from kasuri.schema import Mesh
 
 Floats = NDArray[np.float64]
 Method = Literal["inversion", "projection", "em", "em_columns"]
@@ -73,11 +72,11 @@ class Neighbours:
 
     def penalty(self, randomizer: Randomizer, n: int) -> Penalty:
         axes = randomizer.domain.axes
-        if len(axes) != 1 or not isinstance(axes[0], Mesh):
+        if len(axes) != 1 or axes[0].plane is None:
             raise DomainError("Neighbours: the domain must be one mesh")
         if not 0 < self.deviation < np.inf:
             raise DomainError("Neighbours: deviation must be a positive number of people")
-        rows, cols = axes[0].shape
+        rows, cols = axes[0].plane.shape
         scale = (n / self.deviation) ** 2
 
         def log_prior(theta: Floats) -> tuple[Floats, float]:

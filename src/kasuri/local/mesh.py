@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kasuri.errors import DomainError
 from kasuri.refine.least_squares import simplex_integers
-from kasuri.schema import Mesh
 
 if TYPE_CHECKING:
     from kasuri.local.estimators import Estimate
@@ -23,9 +22,9 @@ def quadtree(estimate: Estimate) -> NDArray[np.int64]:
     collect the bias of its empty cells. Post-processing.
     """
     axes = estimate.randomizer.domain.axes
-    if len(axes) != 1 or not isinstance(axes[0], Mesh):
+    if len(axes) != 1 or axes[0].plane is None:
         raise DomainError("refined() needs a domain of one mesh")
-    rows, cols = axes[0].shape
+    rows, cols = axes[0].plane.shape
     side = 1 << (max(rows, cols) - 1).bit_length()
     levels: list[NDArray[Any]] = [np.zeros((side, side))]
     exists: list[NDArray[Any]] = [np.zeros((side, side), dtype=bool)]

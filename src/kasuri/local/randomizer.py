@@ -115,7 +115,7 @@ class Randomizer(ABC):
             faults.append(
                 "probabilities must satisfy 0 < q < p < 2^bits: words too short, or epsilon too small for them"
             )
-        if self.elsewhere and any(ELSEWHERE in (getattr(axis, "labels", None) or ()) for axis in self.domain.axes):
+        if self.elsewhere and any(ELSEWHERE in (axis.labels or ()) for axis in self.domain.axes):
             faults.append(f"the label {ELSEWHERE!r} is the one that is added; leave it out, or give elsewhere=False")
         raise_faults(DomainError, faults)
         demand(self.law.ratio, self.epsilon, f"the {self.kind} randomizer")
@@ -133,7 +133,7 @@ class Randomizer(ABC):
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Names of the categories: labels where the domain has one labelled axis, else cell numbers."""
-        own = getattr(self.domain.axes[0], "labels", None) if len(self.domain.axes) == 1 else None
+        own = self.domain.axes[0].labels if len(self.domain.axes) == 1 else None
         named = tuple(own) if own else tuple(str(cell) for cell in range(self.domain.size))
         return (*named, ELSEWHERE) if self.elsewhere else named
 
@@ -197,7 +197,7 @@ class Randomizer(ABC):
 
     @cached_property
     def _numerals(self) -> bool:
-        own = getattr(self.domain.axes[0], "labels", None) if len(self.domain.axes) == 1 else None
+        own = self.domain.axes[0].labels if len(self.domain.axes) == 1 else None
         return any(_is_numeral(label) for label in own or ())
 
     def _look_up(self, value: Any, index: Mapping[Any, int]) -> int:

@@ -24,7 +24,7 @@ from kasuri.published import intervals
 from kasuri.published.release import NO_LEDGER, Described, Release, files_of
 from kasuri.recipes.read import read
 from kasuri.report import japanese
-from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Mesh, Unit
+from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Unit
 
 MANIFEST = "datapackage.json"
 VERSION = 1
@@ -136,11 +136,11 @@ def error_bars(release: Described) -> dict[str, Any]:
 def grid(domain: Domain) -> list[dict[str, Any]]:
     """Where the mesh lies: reference system, level, and the south-west corner in cells of that level. A grid without a
     level has no place, and so no reference system."""
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    meshes = domain.planes
     return [
         {
             "axis": mesh.name,
-            "crs": None if mesh.level is None else mesh.crs,
+            "crs": mesh.where(),
             "mesh_level": mesh.level,
             "anchor": {"row": mesh.origin[0], "col": mesh.origin[1], "corner": "south-west"},
             "shape": {"rows": mesh.shape[0], "cols": mesh.shape[1]},

@@ -15,7 +15,7 @@ from kasuri.manifest.package import data_domain, grid, mechanisms, post_processi
 from kasuri.privacy import Guarantee, written
 from kasuri.published.release import files_of
 from kasuri.recipes.read import read
-from kasuri.schema import Domain, Mesh, Unit
+from kasuri.schema import Domain, Unit
 
 UNREADABLE = (
     ArithmeticError, AttributeError, KasuriError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
@@ -123,8 +123,7 @@ def _says(manifest: Mapping[str, Any], domain: Domain, guarantee: Guarantee) -> 
 
 def _older_grid(domain: Domain) -> list[dict[str, Any]]:
     """As it was once written: with a reference system also where there is no level."""
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
-    return [{**place, "crs": mesh.crs} for place, mesh in zip(grid(domain), meshes, strict=True)]
+    return [{**place, "crs": mesh.crs} for place, mesh in zip(grid(domain), domain.planes, strict=True)]
 
 
 def _cells(

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kasuri import meshcode
 from kasuri.budget.ledger import Receipt
 from kasuri.errors import DomainError
 from kasuri.privacy import Guarantee
 from kasuri.published.measurements import Measurements
-from kasuri.schema import Domain, Mesh, Nominal, Ordered
+from kasuri.schema import Domain
 from kasuri.trees.regions import Boxes, cells_of
 
 if TYPE_CHECKING:
@@ -159,7 +157,7 @@ class Release:
                 raise DomainError("an area is a mesh code, or rows and cols, not both")
             rows, cols = _code_slices(code, self.domain)
         if rows is not None or cols is not None:
-            meshes = [axis for axis in self.domain.axes if isinstance(axis, Mesh)]
+            meshes = self.domain.planes
             if len(meshes) != 1:
                 raise DomainError(f"rows and cols need one mesh; name the dimension among {self.domain.dims}")
             wanted |= {"row": rows, "col": cols}
@@ -207,21 +205,12 @@ class Release:
 
 def _code_slices(code: str, domain: Domain) -> tuple[slice, slice]:
     """Rows and columns of the window that lie in the mesh `code`; the code must lie wholly in the window."""
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    meshes = domain.planes
     if len(meshes) != 1 or meshes[0].level is None:
         raise DomainError(
             "a mesh code names an area of one mesh with a level; this domain has none, or several: give rows and cols"
         )
-    mesh, level = meshes[0], meshcode.level_of(str(code))
-    per = Fraction(meshcode.level(mesh.level or "").per_first, meshcode.level(level).per_first)
-    if per.denominator != 1:
-        raise DomainError(f"mesh code {code} ({level}) is no whole number of {mesh.level} cells")
-    side = int(per)
-    row, col = (int(part[0]) * side for part in meshcode.decode([int(code)], level))
-    low = row - mesh.origin[0], col - mesh.origin[1]
-    if min(low) < 0 or low[0] + side > mesh.shape[0] or low[1] + side > mesh.shape[1]:
-        raise DomainError(f"mesh code {code} lies not wholly in the window; give rows and cols for a part of it")
-    return slice(low[0], low[0] + side), slice(low[1], low[1] + side)
+    return meshes[0].area(code)
 
 
 def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:
@@ -234,11 +223,10 @@ def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:
             raise DomainError(f"{dim}: {choice.start}:{choice.stop} leaves the domain (0:{size})")
         return low, high
     if isinstance(choice, str):
-        axis = domain.axis(dim)
-        labels = axis.labels if isinstance(axis, (Nominal, Ordered)) else None
-        if labels is None or choice not in labels:
+        found = domain.axis(dim).span(choice)
+        if found is None:
             raise DomainError(f"{dim}: no label {choice!r}")
-        return labels.index(choice), labels.index(choice) + 1
+        return found
     index = int(choice)
     if not 0 <= index < size:
         raise DomainError(f"{dim}: index {index} leaves the domain (0..{size - 1})")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kasuri.public import PublicTable
 from kasuri.refine.least_squares import whole_total
-from kasuri.schema import Domain, Mesh
+from kasuri.schema import Domain
 from kasuri.trees.order import Order
 from kasuri.trees.visited import LEAST_SCALE, Float, Int, Level, Visited
 
@@ -159,7 +159,7 @@ class _Neighbours:
         """None where there is no mesh, or hardly a drawn cell has a drawn neighbour on it."""
         from kasuri._kernels.bayes import TILE
 
-        meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+        meshes = domain.planes
         if not meshes or cells.size == 0:
             return None
         at = domain.positions(meshes[-1].name)[0]

@@ -6,7 +6,6 @@ Figures 1-5. Files are a function of their input: no date is written into them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.files import whole
 from kasuri.published.release import Release
-from kasuri.schema import Mesh
 
 KINDS = (".png", ".svg", ".pdf")
 _METRICS = {"rmse": "root mean square error", "mae": "mean absolute error"}
@@ -28,7 +25,7 @@ _NO_DATE: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"Creatio
 
 def mesh_values(release: Release) -> NDArray[Any]:
     """The released values of the one mesh as rows x cols; other axes are summed."""
-    meshes = [axis for axis in release.domain.axes if isinstance(axis, Mesh)]
+    meshes = release.domain.planes
     if len(meshes) != 1:
         raise DomainError("a map needs a domain with one mesh")
     dense = release.to_dense()
@@ -39,18 +36,9 @@ def mesh_values(release: Release) -> NDArray[Any]:
 def map_png(release: Release, path: Path, *, title: str, credit: str = "") -> None:
     """One map of a release, with its guarantee below."""
     words = f"{release.guarantee.words()}  ·  recipe {release.recipe['name']}"
-    mesh = next((axis for axis in release.domain.axes if isinstance(axis, Mesh)), None)
     under = words + (f"\n{credit}" if credit else "")
-    small_multiples({title: mesh_values(release)}, path, under, aspect=1.0 if mesh is None else cell_aspect(mesh))
-
-
-def cell_aspect(mesh: Mesh) -> float:
-    """Height of a cell over its width on the ground: a JIS mesh has 2/3 as many degrees of latitude as of longitude,
-    and a degree of longitude shrinks with the cosine of the latitude."""
-    if mesh.level is None:
-        return 1.0
-    middle = (mesh.origin[0] + mesh.shape[0] / 2) / meshcode.level(mesh.level).per_first * 2 / 3
-    return 1 / (1.5 * math.cos(math.radians(middle)))
+    aspect = next((plane.aspect for plane in release.domain.planes), 1.0)
+    small_multiples({title: mesh_values(release)}, path, under, aspect=aspect)
 
 
 def small_multiples(
@@ -58,7 +46,7 @@ def small_multiples(
 ) -> None:
     """Maps side by side under their titles, all in one colour scale; the south-west cell of each array is [0, 0].
 
-    A panel with negative cells says how many. `aspect`: height of a cell over its width (`cell_aspect`).
+    A panel with negative cells says how many. `aspect`: height of a cell over its width (`Plane.aspect`).
     """
     if path.suffix.lower() not in KINDS:
         raise DomainError(f"{path}: a figure is one of {', '.join(KINDS)}")

@@ -77,11 +77,11 @@ def errors_by_level(sheet: page.Sheet) -> list[dict[str, Any]]:
 
 def _coarse(possible: NDArray[np.bool_], domain: Domain, coarse: Domain) -> NDArray[np.bool_]:
     """Which areas hold a possible cell."""
-    mesh = next(axis for axis, small in zip(domain.axes, coarse.axes, strict=True) if axis is not small)
-    step = page.levels_of(mesh)[1]  # type: ignore[arg-type]
+    mesh = next(plane for plane, small in zip(domain.planes, coarse.planes, strict=True) if plane is not small)
+    step = mesh.levels[1]
     index = list(np.nonzero(possible))
-    for place, off in zip(domain.positions(mesh.name), step["offset"], strict=True):
-        index[place] = (index[place] + off) // step["side"]
+    for place, off in zip(domain.positions(mesh.name), step.offset, strict=True):
+        index[place] = (index[place] + off) // step.side
     out = np.zeros(coarse.shape, dtype=bool)
     out[tuple(index)] = True
     return out

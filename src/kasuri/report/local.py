@@ -13,7 +13,7 @@ from kasuri.report.frame import Section, Text
 from kasuri.report.japanese import ja
 from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack
 from kasuri.report.page import view_axis
-from kasuri.schema import Domain, Mesh, Nominal
+from kasuri.schema import Domain, Nominal
 
 _WHOLE = 10
 """Width of an interval from which estimates are shown in whole numbers."""
@@ -24,9 +24,9 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
     axis = domain.axes[0]
     count, lower, upper = (np.asarray(estimate[name], dtype=float) for name in ("counts", "lower", "upper"))
     labels, level = estimate["labels"], round(100 * estimate["level"])
-    on_map = isinstance(axis, Mesh)
-    size = axis.shape[0] * axis.shape[1] if isinstance(axis, Mesh) else count.size
-    shown = axis if isinstance(axis, Mesh) else Nominal(axis.name, tuple(labels))
+    on_map = axis.plane is not None
+    size = domain.size if on_map else count.size
+    shown = axis if on_map else Nominal(axis.name, tuple(labels))
     # whole people, but for estimates that are sharper than that
     unit = 1 if np.median(upper - lower) >= _WHOLE else HUNDREDTHS
     below, above = distances(count[:size], lower[:size], upper[:size], unit)

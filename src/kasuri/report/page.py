@@ -12,7 +12,6 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
 from kasuri.published.release import files_of
 from kasuri.report import chart, frame, japanese
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole
-from kasuri.schema import Domain, Mesh, Time
+from kasuri.schema import Axis, Domain, Plane
 
 REPORT = "report.html"
 CONFIDENCE = 95
@@ -173,8 +171,8 @@ class Sheet:
         return cls(Domain.from_json(about["domain"]), cells, values, low, high)
 
     @property
-    def meshes(self) -> list[Mesh]:
-        return [axis for axis in self.domain.axes if isinstance(axis, Mesh)]
+    def meshes(self) -> tuple[Plane, ...]:
+        return self.domain.planes
 
     @property
     def has_mesh(self) -> bool:
@@ -222,18 +220,14 @@ class Sheet:
     def coarser(self) -> Sheet | None:
         """Sums over squares of 2 x 2 (or the next level's) cells of the first mesh; no intervals."""
         mesh = max(self.meshes, key=lambda mesh: max(mesh.shape), default=None)
-        mesh = mesh if mesh is not None and len(levels_of(mesh)) > 1 else None
-        if mesh is None:
+        if mesh is None or len(mesh.levels) < 2:
             return None
-        step = levels_of(mesh)[1]
-        side, offset = step["side"], step["offset"]
-        start = tuple((at - off) // side for at, off in zip(mesh.origin, offset, strict=True))
-        shape = tuple((size - 1 + off) // side + 1 for size, off in zip(mesh.shape, offset, strict=True))
-        small = replace(mesh, level=step["name"] if mesh.level else None, origin=start, shape=shape)
+        step = mesh.levels[1]
+        small = mesh.coarser(step)
         domain = Domain(tuple(small if axis is mesh else axis for axis in self.domain.axes))
         index = list(self.domain.unravel(self.cells))
-        for place, off in zip(self.domain.positions(mesh.name), offset, strict=True):
-            index[place] = (index[place] + off) // side
+        for place, off in zip(self.domain.positions(mesh.name), step.offset, strict=True):
+            index[place] = (index[place] + off) // step.side
         columns = [self.values] + ([] if self.truth is None else [self.truth])
         cells, (values, *true) = summed(domain.ravel(index), columns, domain.size)
         truth = true[0] if true else None
@@ -253,44 +247,18 @@ def summed(keys: Int, columns: list[NDArray[Any]], size: int) -> tuple[Int, list
     return names[keep], [part[keep] for part in sums]
 
 
-def levels_of(mesh: Mesh) -> list[dict[str, Any]]:
-    """Its own level and every coarser one it is made of: name, cells to a side, cells that the window's first lacks."""
-    if mesh.level is None:
-        sides = [(str(1 << k), 1 << k) for k in range(max(mesh.shape).bit_length()) if 1 << k <= max(mesh.shape)]
-        return [{"name": name, "side": side, "offset": [0, 0]} for name, side in sides]
-    own, out = meshcode.level(mesh.level).per_first, []
-    for name, level in reversed(meshcode.LEVELS.items()):
-        if own % level.per_first == 0:
-            side = own // level.per_first
-            out.append({"name": name, "side": side, "offset": [at % side for at in mesh.origin]})
-    return out
-
-
-def view_axis(axis: Any) -> dict[str, Any]:
+def view_axis(axis: Axis) -> dict[str, Any]:
     """One axis as the viewer wants it."""
-    if isinstance(axis, Mesh):
+    plane = axis.plane
+    if plane is not None:
+        levels = [{"name": step.name, "side": step.side, "offset": list(step.offset)} for step in plane.levels]
+        rows, cols = plane.shape
         return {
-            "kind": "mesh", "name": axis.name, "size": axis.shape[0] * axis.shape[1], "rows": axis.shape[0],
-            "cols": axis.shape[1], "level": axis.level, "origin": list(axis.origin), "levels": levels_of(axis),
-            "labels": None,
+            "kind": "mesh", "name": axis.name, "size": rows * cols, "rows": rows, "cols": cols, "level": plane.level,
+            "origin": list(plane.origin), "levels": levels, "labels": None,
         }  # fmt: skip
-    labels: list[str] | None = None
-    if axis.sizes[0] > MOST_LABELS:
-        pass
-    elif isinstance(axis, Time):
-        labels = _times(axis)
-    elif axis.labels is not None:
-        labels = list(axis.labels)
+    labels = None if axis.sizes[0] > MOST_LABELS else axis.shown()
     return {"kind": axis.kind, "name": axis.name, "size": axis.sizes[0], "labels": labels}
-
-
-def _times(axis: Time) -> list[str] | None:
-    """The start of every step, or None where the calendar ends before the axis."""
-    start = datetime.fromisoformat(axis.start)
-    try:
-        return [(start + timedelta(seconds=axis.seconds * i)).isoformat(" ", "minutes") for i in range(axis.size)]
-    except OverflowError:
-        return None
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -432,12 +400,12 @@ def _levels(sheet: Sheet) -> str:
         index = sheet.domain.unravel(sheet.cells)
         row, col = (index[place] for place in sheet.domain.positions(mesh.name))
         values: Any = sheet.values
-        for step in levels_of(mesh):
-            side, (above, beside) = step["side"], step["offset"]
+        for step in mesh.levels:
+            side, (above, beside) = step.side, step.offset
             width = (mesh.shape[1] - 1 + beside) // side + 1
             high = (mesh.shape[0] - 1 + above) // side + 1
             _, (sums,) = summed((row + above) // side * width + (col + beside) // side, [values], width * high)
-            lines.append([area_name(step["name"] if mesh.level else None, side).html(), *_four(sums)])
+            lines.append([area_name(step.name if mesh.level else None, side).html(), *_four(sums)])
     return frame.table(head, lines, numbers=range(1, 5))
 
 

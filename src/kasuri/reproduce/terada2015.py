@@ -181,16 +181,15 @@ def _line(name: str, values: list[float]) -> str:
 
 def maps(path: Path) -> None:
     """Figures 1-5: the census and one output of each mechanism side by side; cells below 0 in red."""
-    from kasuri.report.figures import cell_aspect, mesh_values, small_multiples
+    from kasuri.report.figures import mesh_values, small_multiples
 
     counts, truth = kanto()
     panels: dict[str, NDArray[Any]] = {"Census 2020 (Fig. 1)": truth}
     for number, name in enumerate(("Laplace", "Privelet (2D)", "Privelet (Morton)", "Proposed"), 2):
         released = ks.release(counts, ROWS[name](), epsilon=EPSILON, ledger=None)
         panels[f"{name} (Fig. {number})"] = mesh_values(released)
-    (mesh,) = examples.kanto_domain().axes
-    assert isinstance(mesh, ks.Mesh)
-    small_multiples(panels, path, f"epsilon {EPSILON}  ·  {examples.CREDIT_EN}", aspect=cell_aspect(mesh))
+    (mesh,) = examples.kanto_domain().planes
+    small_multiples(panels, path, f"epsilon {EPSILON}  ·  {examples.CREDIT_EN}", aspect=mesh.aspect)
 
 
 def figure(result: dict[str, Any], path: Path, limit: float | None) -> None:

@@ -16,7 +16,7 @@ from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.ingest import micro, sources
 from kasuri.ingest.axes import LONGEST, Place
 from kasuri.ingest.sources import Stream
-from kasuri.schema import Domain, Time, Unit
+from kasuri.schema import Domain, Unit
 from kasuri.spark.session import quiet
 
 Int = NDArray[np.int64]
@@ -51,7 +51,7 @@ def judge(
             "convert them where they are made"
         )
     for axis in domain.axes:
-        if isinstance(axis, Time) and types.get(str(columns[axis.name])) == "timestamp":
+        if axis.timed and types.get(str(columns[axis.name])) == "timestamp":
             faults.append(
                 f"axis {axis.name!r}: a time column with a zone; convert it to local time first "
                 '(column.try_cast("timestamp_ntz"))'

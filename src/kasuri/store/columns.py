@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.privacy import written
 from kasuri.published import intervals
 from kasuri.published.release import NO_LEDGER, Described, Measurements, Release
-from kasuri.schema import Domain, Mesh, Nominal, Ordered
+from kasuri.schema import Domain, Plane
 from kasuri.trees.regions import Boxes
 
 Int = NDArray[np.int64]
@@ -58,21 +56,10 @@ def cell_table(
         "release_id": pa.array([release_id]).take(pa.array(np.zeros(cells.size, np.int32))),
         "cell": pa.array(cells),
     }
-    index = dict(zip(domain.dims, domain.unravel(cells), strict=True))
-    several = sum(isinstance(axis, Mesh) for axis in domain.axes) > 1
+    index = domain.unravel(cells)
     for axis in domain.axes:
-        if isinstance(axis, Mesh):
-            prefix = f"{axis.name}_" if several else ""
-            row, col = index[f"{prefix}row"], index[f"{prefix}col"]
-            if axis.level is not None:
-                codes = meshcode.encode(row + axis.origin[0], col + axis.origin[1], axis.level)
-                columns[f"{prefix}mesh_code"] = pa.array(codes)
-            columns[f"{prefix}row"] = pa.array(row)
-            columns[f"{prefix}col"] = pa.array(col)
-        elif isinstance(axis, (Nominal, Ordered)) and axis.labels is not None:
-            columns[axis.name] = pa.array(axis.labels).take(pa.array(index[axis.name]))
-        else:
-            columns[axis.name] = pa.array(index[axis.name])
+        made = axis.column([index[place] for place in domain.positions(axis.name)])
+        columns |= {f"{domain.prefix(axis)}{name}": column for name, column in made.items()}
     columns["value"] = pa.array(values)
     for at, name in enumerate(("lower", "upper")):
         columns[name] = pa.nulls(cells.size, pa.float64()) if limits is None else pa.array(limits[at])
@@ -80,16 +67,16 @@ def cell_table(
         from kasuri.store.outline import wkb
 
         mesh = the_mesh(domain)
-        columns["geom"] = wkb(mesh, index["row"], index["col"])
+        columns["geom"] = wkb(mesh, *(index[place] for place in domain.positions(mesh.name)))
     return pa.table(columns)
 
 
 def no_place(domain: Domain) -> str | None:
     """Why cells of `domain` have no place on the map and no coarser mesh level; None where they have."""
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    meshes = domain.planes
     if len(meshes) != 1:
         return f"a map format and coarser levels need one mesh; this domain has {len(meshes) or 'none'}"
-    if meshes[0].level is None:
+    if meshes[0].where() is None:
         return (
             f"the rows and columns of {meshes[0].name!r} have no place on the map, so there is no map format and no "
             'coarser level; declare the mesh level they count in (level = "500m", --level 500m), with the origin in '
@@ -98,32 +85,21 @@ def no_place(domain: Domain) -> str | None:
     return None
 
 
-def the_mesh(domain: Domain) -> Mesh:
+def the_mesh(domain: Domain) -> Plane:
     """The one mesh with a level, whose cells have a place on the map."""
     why = no_place(domain)
     if why is not None:
         raise DomainError(why)
-    return next(axis for axis in domain.axes if isinstance(axis, Mesh))
+    return domain.planes[0]
 
 
 def has_outline(domain: Domain) -> bool:
     return no_place(domain) is None
 
 
-def coarser_mesh(mesh: Mesh, level: str) -> tuple[Mesh, int]:
-    """The mesh at a coarser level, and how many of its own cells make a side of a coarse one."""
-    own, wanted = meshcode.level(mesh.level or "").per_first, meshcode.level(level).per_first
-    if own % wanted:
-        raise DomainError(f"level {level} is not made of whole {mesh.level} cells")
-    side = own // wanted
-    start = mesh.origin[0] // side, mesh.origin[1] // side
-    rows, cols = (-(-(at + size) // side) - at // side for at, size in zip(mesh.origin, mesh.shape, strict=True))
-    return replace(mesh, level=level, origin=start, shape=(rows, cols)), side
-
-
 def coarser_domain(domain: Domain, level: str) -> Domain:
     mesh = the_mesh(domain)
-    coarse, _ = coarser_mesh(mesh, level)
+    coarse = mesh.coarser(mesh.step(level))
     return Domain(tuple(coarse if axis is mesh else axis for axis in domain.axes))
 
 
@@ -131,7 +107,8 @@ def coarser(release: Release, level: str) -> tuple[Domain, Int, NDArray[Any], Bo
     """The release summed to a coarser level: domain, cells, values, and the cells of the release each is made of. A
     coarse cell that the window cuts holds the part inside the window, so that every level has the same total."""
     mesh = the_mesh(release.domain)
-    coarse, side = coarser_mesh(mesh, level)
+    step = mesh.step(level)
+    coarse, side = mesh.coarser(step), step.side
     domain = coarser_domain(release.domain, level)
     index = list(release.domain.unravel(release.cells))
     for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, coarse.origin, strict=True):

@@ -15,7 +15,7 @@ from kasuri.errors import DomainError
 from kasuri.published.release import Release
 from kasuri.schema import Domain
 from kasuri.store import duck, postgres, sqlite
-from kasuri.store.columns import all_tables, coarser_mesh, has_outline, may_leave, no_place, the_mesh
+from kasuri.store.columns import all_tables, has_outline, may_leave, no_place, the_mesh
 
 KINDS = (".csv", ".parquet", ".gpkg", ".sqlite", ".duckdb")
 
@@ -55,7 +55,7 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
     if targets and levels:
         try:
             for level in levels:
-                coarser_mesh(the_mesh(domain), level)
+                the_mesh(domain).step(level)
         except DomainError as error:
             faults += error.faults
             good = False

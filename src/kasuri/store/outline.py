@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
-from kasuri.schema import Mesh
+from kasuri.schema import Plane
 
 _GRS80 = ("GRS 1980", 6378137.0, 298.257222101)
 _BESSEL = ("Bessel 1841", 6377397.155, 299.1528128)
@@ -22,15 +22,8 @@ _FRAMES = {
 _WKB = np.dtype([("order", "u1"), ("kind", "<u4"), ("rings", "<u4"), ("points", "<u4"), ("xy", "<f8", (5, 2))])
 
 
-def edges(mesh: Mesh, row: NDArray[np.int64], col: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
-    """West, south, east, north in degrees; neighbours share their edge to the last bit."""
-    per = meshcode.level(mesh.level or "").per_first
-    row, col = row + mesh.origin[0], col + mesh.origin[1]
-    return 100 + col / per, row * 2 / (3 * per), 100 + (col + 1) / per, (row + 1) * 2 / (3 * per)
-
-
-def _polygons(mesh: Mesh, row: NDArray[np.int64], col: NDArray[np.int64]) -> NDArray[Any]:
-    west, south, east, north = edges(mesh, row, col)
+def _polygons(mesh: Plane, row: NDArray[np.int64], col: NDArray[np.int64]) -> NDArray[Any]:
+    west, south, east, north = mesh.edges(row, col)
     out = np.zeros(row.size, dtype=_WKB)
     out["order"], out["kind"], out["rings"], out["points"] = 1, 3, 1, 5
     for i, (x, y) in enumerate(((west, south), (east, south), (east, north), (west, north), (west, south))):
@@ -47,12 +40,12 @@ def _binary(rows: NDArray[Any]) -> Any:
     )
 
 
-def wkb(mesh: Mesh, row: NDArray[np.int64], col: NDArray[np.int64]) -> Any:
+def wkb(mesh: Plane, row: NDArray[np.int64], col: NDArray[np.int64]) -> Any:
     """The outline of each cell as a WKB polygon, counter-clockwise, in an Arrow binary array."""
     return _binary(_polygons(mesh, row, col))
 
 
-def gpkg_blobs(mesh: Mesh, polygons: Any) -> Any:
+def gpkg_blobs(mesh: Plane, polygons: Any) -> Any:
     """WKB polygons with the header of a GeoPackage (no envelope, little-endian)."""
     header = struct.pack("<2sBBi", b"GP", 0, 1, meshcode.DATUMS[mesh.crs])
     return [header + polygon for polygon in polygons.to_pylist()]

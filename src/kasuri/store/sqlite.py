@@ -11,7 +11,7 @@ from typing import Any
 from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.published.release import Release
-from kasuri.schema import Domain, Mesh
+from kasuri.schema import Domain, Plane
 from kasuri.store import outline
 from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser_domain, other_columns, shapes, the_mesh
 
@@ -117,11 +117,10 @@ def _add(base: Any, path: Path, name: str, table: Any, release: Release, map_for
         _register(base, name, mesh if name in ("release", "release_meta") else _mesh_of(release, name), shape)
 
 
-def _one_mesh(base: Any, path: Path, mesh: Mesh) -> None:
+def _one_mesh(base: Any, path: Path, mesh: Plane) -> None:
     """A layer of a map has one reference system, level and extent: refuse a release over another mesh."""
     for (text,) in base.execute("SELECT domain FROM release_meta"):
-        axes = json.loads(text)["axes"]
-        if [axis for axis in axes if axis["kind"] == "mesh"] != [mesh.to_json()]:
+        if Domain.from_json(json.loads(text)).planes != (mesh,):
             raise DomainError(f"{path}: holds a release of another window, level or reference system; use a new file")
 
 
@@ -175,7 +174,7 @@ def _register(base: Any, name: str, mesh: Any, shape: bool) -> None:
     import numpy as np
 
     number = meshcode.DATUMS[mesh.crs]
-    ends = outline.edges(mesh, np.array([0, mesh.shape[0] - 1]), np.array([0, mesh.shape[1] - 1]))
+    ends = mesh.edges(np.array([0, mesh.shape[0] - 1]), np.array([0, mesh.shape[1] - 1]))
     extent = [float(ends[0][0]), float(ends[1][0]), float(ends[2][1]), float(ends[3][1])]
     kind, place = ("features", [*extent, number]) if shape else ("attributes", [None] * 4 + [None])
     base.execute(

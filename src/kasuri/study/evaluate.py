@@ -21,7 +21,7 @@ from kasuri.noise.rng import seeded
 from kasuri.privacy import Meant, asked, decimal
 from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Mechanism
-from kasuri.schema import Domain, Mesh
+from kasuri.schema import Domain
 from kasuri.table import Counts
 from kasuri.trees.regions import cells_of
 
@@ -180,7 +180,7 @@ class Regions:
 
 def areas_of(domain: Domain, areas: Sequence[int], regions: Sequence[ArrayLike]) -> dict[int | str, Blocks | Regions]:
     """Areas by number of cells, and REGION for the irregular ones; every fault at once."""
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    meshes = domain.planes
     faults: list[str] = []
     out: dict[int | str, Blocks | Regions] = {}
     for cells in areas:

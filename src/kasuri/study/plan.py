@@ -15,7 +15,7 @@ from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.privacy import asked, decimal
 from kasuri.published.bounds import factor
 from kasuri.recipes.mechanism import BlockError, Mechanism, NoForm, square_errors
-from kasuri.schema import Domain, Mesh, Unit
+from kasuri.schema import Domain, Unit
 from kasuri.study.evaluate import compare, names_of
 from kasuri.table import Counts
 
@@ -146,7 +146,7 @@ def _row(
 
 def _sizes(domain: Domain) -> list[int]:
     """1, 4, 16, ... cells on a mesh, 1, 2, 4, ... elsewhere, at most nine sizes and not beyond the table."""
-    meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]
+    meshes = domain.planes
     if meshes:
         return [4**at for at in range(9) if 2**at <= min(meshes[0].shape)]
     return [2**at for at in range(9) if 2**at <= domain.shape[-1]]

@@ -17,9 +17,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri import meshcode
 from kasuri.errors import DomainError, PrivacyError
-from kasuri.schema import Change, Domain, Mesh, Nominal
+from kasuri.schema import Change, Domain
 
 Int = NDArray[np.int64]
 Status = NDArray[np.uint8]
@@ -341,7 +340,7 @@ def morton(domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
     if interleave:
         groups.append([p for axis in domain.axes if axis.name in interleave for p in domain.positions(axis.name)])
     rest = [axis for axis in domain.axes if axis.name not in interleave]
-    for axis in sorted(rest, key=lambda axis: not isinstance(axis, Mesh)):  # stable: meshes first
+    for axis in sorted(rest, key=lambda axis: axis.plane is None):  # stable: meshes first
         groups.append(list(domain.positions(axis.name)))
     digits = []
     for group in groups:
@@ -374,16 +373,16 @@ def hierarchy(domain: Domain) -> Order:
     dims = [Dim(size) for size in domain.shape]
     replaced: dict[int, list[Digit]] = {}
     for axis in domain.axes:
-        if not isinstance(axis, Nominal):
+        paths = axis.tree_paths()
+        if paths is None:
             continue
         d = domain.positions(axis.name)[0]
-        paths = {label: (i,) for i, label in enumerate(axis.labels)} if axis.tree is None else dict(axis.tree.paths)
-        deepest = max(len(path) for path in paths.values())
-        padded = {label: path + (0,) * (deepest - len(path)) for label, path in paths.items()}
-        radices = [1 + max(path[i] for path in padded.values()) for i in range(deepest)]
+        deepest = max(len(path) for path in paths)
+        padded = [path + (0,) * (deepest - len(path)) for path in paths]
+        radices = [1 + max(path[i] for path in padded) for i in range(deepest)]
         weights = [int(np.prod(radices[i + 1 :], dtype=object)) if i + 1 < deepest else 1 for i in range(deepest)]
-        places = [sum(p * w for p, w in zip(padded[label], weights, strict=True)) for label in axis.labels]
-        dims[d] = Dim(len(axis.labels), np.array(places, dtype=np.int64))
+        places = [sum(p * w for p, w in zip(path, weights, strict=True)) for path in padded]
+        dims[d] = Dim(len(padded), np.array(places, dtype=np.int64))
         replaced[d] = [Digit(d, w, r) for w, r in zip(weights, radices, strict=True) if r > 1]
     digits: list[Digit] = []
     for digit in base.digits:
@@ -401,20 +400,19 @@ def jis(domain: Domain) -> Order:
     base = hierarchy(domain)
     dims, replaced = list(base.dims), {}
     order_of: list[Digit] = []
-    for axis in domain.axes:
-        if not isinstance(axis, Mesh):
-            continue
-        if axis.level is None:
-            raise DomainError(f"order='jis': mesh {axis.name!r} has no level, so it is on no standard grid")
-        whole = meshcode.level(axis.level).per_first
-        positions = domain.positions(axis.name)
-        for d, start, size in zip(positions, axis.origin, axis.shape, strict=True):
+    for mesh in domain.planes:
+        sides = mesh.nesting()
+        if sides is None:
+            raise DomainError(f"order='jis': mesh {mesh.name!r} has no level, so it is on no standard grid")
+        whole = math.prod(sides)
+        positions = domain.positions(mesh.name)
+        for d, start, size in zip(positions, mesh.origin, mesh.shape, strict=True):
             first = start // whole * whole
             dims[d] = Dim(size, np.arange(start - first, start - first + size))
             replaced[d] = -(-(start + size) // whole) - start // whole
         weight = whole
         order_of += [Digit(d, weight, replaced[d]) for d in positions]
-        for side in meshcode.sides(axis.level):
+        for side in sides:
             weight //= side
             order_of += [Digit(d, weight, side) for d in positions]
     kept = [digit for digit in base.digits if digit.dim not in replaced]

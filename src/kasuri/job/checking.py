@@ -1,0 +1,150 @@
+"""Every fault of a job file and of its data in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from kasuri.errors import DomainError, FormatError, KasuriError, rows_faults
+from kasuri.ingest import axes
+from kasuri.ingest.frames import numbers
+from kasuri.ingest.micro import needed, typed_ids
+from kasuri.ingest.sources import RAGGED, numbered, open_stream
+from kasuri.ingest.stream import trusted
+from kasuri.job.facts import domain, mechanism, sources, unit
+from kasuri.job.lines import line_of, load
+from kasuri.job.models import Job
+from kasuri.job.parameters import places
+from kasuri.job.running import away, counts, exports, judge_recipe
+from kasuri.schema import Domain, Unit
+from kasuri.store.export import export_faults
+
+
+def check(path: str | Path, *, outside: bool = False) -> list[str]:
+    """Every fault of a job file and of its data, in one go: file, row, column, rule. The answer is confidential.
+
+    outside=True lets records fall outside the domain, as `run` does.
+    """
+    path = Path(path)
+    try:
+        job = load(path)
+    except FormatError as error:
+        return list(error.faults)
+    text, base = path.read_text(encoding="utf-8"), path.parent
+    faults: list[str] = []
+    parts: dict[str, Any] = {}
+
+    def report(at: str, found: Iterable[str]) -> None:
+        faults.extend(f"{path}, line {line_of(text, (at,))}: {at}: {fault}" for fault in found)
+
+    def attempt(name: str, at: str, make: Callable[[], Any]) -> None:
+        try:
+            parts[name] = make()
+        except KasuriError as error:
+            report(at, error.faults)
+
+    attempt("domain", "axes", lambda: domain(job, base))
+    attempt("unit", "unit", lambda: unit(job))
+    if "domain" in parts:
+        attempt("recipe", "recipe", lambda: mechanism(job, base, parts["domain"]))
+        report("output", export_faults(parts["domain"], exports(job, base), job.output.levels))
+    if len(parts) == 3:
+        attempt("claim", "recipe", lambda: judge_recipe(job, parts["recipe"], parts["domain"], parts["unit"]))
+    if (base / job.output.folder).exists():
+        report("output", ["folder exists; a release is never written over another"])
+    if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here
+        faults += _data_faults(job, base, parts["domain"], parts["unit"], outside)
+    return faults
+
+
+def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) -> list[str]:
+    faults: list[str] = []
+    records = []
+    if job.data.kind == "table":
+        try:
+            found = sources(job, base)
+        except KasuriError as error:
+            return list(error.faults)
+        for source in found:
+            try:
+                stream = open_stream(source, memory=job.data.memory, away=away(job, base))
+            except KasuriError as error:
+                faults += error.faults
+                continue
+            if who.id in stream.names:
+                records.append(stream)
+    if not records:
+        if not faults:
+            try:
+                counts(job, base)
+            except KasuriError as error:
+                faults += error.faults
+        return faults
+    kinds: set[str] = set()
+    for stream in records:
+        try:
+            faults += _record_faults(stream, job, table, who, outside, kinds)
+        except KasuriError as error:
+            faults += error.faults
+    if len(kinds) > 1:
+        faults.append(f"column {who.id}: ids are whole numbers in one part and text in another; use one")
+    return faults
+
+
+def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: bool, kinds: set[str]) -> list[str]:
+    """The faults of records, by row, which a release passes over in silence; the kinds of ids are added to `kinds`."""
+    import numpy as np
+    import pyarrow as pa
+
+    columns = places(job.data.columns)
+    found = axes.place_faults(stream.names, table, columns, stream.label)
+    if job.data.weight is not None and job.data.weight not in stream.names:
+        found.append(f"{stream.label}: no column {job.data.weight!r}; is there a header line?")
+    if job.data.weight is not None and who.max_weight is None:
+        found.append(f"{stream.label}: unit.max_weight must bound the weights of records")
+    if not found:
+        found += axes.twice(stream.names, needed(columns, who, job.data.weight), stream.label)
+    if found:
+        return found
+    trusted(stream, who.id, needed(columns, who, job.data.weight), job.data.assume)
+    wrong_rows: dict[tuple[str, str], list[Any]] = {}
+
+    def report(wrong: Any, column: str, rule: str) -> None:
+        wrong_rows.setdefault((column, rule), []).append(np.flatnonzero(wrong) + done)
+
+    done = 0
+    ragged: list[int] = []
+    for batch, _ in stream.start(needed(columns, who, job.data.weight), ragged):
+        ids = batch.column(who.id)
+        if not pa.types.is_null(ids.type):
+            try:
+                kind, ids = typed_ids(ids, None, stream.label, who.id)
+                kinds.add(kind)
+            except DomainError as error:
+                found += [fault for fault in error.faults if fault not in found]
+        report(
+            ids.is_null().to_numpy(zero_copy_only=False),
+            who.id,
+            f"the id is missing, not UTF-8 or longer than {axes.LONGEST} bytes",
+        )
+        if job.data.weight is not None:
+            values, wrong = numbers(batch.column(job.data.weight))
+            wrong |= (values < 1) | (values != np.floor(values))
+            report(wrong, job.data.weight, "not a whole number of at least 1")
+        if not outside:
+            index, possible = [], np.ones(batch.num_rows, dtype=bool)
+            for axis in table.axes:
+                place = columns[axis.name]
+                names = axes.names(place)
+                parts, wrong, rule = axes.from_arrow(axis, place, [batch.column(name) for name in names])
+                report(wrong, "/".join(names), rule)
+                index += parts
+                possible &= ~wrong
+            if table.mask:
+                report(possible & ~table.possible(table.ravel(index)), "/".join(names), "a cell that is masked")
+        done += batch.num_rows
+    found += rows_faults(stream.label, "", RAGGED, ragged)
+    for (column, rule), at in wrong_rows.items():
+        found += rows_faults(stream.label, column, rule, numbered(np.concatenate(at), ragged))
+    return found

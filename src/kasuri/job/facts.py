@@ -1,0 +1,67 @@
+"""The facts a job file states: its public domain, its unit, its recipe, and where its confidential rows are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
+from kasuri.ingest import Query, Table, read_array
+from kasuri.job.axes import not_public
+from kasuri.job.models import Job
+from kasuri.job.parameters import places, refuse_public
+from kasuri.recipes.mechanism import Mechanism
+from kasuri.schema import Axis, Domain, Mask, Unit
+
+
+def domain(job: Job, base: Path) -> Domain:
+    """The public domain the job declares; the files of its labels and masks are relative to `base`. A file of labels
+    that is (or may be) the confidential data is not opened."""
+    faults: list[str] = []
+    private: list[str] = []
+    made: list[Axis] = []
+    for axis in job.axes:
+        try:
+            secret = not_public(axis, sources(job, base), base) if axis.file is not None else []
+            private += secret
+            if not secret:
+                made.append(axis.make(base))
+        except KasuriError as error:
+            faults += error.faults
+    masks: list[Mask] = []
+    for part in job.masks:
+        try:
+            masks.append(Mask.of(part.axes, read_array(base / part.file)))
+        except KasuriError as error:
+            faults += error.faults
+    raise_faults(PrivacyError if private else DomainError, private + faults)
+    return Domain(tuple(made), tuple(masks))
+
+
+def unit(job: Job) -> Unit:
+    return Unit(job.unit.id, job.unit.change, job.unit.max_cells, job.unit.max_weight)
+
+
+def mechanism(job: Job, base: Path, table: Domain) -> Mechanism:
+    """The recipe the job asks for; its public files, relative to `base`, are read, and are not the data."""
+    refuse_public(job.recipe, job.data.name, sources(job, base), base)
+    return job.recipe.mechanism(base, table, *public_columns(job))
+
+
+def public_columns(job: Job) -> tuple[dict[str, Any] | None, str | None]:
+    """Where the axes and the numbers of a public table stand unless the recipe says otherwise: where the data's do."""
+    return places(job.data.columns) if job.data.kind == "table" else None, job.data.weight
+
+
+def sources(job: Job, base: Path) -> list[Any]:
+    """Where the confidential rows are: paths, or addresses as Spark takes them, or a table or query of a database."""
+    if job.data.database is not None:
+        address = job.data.database
+        where = address if "://" in address else str(base / address)
+        if job.data.table is not None:
+            return [Table(where, job.data.table, tuple(part.words() for part in job.data.where))]
+        reads = {name: str(base / file) for name, file in job.data.reads.items()}
+        return [Query(where, job.data.query or "", reads)]
+    if job.spark is not None:
+        return [file if "://" in file else f"file://{(base / file).absolute()}" for file in job.data.files]
+    return [base / file for file in job.data.files]

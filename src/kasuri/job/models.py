@@ -1,0 +1,137 @@
+"""The tables of a job file, checked for form: what keys there are, what they hold, which go together."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from kasuri.job.axes import AnyAxis
+from kasuri.job.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part
+
+
+class ConditionPart(Part):
+    """One condition on a stored column: `column` `op` `value`; "is null" and "is not null" take no value."""
+
+    column: str
+    op: Literal["=", "<>", "<", "<=", ">", ">=", "in", "not in", "is null", "is not null"]
+    value: bool | int | float | str | list[bool | int | float | str] | None = Field(
+        None, description='A number, a text, true or false; after "in" and "not in" a list of them.'
+    )
+
+    def words(self) -> tuple[Any, ...]:
+        return (self.column, self.op) if self.value is None else (self.column, self.op, self.value)
+
+
+class Data(Part):
+    """Where the rows are: `files`, or `database` with `table` (and `where`) or with `query`."""
+
+    name: str = Field(description='Declared name of the data, e.g. "census-2020".')
+    kind: Literal["table", "estat"] = Field("table", description="table: CSV, Parquet or a query. estat: e-Stat files.")
+    files: list[File] = Field(default_factory=list, description="Files, relative to this job file.")
+    database: File | None = Field(None, description="A .duckdb or SQLite file, or postgresql://...")
+    table: str | tuple[str, str] | None = Field(
+        None, description="A stored table of the database, or [schema, table]; kasuri writes the SQL."
+    )
+    where: list[ConditionPart] = Field(
+        default_factory=list, description="Conditions on columns of the table; rows stay for which all hold."
+    )
+    query: str | None = Field(None, description="One SELECT whose rows are counted.")
+    reads: dict[str, File] = Field(
+        default_factory=dict, description="Name -> .csv or .parquet file that a query of DuckDB may read by that name."
+    )
+    assume: Literal["rows depend on their own id alone"] | None = Field(
+        None, description="Vouches for a query where kasuri cannot see it; the release then says so."
+    )
+    columns: Columns = Field(
+        description="Axis -> column of codes or labels, [row, col] or {lat, lon}. estat: label -> column."
+    )
+    weight: str | None = Field(None, description="Column of counts, or (with ids) of weights.")
+    suppressed: Literal["refuse", "merged"] = Field("refuse", description='estat: what withheld numbers ("*") mean.')
+    sampling_key: str | None = Field(
+        None, pattern="^[0-9a-f]{64}$", description="64 hexadecimal digits; fresh at random unless given."
+    )
+    memory: str = Field("1GB", description="Memory limit of the count in DuckDB.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Data:
+        asked = [self.table, self.query].count(None)
+        if bool(self.files) == bool(self.database) or asked != (2 if self.database is None else 1):
+            raise ValueError("give files, or database and table, or database and query")
+        if self.where and self.table is None:
+            raise ValueError("where goes with table; a query has its own WHERE")
+        if self.reads and self.query is None:
+            raise ValueError("reads goes with query")
+        return self
+
+
+class MaskPart(Part):
+    """A public file of impossible cells, such as the sea."""
+
+    axes: list[str] = Field(min_length=1, description="The axes it is over, in the order of the array's dimensions.")
+    file: File = Field(description="A .npy array of true (nobody can be there) and false, relative to this job file.")
+
+
+class UnitPart(Part):
+    id: str = Field(description="The id column: who is protected.")
+    change: Literal["add-remove", "replace"]
+    max_cells: int
+    max_weight: int | None = None
+
+
+class Budget(Part):
+    epsilon: Exact = Field(description='An exact decimal in quotes, e.g. "0.1"; above 20: "25 weak".')
+    ledger: File | None = Field(default=None, description="The ledger that pays (see kasuri ledger open).")
+    unmetered: Literal[True] | None = Field(default=None, description="Charged to no ledger, and the release says so.")
+
+    @model_validator(mode="after")
+    def _one_payer(self) -> Budget:
+        if (self.ledger is None) == (self.unmetered is None):
+            raise ValueError("say who pays: ledger = FILE, or unmetered = true for a release charged to no ledger")
+        return self
+
+
+class Output(Part):
+    folder: File = Field(description="New folder for the release.")
+    exports: list[File] = Field(default_factory=list, description=".csv .parquet .gpkg .sqlite .duckdb, postgresql://")
+    levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
+
+
+class SparkPart(Part):
+    """How a job with engine = "spark" runs; the session itself is configured as Spark's own are."""
+
+    work: File = Field(
+        description="A folder that driver and executors share; private folders are made and removed there."
+    )
+    partitions: int | None = Field(None, ge=1, description="Tasks per shuffle; the result does not depend on it.")
+
+
+class Job(Part):
+    """A job file, read and checked for form; `domain`, `unit` and `mechanism` check its facts."""
+
+    engine: Literal["local", "spark"] = Field("local", description="Where it runs: this machine, or a Spark cluster.")
+    data: Data
+    axes: list[AnyAxis] = Field(min_length=1)
+    masks: list[MaskPart] = Field(default_factory=list)
+    unit: UnitPart
+    recipe: AnyRecipe = MODELS["haar_topdown"](name="haar_topdown")
+    budget: Budget
+    output: Output
+    spark: SparkPart | None = None
+
+    @model_validator(mode="after")
+    def _spark_can(self) -> Job:
+        if (self.engine == "spark") != (self.spark is not None):
+            raise ValueError('engine = "spark" and the table [spark] (work = FOLDER) go together')
+        if self.spark is None:
+            return self
+        faults = []
+        if self.data.kind != "table" or not all(file.lower().endswith((".parquet", "/")) for file in self.data.files):
+            faults.append("data.files are Parquet files or folders (ending in /)")
+        if not self.data.files:
+            faults.append("data comes from files, not from a query")
+        if self.output.exports:
+            faults.append("output.exports must be empty; other tools read the saved Parquet files")
+        if faults:
+            raise ValueError(f'with engine = "spark": {"; ".join(faults)}')
+        return self

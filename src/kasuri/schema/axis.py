@@ -1,0 +1,231 @@
+"""What every axis answers for itself: `Axis`, and `Plane` for axes that are rows and columns side by side.
+
+An axis is one dimension with labels or plain indices unless its class says otherwise; nothing outside this package asks
+which class it is. To add a kind: one class in a file here and in `kinds.KINDS`, its part of a job file in `job.axes`,
+its page in docs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri import names
+from kasuri.schema import columns
+from kasuri.schema.columns import Float, Found, Int, Place
+
+
+class Axis(ABC):
+    """One axis of a public domain: a frozen value. What is here suits one dimension of labels or indices."""
+
+    kind: ClassVar[str]
+    """The word for the class in stored domains and job files."""
+    timed: ClassVar[bool] = False
+    """Its columns may hold times."""
+
+    name: str
+    labels: tuple[str, ...] | None = None
+    """The names of its indices, as records and released tables write them; None where indices have none."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, ...]:
+        """The size of each of its dimensions."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Its kind and its fields, as a stored domain holds them."""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The axis whose fields (`to_json` without the kind) these are."""
+        return cls(**fields)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of its dimensions."""
+        return (self.name,)
+
+    @property
+    def plane(self) -> Plane | None:
+        """The axis as rows and columns side by side; None where its cells have no neighbours on a plane."""
+        return None
+
+    @property
+    def grouped(self) -> bool:
+        """Are its indices grouped by a declared tree?"""
+        return False
+
+    def where(self) -> str | None:
+        """The reference system its cells lie in; None where they have no place on earth."""
+        return None
+
+    def tree_paths(self) -> tuple[tuple[int, ...], ...] | None:
+        """Per index the child numbers from the root of its tree; None where its indices are halved, bit by bit."""
+        return None
+
+    def span(self, label: str) -> tuple[int, int] | None:
+        """The half-open range of indices that a label names; None where it names none."""
+        if self.labels is None or label not in self.labels:
+            return None
+        at = self.labels.index(label)
+        return at, at + 1
+
+    def codes(self) -> Any:
+        """What a record writes for each cell of the axis, in order; None where one column cannot tell them."""
+        return np.arange(self.sizes[0]) if self.labels is None else self.labels
+
+    def shown(self) -> list[str] | None:
+        """What people read for each index; None where it is its number."""
+        return None if self.labels is None else list(self.labels)
+
+    def place_faults(self, place: Place) -> list[str]:
+        """Why its cells cannot be told by columns that stand so."""
+        if isinstance(place, Mapping):
+            return [f"axis {self.name!r} is no mesh with a level; coordinates cannot place it"]
+        return [] if len(columns.names(place)) == 1 else [f"axis {self.name!r} stands in 1 columns"]
+
+    def indices(self, place: Place, parts: Sequence[NDArray[Any]]) -> Found:
+        """Index arrays from the columns of `place` (numpy arrays), which rows are wrong, and the rule they break."""
+        if self.labels is not None:
+            import pyarrow as pa
+
+            return self._labelled(pa.array(parts[0].tolist(), from_pandas=True), self.labels)
+        number, good = columns.whole(parts[0])
+        good &= (number >= 0) & (number < self.sizes[0])
+        return [np.where(good, number, 0)], ~good, f"not an index of axis {self.name!r} (0..{self.sizes[0] - 1})"
+
+    def from_arrow(self, place: Place, parts: Sequence[Any]) -> Found:
+        """`indices` of Arrow columns; missing entries are wrong."""
+        if self.labels is not None:
+            return self._labelled(parts[0], self.labels)
+        decimals = isinstance(place, Mapping)
+        return self.indices(place, [columns.from_arrow(part, self.name, decimals) for part in parts])
+
+    def _labelled(self, column: Any, labels: tuple[str, ...]) -> Found:
+        found = columns.labelled(column, labels)
+        return [np.maximum(found, 0)], found < 0, f"not a label of axis {self.name!r}"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The columns a released table has for it, at most."""
+        return (self.name,)
+
+    def column(self, index: Sequence[Int]) -> dict[str, Any]:
+        """The columns of a released table for these indices, one array per dimension: Arrow arrays by name."""
+        import pyarrow as pa
+
+        at = pa.array(index[0])
+        return {self.name: at if self.labels is None else pa.array(self.labels).take(at)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A coarser level of a plane: its name, its own cells to a side of a coarse one, and how many of them the first
+    coarse row and column lack at the window's south-west corner."""
+
+    name: str
+    side: int
+    offset: tuple[int, int]
+
+
+class Plane(Axis):
+    """An axis of two dimensions, rows and columns, whose cells lie side by side. A plane with a reference system
+    (`where`) has codes, standard levels and a place on the map."""
+
+    level: str | None
+    """The name of its level among those of its scheme; None for a plain grid."""
+    origin: tuple[int, int]
+    """(row, col) of its south-west cell, counted in cells of its level."""
+    shape: tuple[int, int]
+    """(rows, cols)."""
+    crs: str
+
+    @property
+    def plane(self) -> Plane:
+        return self
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return ("row", "col")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return ("mesh_code", "row", "col")
+
+    @property
+    @abstractmethod
+    def levels(self) -> tuple[Step, ...]:
+        """Its own level and every coarser one that it is made of."""
+
+    @abstractmethod
+    def step(self, level: str) -> Step:
+        """The coarser level by name; DomainError where it is not made of whole cells."""
+
+    @abstractmethod
+    def coarser(self, step: Step) -> Plane:
+        """The plane of a coarser level that holds this one."""
+
+    @abstractmethod
+    def nesting(self) -> tuple[int, ...] | None:
+        """Into how many rows (and columns) each standard level splits the one above it, from the top; None where there
+        are no standard levels."""
+
+    @abstractmethod
+    def area(self, code: str) -> tuple[slice, slice]:
+        """The rows and columns of the cell, of its own level or a coarser one, that a code names."""
+
+    @abstractmethod
+    def edges(self, row: Int, col: Int) -> tuple[Float, Float, Float, Float]:
+        """West, south, east and north of cells, in its reference system; neighbours share an edge to the last bit."""
+
+    @property
+    @abstractmethod
+    def aspect(self) -> float:
+        """Height of a cell over its width on the ground."""
+
+
+def pair(value: Any) -> tuple[int, int] | None:
+    """Two whole numbers; None where `value` is something else."""
+    try:
+        a, b = (int(x) for x in value)
+    except (TypeError, ValueError):
+        return None
+    return a, b
+
+
+def name_faults(name: object) -> list[str]:
+    """Why `name` cannot name an axis."""
+    if isinstance(name, str) and name.isidentifier():
+        return []
+    return [f"axis name {name!r} must be a plain name (letters, digits, underscore)"]
+
+
+def label_faults(name: str, labels: Sequence[Any], size: int) -> list[str]:
+    """Why `labels` cannot name the `size` indices of axis `name`."""
+    faults = []
+    if any(not isinstance(label, str) for label in labels):
+        faults.append(f"axis {name!r}: labels must be text")
+    else:
+        faults += names.first(labels, f"axis {name!r}: label")
+    if len(set(labels)) != len(labels):
+        faults.append(f"axis {name!r}: labels must differ from one another")
+    if len(labels) != size:
+        faults.append(f"axis {name!r}: {len(labels)} labels for size {size}")
+    return faults
+
+
+def number_faults(name: str, what: str, value: object) -> list[str]:
+    """Why the field `what` of axis `name` is not a positive whole number."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return []
+    return [f"axis {name!r}: {what} must be a positive whole number"]

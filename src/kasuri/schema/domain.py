@@ -1,0 +1,183 @@
+"""Domain: the axes of a table and its impossible cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
+from kasuri.schema.axis import Axis, Plane
+from kasuri.schema.kinds import axis_from_json
+from kasuri.schema.mask import Mask
+
+MAX_CELLS = 1 << 62
+"""Largest cell index and largest total: both fit int64 with room for noise."""
+
+RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "value")
+"""Columns of every release, which no axis may be called."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The public shape of a table: its axes and its impossible cells (structural zeros, e.g. the sea)."""
+
+    axes: tuple[Axis, ...]
+    mask: tuple[Mask, ...] = ()
+
+    @classmethod
+    def of(cls, *axes: Axis, mask: ArrayLike | Mapping[str | tuple[str, ...], ArrayLike] | None = None) -> Domain:
+        """A domain of these axes. `mask` is True where no one can be: an array over the whole `shape`, or a mapping
+        from an axis name (or several) to an array over those axes, e.g. `mask={"grid": sea}`."""
+        if mask is None:
+            return cls(axes)
+        if not isinstance(mask, Mapping):
+            return cls(axes, (Mask.of([axis.name for axis in axes], mask),))
+        return cls(axes, tuple(Mask.of((k,) if isinstance(k, str) else k, array) for k, array in mask.items()))
+
+    def __post_init__(self) -> None:
+        faults: list[str] = []
+        if not self.axes:
+            faults.append("a domain needs at least one axis")
+        names = [axis.name for axis in self.axes]
+        faults += [f"axis name {name!r} is used twice" for name in {n for n in names if names.count(n) > 1}]
+        taken = [axis.name for axis in self.axes if axis.plane is None and axis.name in RESERVED]
+        faults += [f"axis name {name!r} is a column of every release; choose another" for name in taken]
+        if not faults:
+            faults += [f"column {name!r} of a release would stand twice (databases ignore case); rename an axis"
+                       for name in self._doubles()]  # fmt: skip
+        if len(self.shape) > 60:
+            faults.append(f"the domain has {len(self.shape)} dimensions; at most 60 can be handled")
+        if math.prod(self.shape) > MAX_CELLS:
+            faults.append(f"the domain has {math.prod(self.shape)} cells; at most 2^62 can be indexed")
+        masked = [name for mask in self.mask for name in mask.axes]
+        faults += [f"axis {name!r} appears in two masks; give one mask over the axes together"
+                   for name in {n for n in masked if masked.count(n) > 1}]  # fmt: skip
+        by_name = {axis.name: axis for axis in self.axes}
+        for mask in self.mask:
+            unknown = [name for name in mask.axes if name not in by_name]
+            if unknown:
+                faults.append(f"mask over unknown axes {unknown}; the axes are {names}")
+                continue
+            wanted = tuple(size for name in mask.axes for size in by_name[name].sizes)
+            if wanted != mask.shape:
+                faults.append(f"mask of {'x'.join(mask.axes)} has shape {mask.shape}; the axes have {wanted}")
+            elif mask.impossible().all():
+                faults.append(f"mask of {'x'.join(mask.axes)} leaves no possible cell")
+        raise_faults(DomainError, faults)
+
+    def _doubles(self) -> list[str]:
+        """Columns of a release table whose names agree but for case."""
+        made = [*RESERVED, "geom", "fid"]  # the last two in map formats
+        for axis in self.axes:
+            if axis.plane is None or self.prefix(axis):  # the columns of one plane are among those of every release
+                made += [f"{self.prefix(axis)}{name}" for name in axis.column_names]
+        lower = [name.lower() for name in made]
+        return [name for i, name in enumerate(made) if name.lower() in lower[:i]]
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of all dimensions; a mesh has two (rows, cols)."""
+        return tuple(size for axis in self.axes for size in axis.sizes)
+
+    @property
+    def size(self) -> int:
+        """Number of cells, impossible ones included."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def dims(self) -> tuple[str, ...]:
+        """Names of all dimensions: `row` and `col` for a single mesh, `<name>_row` and `<name>_col` for several."""
+        return tuple(f"{self.prefix(axis)}{dim}" for axis in self.axes for dim in axis.dims)
+
+    @cached_property
+    def planes(self) -> tuple[Plane, ...]:
+        """The axes that are rows and columns side by side."""
+        return tuple(plane for axis in self.axes if (plane := axis.plane) is not None)
+
+    def prefix(self, axis: Axis) -> str:
+        """What stands before the names of an axis's dimensions and columns: its own name where several axes have rows
+        and columns."""
+        return f"{axis.name}_" if axis.plane is not None and len(self.planes) > 1 else ""
+
+    @property
+    def grouped(self) -> tuple[str, ...]:
+        """Axes whose labels have a declared tree."""
+        return tuple(axis.name for axis in self.axes if axis.grouped)
+
+    @property
+    def one_mesh(self) -> bool:
+        """Is the table one mesh and nothing else?"""
+        return len(self.axes) == 1 and self.axes[0].plane is not None
+
+    def axis(self, name: str) -> Axis:
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise DomainError(f"no axis {name!r}; the axes are {[axis.name for axis in self.axes]}")
+
+    def positions(self, name: str) -> tuple[int, ...]:
+        """The dimensions of `shape` that belong to axis `name`."""
+        start = 0
+        for axis in self.axes:
+            if axis.name == name:
+                return tuple(range(start, start + len(axis.sizes)))
+            start += len(axis.sizes)
+        raise DomainError(f"no axis {name!r}; the axes are {[axis.name for axis in self.axes]}")
+
+    def ravel(self, indices: Sequence[ArrayLike]) -> NDArray[np.int64]:
+        """One index array per dimension -> cells. Indices must lie inside `shape`."""
+        cells = np.zeros(np.broadcast_shapes(*(np.shape(i) for i in indices)), dtype=np.int64)
+        for index, size in zip(indices, self.shape, strict=True):
+            cells *= size
+            cells += np.asarray(index, dtype=np.int64)
+        return cells
+
+    def unravel(self, cells: ArrayLike) -> tuple[NDArray[np.int64], ...]:
+        """Cells -> one index array per dimension."""
+        rest = np.asarray(cells, dtype=np.int64)
+        out = []
+        for size in reversed(self.shape):
+            rest, index = np.divmod(rest, size)
+            out.append(index)
+        return tuple(reversed(out))
+
+    def possible(self, cells: ArrayLike) -> NDArray[np.bool_]:
+        """True where a cell (inside the shape) is not masked."""
+        array = np.asarray(cells, dtype=np.int64)
+        good = np.ones(array.shape, dtype=bool)
+        if self.mask:
+            index = self.unravel(array)
+            for mask in self.mask:
+                where = tuple(index[p] for name in mask.axes for p in self.positions(name))
+                good &= ~mask.impossible()[where]
+        return good
+
+    def possible_dense(self) -> NDArray[np.bool_]:
+        """`possible` for every cell, in `shape`. Dense recipes only."""
+        good = np.ones(self.shape, dtype=bool)
+        for mask in self.mask:
+            dims = [p for name in mask.axes for p in self.positions(name)]
+            spread = np.transpose(mask.impossible(), np.argsort(dims))
+            good &= ~np.expand_dims(spread, tuple(d for d in range(len(self.shape)) if d not in dims))
+        return good
+
+    def to_json(self) -> dict[str, Any]:
+        return {"axes": [axis.to_json() for axis in self.axes], "mask": [mask.to_json() for mask in self.mask]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Domain:
+        """The domain `to_json` wrote; FormatError for anything else."""
+        try:
+            return cls(
+                tuple(axis_from_json(axis) for axis in data["axes"]), tuple(Mask.from_json(m) for m in data["mask"])
+            )
+        except KasuriError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            raise FormatError("not a domain: a field is missing or malformed") from None

@@ -1,0 +1,92 @@
+"""Axes answer for themselves: nothing outside `schema/` asks which class an axis is, by class, by word or by field."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kasuri.schema.axis import Axis, Plane
+from kasuri.schema.kinds import KINDS
+
+SOURCE = Path(__file__).parents[2] / "src" / "kasuri"
+CLASSES = {kind.__name__ for kind in (Axis, Plane, *KINDS.values())}
+FIELDS = {"labels", "level", "origin", "tree"}
+"""What some axes have and others do not: asking for one by name is asking for the class."""
+
+
+def last(node: ast.AST) -> str:
+    """The last part of a dotted name."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def names_a_class(node: ast.AST) -> bool:
+    return any(last(part) in CLASSES for part in ast.walk(node))
+
+
+def kind_of_something(node: ast.AST) -> bool:
+    """`x.kind`, `x["kind"]` or `x.get("kind")`."""
+    if isinstance(node, ast.Call):
+        return last(node.func) == "get" and any(isinstance(a, ast.Constant) and a.value == "kind" for a in node.args)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value == "kind"
+    return isinstance(node, ast.Attribute) and node.attr == "kind"
+
+
+def says_a_kind(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Constant) and part.value in KINDS for part in ast.walk(node))
+
+
+def asked(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a module that ask for the class of an axis, and how."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and last(node.func) in ("isinstance", "issubclass"):
+            if names_a_class(node.args[1]):
+                yield node.lineno, "isinstance"
+        elif isinstance(node, ast.Call) and last(node.func) in ("getattr", "hasattr"):
+            if isinstance(node.args[1], ast.Constant) and node.args[1].value in FIELDS:
+                yield node.lineno, "getattr"
+        elif isinstance(node, ast.MatchClass):
+            if names_a_class(node.cls):
+                yield node.lineno, "case"
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(names_a_class(side) for side in sides):
+                yield node.lineno, "type"
+            elif any(map(kind_of_something, sides)) and any(map(says_a_kind, sides)):
+                yield node.lineno, "kind"
+
+
+def test_nothing_outside_schema_asks_for_the_class_of_an_axis():
+    found = [
+        f"{path.relative_to(SOURCE)}, line {line}: {how}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.relative_to(SOURCE).parts[0] != "schema"
+        for line, how in asked(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "meshes = [axis for axis in domain.axes if isinstance(axis, Mesh)]",
+        "if isinstance(axis, (ks.Nominal, Ordered)) and axis.labels: pass",
+        "if not isinstance(axis, Plane | Time): pass",
+        "if issubclass(type(axis), schema.Axis): pass",
+        "if type(axis) is Time: pass",
+        "match axis:\n    case Mesh(level=None): pass",
+        'if axis.kind == "mesh": pass',
+        'if axis.kind in ("nominal", "ordered"): pass',
+        'if data["kind"] != "time": pass',
+        'if data.get("kind") == "mesh": pass',
+        'labels = getattr(axis, "labels", None) or ()',
+    ],
+)
+def test_the_test_sees_every_way_of_asking(planted):
+    assert list(asked(planted))
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_kind_says_its_own_word(kind):
+    assert KINDS[kind.kind] is kind and "kind" in vars(kind)
