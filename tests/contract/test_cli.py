@@ -231,7 +231,7 @@ def test_a_foreign_error_shows_its_kind_only(monkeypatch, capsys):
 def test_a_wrong_export_is_refused_before_anything_is_drawn(census, tmp_path):
     run = kasuri(
         "release", census[0] / "codes.csv", "--origin", "8480,6240", "--shape", "20,30", "--code", "mesh_code",
-        "--count", "population", *UNIT, "--epsilon", "5", "--unmetered", "--out", "a", "--export", "r.xlsx",
+        "--count", "population", *UNIT, "--epsilon", "5", "--unmetered", "--out", "a", "--export", "r.docx",
         cwd=tmp_path, code=1,
     )  # fmt: skip
     assert "a file ending in" in run.stderr and "reading" not in run.stderr and not (tmp_path / "a").exists()

@@ -13,7 +13,9 @@ from kasuri.cli import options, show
 
 def release(
     context: typer.Context,
-    table: Path = typer.Argument(..., help="A job file (.toml), or CSV or Parquet: one row per cell, or records."),
+    table: Path = typer.Argument(
+        ..., help="A job file (.toml), or CSV, Excel or Parquet: one row per cell, or records."
+    ),
     out: Path | None = typer.Option(None, "--out", help="New folder for the release."),
     epsilon: str | None = typer.Option(None, "--epsilon", help='Privacy loss, such as "0.1"; above 20: "25 weak".'),
     unit: options.UnitId = None,
@@ -32,8 +34,11 @@ def release(
     lat: options.Lat = None,
     lon: options.Lon = None,
     recipe: options.Recipe = "haar_topdown",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
+    add: options.Add = False,
     data: str | None = typer.Option(None, "--data", help='Declared name of the data, e.g. "census-2020".'),
-    export: list[str] = typer.Option([], "--export", help="Also write x.csv, .parquet, .gpkg, .sqlite, postgresql://."),
+    export: list[str] = typer.Option([], "--export", help="Also write x.csv, .xlsx, .parquet, .gpkg, .sqlite, ..."),
     levels: str = typer.Option("", "--levels", help="Coarser levels for the exports, e.g. 1km,10km."),
     ledger: list[Path] | None = typer.Option(None, "--ledger", help="The budget that pays (see kasuri ledger open)."),
     unmetered: bool = typer.Option(False, "--unmetered", help="Release without a ledger, and say so."),

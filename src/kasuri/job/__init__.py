@@ -3,6 +3,7 @@
 Nothing public is derived from the data: what the file does not say is an error, never a guess.
 """
 
+from kasuri.job.begun import begun
 from kasuri.job.checking import check
 from kasuri.job.facts import domain, mechanism, public_columns, sources, unit
 from kasuri.job.lines import line_of, load, schema
@@ -13,6 +14,7 @@ from kasuri.job.template import TEMPLATE
 __all__ = [
     "TEMPLATE",
     "Job",
+    "begun",
     "check",
     "counts",
     "domain",

@@ -10,7 +10,7 @@ from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, raise_faults
 from kasuri.ingest import count, read_estat
 from kasuri.ingest.micro import Progress
-from kasuri.job.facts import domain, mechanism, sources, unit
+from kasuri.job.facts import domain, mechanism, opened, sources, unit
 from kasuri.job.models import Job, SparkPart
 from kasuri.job.parameters import places
 from kasuri.privacy import asked
@@ -30,9 +30,8 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         meshes = [plane.name for plane in table.planes]
         picked = where[meshes[0]] if list(where) == meshes[:1] else where
         return read_estat(found, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
-    source = found[0] if len(found) == 1 else found
     return count(
-        source,
+        opened(job, found),
         table,
         columns=places(job.data.columns),
         unit=who,
@@ -43,6 +42,7 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         progress=progress,
         away=away(job, base),
         assume=job.data.assume,
+        sum=job.data.sum,
     )
 
 

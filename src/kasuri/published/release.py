@@ -193,8 +193,8 @@ class Release:
         return load(folder)
 
     def export(self, target: str, *, levels: Sequence[str] = (), unmetered: bool = False) -> None:
-        """Write the release for others to use: a .csv, .parquet (GeoParquet), .gpkg, .sqlite or .duckdb file, or a
-        postgresql:// database. `levels` adds the sums at coarser mesh levels. Refused as in `save`.
+        """Write the release for others to use: a .csv, .xlsx, .parquet (GeoParquet), .gpkg, .sqlite or .duckdb file,
+        or a postgresql:// database. `levels` adds the sums at coarser mesh levels. Refused as in `save`.
 
         Databases may hold several releases; one whose release_id is there already is refused.
         """
