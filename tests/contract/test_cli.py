@@ -218,10 +218,10 @@ def test_import_is_light(tmp_path):
 def test_a_foreign_error_shows_its_kind_only(monkeypatch, capsys):
     from kasuri import cli
 
-    def broken():
+    def broken(command):
         raise ValueError("could not convert 'SECRET'")
 
-    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(cli, "rephrase", broken)
     with pytest.raises(SystemExit) as caught:
         cli.main()
     shown = capsys.readouterr().err
