@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,18 +126,7 @@ def checked(
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
     if data is not None:
         names.declared(data)
-    if isinstance(cells, np.ma.MaskedArray) or isinstance(values, np.ma.MaskedArray):
-        raise DomainError("a masked array hides entries; fill or drop them first")
-    index, number = np.asarray(cells), np.asarray(values)
-    if index.ndim != 1 or number.shape != index.shape:
-        raise DomainError("cells and values must be two one-dimensional arrays of one length")
-    if index.size == 0:
-        index, number = index.astype(np.int64), number.astype(np.int64)
-    if index.dtype.kind not in "iu":
-        raise DomainError(f"cells must be whole numbers, not {index.dtype}")
-    if number.dtype.kind not in "iuf":
-        raise DomainError(f"counts must be whole numbers, not {number.dtype}")
-
+    index, number = _pairs(cells, values)
     faults: list[str] = []
 
     def report(bad: NDArray[np.bool_], rule: str) -> None:
@@ -144,17 +135,7 @@ def checked(
             shown = ", ".join(f"position {i}" for i in at[:_SHOWN])
             faults.append(f"{rule}: {shown}{f' and {at.size - _SHOWN} more' if at.size > _SHOWN else ''}")
 
-    with np.errstate(invalid="ignore"):
-        if number.dtype.kind == "f":
-            finite = np.isfinite(number)
-            report(~finite, "a count is missing or not finite")
-            report(finite & (number != np.floor(number)), "a count is not a whole number")
-            report(finite & (np.abs(number) > MAX_CELLS), "a count is larger than 2^62")
-            number = np.where(finite & (np.abs(number) <= MAX_CELLS), number, 0)
-        elif number.dtype == np.uint64:
-            report(number > MAX_CELLS, "a count is larger than 2^62")
-            number = np.minimum(number, MAX_CELLS)
-        number = number.astype(np.int64, copy=False)
+    number = _whole(number, report)
     report(number < 0, "a count is negative")
     outside = (index < 0) | (index >= domain.size)
     report(outside, f"a cell lies outside the domain of {domain.size} cells")
@@ -175,6 +156,37 @@ def checked(
     if not keep.all():
         index, number = index[keep], number[keep]
     return Counts(domain, _frozen(index), _frozen(number), unit, data, assumes)
+
+
+def _pairs(cells: ArrayLike, values: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Cells and values as two arrays of numbers, of one length."""
+    if isinstance(cells, np.ma.MaskedArray) or isinstance(values, np.ma.MaskedArray):
+        raise DomainError("a masked array hides entries; fill or drop them first")
+    index, number = np.asarray(cells), np.asarray(values)
+    if index.ndim != 1 or number.shape != index.shape:
+        raise DomainError("cells and values must be two one-dimensional arrays of one length")
+    if index.size == 0:
+        index, number = index.astype(np.int64), number.astype(np.int64)
+    if index.dtype.kind not in "iu":
+        raise DomainError(f"cells must be whole numbers, not {index.dtype}")
+    if number.dtype.kind not in "iuf":
+        raise DomainError(f"counts must be whole numbers, not {number.dtype}")
+    return index, number
+
+
+def _whole(number: NDArray[Any], report: Callable[[NDArray[np.bool_], str], None]) -> NDArray[np.int64]:
+    """Counts as whole numbers; those that are none are reported."""
+    with np.errstate(invalid="ignore"):
+        if number.dtype.kind == "f":
+            finite = np.isfinite(number)
+            report(~finite, "a count is missing or not finite")
+            report(finite & (number != np.floor(number)), "a count is not a whole number")
+            report(finite & (np.abs(number) > MAX_CELLS), "a count is larger than 2^62")
+            number = np.where(finite & (np.abs(number) <= MAX_CELLS), number, 0)
+        elif number.dtype == np.uint64:
+            report(number > MAX_CELLS, "a count is larger than 2^62")
+            number = np.minimum(number, MAX_CELLS)
+        return number.astype(np.int64, copy=False)
 
 
 def _total(values: NDArray[np.int64]) -> int:

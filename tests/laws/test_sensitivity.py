@@ -10,7 +10,7 @@ from reference.sensitivity import brute_force, mask
 
 import kasuri as ks
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit
-from kasuri.trees import order, transform
+from kasuri.trees import factors, order, transform
 
 DOMAINS = {
     "one cell": Domain.of(Ordered("x", 1)),
@@ -173,6 +173,6 @@ def test_every_recipe_scales_with_its_unit(name, max_weight, change):
 def test_padded_axis_equals_the_same_axis_leaf_by_leaf(size):
     bits = (size - 1).bit_length()
     leaves = np.zeros(1 << bits, dtype=np.uint8)
-    leaves[:size] = order.ALL
-    pyramid = order._pyramid(leaves, (2,) * bits)
-    assert order._padded_costs(bits, size) == order._explicit_costs(pyramid, (2,) * bits)
+    leaves[:size] = factors.ALL
+    pyramid = factors.pyramid(leaves, (2,) * bits)
+    assert factors.padded_costs(bits, size) == factors.explicit_costs(pyramid, (2,) * bits)

@@ -36,6 +36,22 @@ Row = Annotated[str | None, typer.Option("--row", help="Column of grid rows (wit
 Col = Annotated[str | None, typer.Option("--col", help="Column of grid columns.")]
 Lat = Annotated[str | None, typer.Option("--lat", help="Column of latitudes (with --lon, instead of --code).")]
 Lon = Annotated[str | None, typer.Option("--lon", help="Column of longitudes.")]
+Axes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--axis",
+        help="A further axis (or, without --window, one of all axes), NAME=KIND(...): 'sex=nominal(f,m)', "
+        "'ward=nominal(east(a,b),west(c))' with a tree, 'ward=nominal(@wards.csv)' from a public file (columns code, "
+        "parent), 'age=ordered(18)', 'age=ordered(young,old)', 'hour=time(2020-10-01T00:00,3600,24)', "
+        "'home=mesh(kanto)'; or with the keys of a job file. Repeatable.",
+    ),
+]
+Places = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column", help="NAME=COLUMN of an --axis, where it is not called so; NAME=ROW,COL of a mesh. Repeatable."
+    ),
+]
 Encoding = Annotated[
     str | None,
     typer.Option("--encoding", help="Of a CSV file: utf-8, cp932, utf-16, cp1252 (else by its header line)."),
@@ -115,11 +131,11 @@ def asked(context: typer.Context, table: Path | None, *also: str) -> Asked:
     # codes and coordinates say where on earth they are; rows and columns do not, until someone declares it
     plain = given.get("row") is not None and given["window"] is None
     level = given["level"] or (None if plain else "500m")
-    domain = _domain(given["window"], level, given["origin"], given["shape"], given["mask"])
+    domain = _domain(given, level, [] if table is None else [table])
     unit = ks.Unit(*(given[name] for name in ("unit", "change", "max_cells", "max_weight")))
     if table is None:
         return Asked(domain, unit)
-    columns = _columns(*(given[name] for name in ("code", "row", "col", "lat", "lon")))
+    columns = _columns(given, [axis.name for axis in domain.axes])
     value, data = given["count"], given.get("data")
     source, add = File([table], given["encoding"], given["sheet"]), given["add"]
 
@@ -156,16 +172,46 @@ def alone(context: typer.Context, *also: str) -> None:
             raise typer.BadParameter(f"a job file says everything itself; only {words} go with it")
 
 
-def _domain(window: str | None, level: str | None, origin: str | None, shape: str | None, mask: Path | None) -> Any:
-    """The public window without the cells of a public .npy array."""
+def _windowed(given: Mapping[str, Any]) -> bool:
+    """Is there a grid? Where no axis is given there must be."""
+    return not given["axis"] or any(given[name] is not None for name in ("window", "origin", "shape"))
+
+
+def _domain(given: Mapping[str, Any], level: str | None, sources: Sequence[Path]) -> Any:
+    """The public window without the cells of a public .npy array, and the further axes, none of which is read from a
+    confidential source."""
     import kasuri as ks
     from kasuri.ingest import read_array
 
-    mesh = _mesh(window, level, origin, shape)
+    mask, window = given["mask"], _windowed(given)
+    mesh = [_mesh(given["window"], level, given["origin"], given["shape"])] if window else []
+    made, faults = _axes(given["axis"] or (), sources)
+    if faults:
+        raise typer.BadParameter("\n".join(faults), param_hint="--axis")
+    if mask is not None and not window:
+        raise typer.BadParameter("the mask is of a window: give --window too, or a job file", param_hint="--mask")
     try:
-        return ks.Domain.of(mesh, mask=None if mask is None else read_array(mask))
+        return ks.Domain.of(*mesh, *made, mask=None if mask is None else {"grid": read_array(mask)})
     except ks.DomainError as error:
-        raise typer.BadParameter(str(error), param_hint="--mask") from None
+        raise typer.BadParameter(str(error), param_hint="--axis" if mask is None else "--mask") from None
+
+
+def _axes(texts: Sequence[str], sources: Sequence[Path]) -> tuple[list[Any], list[str]]:
+    """The axes that are written so, and every fault."""
+    from kasuri.errors import KasuriError
+    from kasuri.job.axes import not_public, parse
+
+    made, faults = [], list[str]()
+    for text in texts:
+        try:
+            part = parse(text)
+            secret = not_public(part, sources, Path())
+            faults += secret
+            if not secret:  # a confidential file is not opened
+                made.append(part.make(Path()))
+        except KasuriError as error:
+            faults += error.faults
+    return made, faults
 
 
 def _mesh(window: str | None, level: str | None, origin: str | None, shape: str | None) -> Any:
@@ -196,13 +242,26 @@ def _pair(text: str, option: str) -> tuple[int, int]:
     return first, second
 
 
-def _columns(code: str | None, row: str | None, col: str | None, lat: str | None, lon: str | None) -> dict[str, Any]:
-    """Where the cell of a row stands."""
-    given = [name is not None for name in (code, row, col, lat, lon)]
-    if given == [True, False, False, False, False]:
-        return {"grid": code}
-    if given == [False, True, True, False, False]:
-        return {"grid": (row, col)}
-    if given == [False, False, False, True, True]:
-        return {"grid": {"lat": lat, "lon": lon}}
+def _columns(given: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
+    """Where the axes stand."""
+    code, row, col, lat, lon = (given[name] for name in ("code", "row", "col", "lat", "lon"))
+    said = [name is not None for name in (code, row, col, lat, lon)]
+    own = axes[1:] if _windowed(given) else axes
+    out: dict[str, Any] = {name: name for name in own}
+    for text in given["column"] or ():
+        name, equals, columns = text.partition("=")
+        if not equals or name not in own:
+            known = ", ".join(own) or "none is given"
+            raise typer.BadParameter(f"{text!r}: NAME=COLUMN of an --axis is needed ({known})", param_hint="--column")
+        out[name] = tuple(columns.split(",")) if "," in columns else columns
+    if not _windowed(given):
+        if any(said):
+            raise typer.BadParameter("--code, --row, --col, --lat and --lon go with a window: give --window too")
+        return out
+    if said == [True, False, False, False, False]:
+        return {"grid": code, **out}
+    if said == [False, True, True, False, False]:
+        return {"grid": (row, col), **out}
+    if said == [False, False, False, True, True]:
+        return {"grid": {"lat": lat, "lon": lon}, **out}
     raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row and --col, or --lat and --lon")

@@ -1,4 +1,4 @@
-"""kasuri release: a table of counts on a mesh -> a protected table in a new folder."""
+"""kasuri release: a table of counts, or records -> a protected table in a new folder."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ def release(
     origin: options.Origin = None,
     shape: options.Shape = None,
     mask: options.Mask = None,
+    axis: options.Axes = None,
     code: options.Code = None,
     row: options.Row = None,
     col: options.Col = None,
     lat: options.Lat = None,
     lon: options.Lon = None,
+    column: options.Places = None,
     recipe: options.Recipe = "haar_topdown",
     encoding: options.Encoding = None,
     sheet: options.Sheet = None,
@@ -56,6 +58,10 @@ def release(
     kasuri release census.csv --window kanto --code mesh_code --count population --unit person
     --change add-remove --max-cells 1 --epsilon 0.1 --data census-2020 --ledger census.ledger --out release
     --recipe 'bayes_tree(prior={file="census-2015.csv", public="census-2015"})'
+
+    kasuri release visits.csv --axis 'ward=nominal(@wards.csv)' --axis 'hour=time(2020-10-01T00:00,3600,24)'
+    --column hour=at --unit person --change add-remove --max-cells 1 --epsilon 0.5 --unmetered --out release
+    --recipe 'haar_topdown(transform="nominal")'
     """
     if table.suffix.lower() == ".toml":
         options.alone(context, "table", "threads", "as_json")

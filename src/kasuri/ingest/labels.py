@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 from kasuri.errors import DomainError, FormatError, raise_faults
@@ -66,7 +67,7 @@ def _rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         raise FormatError(f"{path}: not UTF-8; save it as UTF-8") from None
     if len(text) > MAX_TEXT:
         raise FormatError(f"{path}: more than {MAX_TEXT >> 20} million characters")
-    reader = csv.reader(text.splitlines(keepends=True))
+    reader = csv.reader(io.StringIO(text, newline=""))
     try:
         header = next(reader, [])
         rows = [(reader.line_num, row) for row in reader if row]

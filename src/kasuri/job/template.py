@@ -24,6 +24,8 @@ window = "kanto"                  # japan kanto kinki kyushu tohoku, a first-ord
 # kind = "nominal"                # also "ordered" (size, labels) and "time" (start, seconds, size)
 # name = "sex"
 # labels = ["female", "male"]
+# labels_file = "wards.csv"       # or instead a public CSV file: a column code (or label), and parent for a tree
+# tree = { east = ["a", "b"], west = ["c"] }   # public groups of labels, nested at will; see transform = "nominal"
 
 # [[masks]]                       # public impossible cells, such as the sea: always 0, and less noise elsewhere
 # axes = ["grid"]

@@ -22,7 +22,8 @@ from kasuri.noise.samplers import Sampler, discrete_laplace
 from kasuri.published.measurements import Measurements
 from kasuri.refine import LARGEST
 from kasuri.refine.least_squares import simplex_integers
-from kasuri.trees.order import NONE, Order
+from kasuri.trees.factors import NONE
+from kasuri.trees.order import Order
 
 Int = NDArray[np.int64]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kasuri.errors import DomainError
 from kasuri.files import whole
 from kasuri.published.release import Release
+from kasuri.schema import Plane
 
 KINDS = (".png", ".svg", ".pdf")
 _METRICS = {"rmse": "root mean square error", "mae": "mean absolute error"}
@@ -41,12 +42,17 @@ def map_png(release: Release, path: Path, *, title: str, credit: str = "") -> No
     small_multiples({title: mesh_values(release)}, path, under, aspect=aspect)
 
 
+def cell_aspect(mesh: Plane) -> float:
+    """Height of a cell over its width on the ground."""
+    return mesh.aspect
+
+
 def small_multiples(
     panels: Mapping[str, NDArray[Any]], path: Path, words: str = "", *, columns: int = 3, aspect: float = 1.0
 ) -> None:
     """Maps side by side under their titles, all in one colour scale; the south-west cell of each array is [0, 0].
 
-    A panel with negative cells says how many. `aspect`: height of a cell over its width (`Plane.aspect`).
+    A panel with negative cells says how many. `aspect`: height of a cell over its width (`cell_aspect`).
     """
     if path.suffix.lower() not in KINDS:
         raise DomainError(f"{path}: a figure is one of {', '.join(KINDS)}")

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from kasuri.errors import DomainError
 from kasuri.schema import Domain
-from kasuri.trees.order import NONE, Order
+from kasuri.trees.factors import NONE
+from kasuri.trees.order import Order
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
