@@ -11,7 +11,7 @@ import sys
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, job, kanon, ledger, local, manifest, plan, release, report, reproduce, shuffle
+from kasuri.cli import demo, job, kanon, ledger, local, manifest, plan, query, release, report, reproduce, shuffle
 from kasuri.cli.spoken import program, rephrase, spoken
 from kasuri.errors import BudgetError, KasuriError
 
@@ -31,6 +31,8 @@ app.command("release")(release.release)
 app.add_typer(local.app, name="local")
 app.command("verify")(manifest.verify)
 app.command("report")(report.report)
+app.command("query")(query.query)
+app.command("diff")(query.diff)
 app.command("keygen")(manifest.keygen)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(kanon.app, name="kanon")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS = (
-    "check", "compare", "demo", "init", "kanon", "keygen", "ledger", "local", "plan", "release", "report", "reproduce",
-    "shuffle", "verify",
+    "check", "compare", "demo", "diff", "init", "kanon", "keygen", "ledger", "local", "plan", "query", "release",
+    "report", "reproduce", "shuffle", "verify",
 )  # fmt: skip
 _HINT = re.compile(rf"(?<![\w./-])kasuri (?=(?:{'|'.join(COMMANDS)})\b)")
 
