@@ -16,8 +16,9 @@ SOURCE = Path(__file__).parents[2] / "src" / "kasuri"
 
 TABLE: dict[str, set[str]] = {
     "<front>": {"doors"},
+    "__main__": {"cli"},
     "_kernels": {"_kernels"},
-    "budget": {"budget", "errors", "names", "privacy", "schema"},
+    "budget": {"budget", "errors", "names", "notebook", "privacy", "schema"},
     "cli": {
         "<front>",
         "budget",
@@ -81,13 +82,15 @@ TABLE: dict[str, set[str]] = {
     "meshcode": {"_kernels", "errors"},
     "names": {"errors"},
     "noise": {"_kernels", "errors", "noise"},
-    "privacy": {"errors", "schema"},
+    "notebook": set(),
+    "privacy": {"errors", "notebook", "schema"},
     "public": {"errors", "names", "schema"},
     "published": {
         "_kernels",
         "budget",
         "errors",
         "noise",
+        "notebook",
         "privacy",
         "published",
         "recipes",
@@ -174,7 +177,19 @@ TABLE: dict[str, set[str]] = {
         "store",
         "trees",
     },
-    "study": {"draw", "errors", "noise", "privacy", "published", "recipes", "schema", "study", "table", "trees"},
+    "study": {
+        "draw",
+        "errors",
+        "noise",
+        "notebook",
+        "privacy",
+        "published",
+        "recipes",
+        "schema",
+        "study",
+        "table",
+        "trees",
+    },
     "table": {"errors", "names", "schema"},
     "trees": {"_kernels", "errors", "schema", "trees"},
 }

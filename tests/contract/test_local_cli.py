@@ -87,7 +87,7 @@ def test_serve(tmp_path):
     pytest.importorskip("uvicorn", reason="the collector needs kasuri[serve]")
     rr, port = tmp_path / "rr.json", free_port()
     rr.write_text(json.dumps(ks.local.unary(ks.Nominal("p", labels=("a", "b")), epsilon="1").to_json()))
-    command = [sys.executable, "-m", "kasuri.cli", "local", "serve", str(tmp_path / "c"), "--port", str(port)]
+    command = [sys.executable, "-m", "kasuri", "local", "serve", str(tmp_path / "c"), "--port", str(port)]
     refused = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "KASURI_OPERATOR_TOKEN": "x"})
     assert refused.returncode == 1 and "KASURI_OPERATOR_TOKEN" in refused.stderr
     process = subprocess.Popen(

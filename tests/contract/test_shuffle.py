@@ -526,7 +526,7 @@ def test_joined_rows_carry_no_pseudonym(tmp_path):
 
 def kasuri(folder, *words, code=0):
     done = subprocess.run(
-        [sys.executable, "-m", "kasuri.cli", *map(str, words)], cwd=folder, capture_output=True, text=True,
+        [sys.executable, "-m", "kasuri", *map(str, words)], cwd=folder, capture_output=True, text=True,
         env=dict(os.environ, TERM="dumb", NO_COLOR="1"),
     )  # fmt: skip
     assert done.returncode == code, done.stderr

@@ -48,6 +48,8 @@ class Stream:
     start: Callable[[Sequence[str], list[int]], Batches]
     label: str
     doubt: Doubt = Doubt()
+    fold: int = 1
+    """Rows of the stream for one row of the file."""
 
 
 def vouched(assume: str | None) -> tuple[str, ...]:

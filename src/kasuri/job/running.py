@@ -10,7 +10,7 @@ from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, raise_faults
 from kasuri.ingest import count, read_estat
 from kasuri.ingest.micro import Progress
-from kasuri.job.facts import domain, mechanism, sources, unit
+from kasuri.job.facts import domain, mechanism, opened, sources, unit
 from kasuri.job.models import Job, SparkPart
 from kasuri.job.parameters import places
 from kasuri.privacy import asked
@@ -30,9 +30,8 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         meshes = [plane.name for plane in table.planes]
         picked = where[meshes[0]] if list(where) == meshes[:1] else where
         return read_estat(found, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
-    source = found[0] if len(found) == 1 else found
     return count(
-        source,
+        opened(job, found),
         table,
         columns=places(job.data.columns),
         unit=who,
@@ -43,6 +42,7 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         progress=progress,
         away=away(job, base),
         assume=job.data.assume,
+        sum=job.data.sum,
     )
 
 
@@ -67,15 +67,8 @@ def judge_exports(table: Domain, targets: list[str], levels: list[str]) -> None:
 def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Described:
     """Count, release, save and export, here or on Spark. Everything that can be refused without the data is refused
     before it is read."""
-    table, who = domain(job, base), unit(job)
-    recipe = mechanism(job, base, table)
-    judge_recipe(job, recipe, table, who)
+    recipe, book = rehearse(job, base)
     target = base / job.output.folder
-    if target.exists():
-        raise DomainError(f"{target} exists; a release is never written over another")
-    judge_exports(table, exports(job, base), job.output.levels)
-    book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
-    ready(target)  # writable, before anything is read or charged
     if job.spark is not None:
         return _run_on_spark(job, job.spark, base, recipe, book)
     released = make_release(
@@ -85,6 +78,20 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     for where in exports(job, base):
         released.export(where, levels=job.output.levels, unmetered=book is None)
     return released
+
+
+def rehearse(job: Job, base: Path) -> tuple[Mechanism, Ledger | None]:
+    """Refuse what can be refused without the data; the recipe, and the ledger that would pay. Nothing is charged."""
+    table, who = domain(job, base), unit(job)
+    recipe = mechanism(job, base, table)
+    judge_recipe(job, recipe, table, who)
+    target = base / job.output.folder
+    if target.exists():
+        raise DomainError(f"{target} exists; a release is never written over another")
+    judge_exports(table, exports(job, base), job.output.levels)
+    book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
+    ready(target)  # writable, before anything is read or charged
+    return recipe, book
 
 
 def judge_recipe(job: Job, recipe: Mechanism, table: Domain, who: Unit) -> None:

@@ -14,10 +14,10 @@ from kasuri import files, names
 from kasuri.errors import DomainError
 from kasuri.published.protected import Protected
 from kasuri.schema import Domain
-from kasuri.store import duck, postgres, sqlite
+from kasuri.store import duck, postgres, sqlite, workbook
 from kasuri.store.columns import all_tables, has_outline, may_leave, no_place, the_mesh
 
-KINDS = (".csv", ".parquet", ".gpkg", ".sqlite", ".duckdb")
+KINDS = (".csv", ".xlsx", ".parquet", ".gpkg", ".sqlite", ".duckdb")
 
 
 def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *, unmetered: bool = False) -> None:
@@ -34,6 +34,9 @@ def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *
     try:
         if kind == ".csv":
             _files(path, all_tables(release, levels), _csv)
+        elif kind == ".xlsx":
+            with files.whole(path, new=True) as aside:
+                workbook.write(all_tables(release, levels), aside)
         elif kind == ".parquet":
             mesh = the_mesh(release.domain)
             tables = all_tables(release, levels, geometry=True)
@@ -77,6 +80,8 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
             faults += [f"{file} exists; a release is never written over another" for file in taken]
         elif path.is_dir():
             faults.append(f"{path}: a folder; name a file")
+        elif kind == ".xlsx" and path.exists():
+            faults.append(f"{path} exists; a release is never written over another")
         elif kind == ".duckdb" and good:
             faults += duck.faults(path, domain, levels)
         elif good and (kind == ".sqlite" or (kind == ".gpkg" and has_outline(domain))):

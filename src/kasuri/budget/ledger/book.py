@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from kasuri import names
+from kasuri import names, notebook
 from kasuri.budget.accounting import Series
 from kasuri.budget.ledger import files
 from kasuri.budget.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
@@ -302,6 +302,12 @@ class Ledger:
         if self.allowance.series is not None:
             out["series"] = {"released": self._state.series_used, "declared": self.allowance.series.releases}
         return out
+
+    def _repr_html_(self) -> str:
+        about, balance = self.summary(), self.balance().to_json()
+        rows = [("data", about["data"]), ("protects", about["relation"])]
+        rows += [(name, f"{balance['currency']} {balance[name]}") for name in ("allowance", "spent", "left")]
+        return notebook.card("kasuri Ledger", rows)
 
     def verify(self) -> dict[str, Any]:
         """Check both files from the first byte: pages, chain, sums, prices, agreement. Returns the summary."""
