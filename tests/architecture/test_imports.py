@@ -18,6 +18,7 @@ TABLE: dict[str, set[str]] = {
     "<front>": {"doors"},
     "__main__": {"cli"},
     "_kernels": {"_kernels"},
+    "arrays": set(),
     "budget": {"budget", "errors", "names", "notebook", "privacy", "schema"},
     "cli": {
         "<front>",
@@ -45,7 +46,7 @@ TABLE: dict[str, set[str]] = {
     "errors": set(),
     "examples": {"schema"},
     "files": {"errors"},
-    "ingest": {"_kernels", "errors", "ingest", "meshcode", "names", "public", "schema", "table"},
+    "ingest": {"_kernels", "arrays", "errors", "ingest", "meshcode", "names", "public", "schema", "table"},
     "job": {
         "budget",
         "draw",
@@ -61,7 +62,7 @@ TABLE: dict[str, set[str]] = {
         "store",
         "table",
     },
-    "kanon": {"_kernels", "errors", "files", "kanon", "meshcode", "names", "noise", "privacy", "schema"},
+    "kanon": {"_kernels", "arrays", "errors", "files", "kanon", "meshcode", "names", "noise", "privacy", "schema"},
     "local": {"_kernels", "doors", "errors", "files", "local", "noise", "privacy", "refine", "schema"},
     "manifest": {
         "budget",
@@ -79,14 +80,15 @@ TABLE: dict[str, set[str]] = {
         "schema",
         "store",
     },
-    "meshcode": {"_kernels", "errors"},
+    "meshcode": {"_kernels", "arrays", "errors"},
     "names": {"errors"},
-    "noise": {"_kernels", "errors", "noise"},
+    "noise": {"_kernels", "arrays", "errors", "noise"},
     "notebook": set(),
     "privacy": {"errors", "notebook", "schema"},
     "public": {"errors", "names", "schema"},
     "published": {
         "_kernels",
+        "arrays",
         "budget",
         "errors",
         "noise",
@@ -100,6 +102,7 @@ TABLE: dict[str, set[str]] = {
     },
     "recipes": {
         "_kernels",
+        "arrays",
         "budget",
         "errors",
         "noise",
@@ -111,11 +114,12 @@ TABLE: dict[str, set[str]] = {
         "schema",
         "trees",
     },
-    "refine": {"_kernels", "errors", "public", "refine", "schema", "trees"},
-    "report": {"errors", "files", "published", "report", "schema"},
+    "refine": {"_kernels", "arrays", "errors", "public", "refine", "schema", "trees"},
+    "report": {"arrays", "errors", "files", "published", "report", "schema"},
     "reproduce": {
         "<front>",
         "_kernels",
+        "arrays",
         "examples",
         "ingest",
         "kanon",
@@ -129,7 +133,7 @@ TABLE: dict[str, set[str]] = {
         "study",
         "trees",
     },
-    "schema": {"errors", "meshcode", "names", "schema"},
+    "schema": {"arrays", "errors", "meshcode", "names", "schema"},
     "shuffle": {
         "_kernels",
         "budget",
@@ -148,6 +152,7 @@ TABLE: dict[str, set[str]] = {
     },
     "spark": {
         "_kernels",
+        "arrays",
         "budget",
         "draw",
         "errors",
@@ -165,6 +170,7 @@ TABLE: dict[str, set[str]] = {
         "trees",
     },
     "store": {
+        "arrays",
         "doors",
         "errors",
         "files",
@@ -191,7 +197,7 @@ TABLE: dict[str, set[str]] = {
         "trees",
     },
     "table": {"errors", "names", "schema"},
-    "trees": {"_kernels", "errors", "schema", "trees"},
+    "trees": {"_kernels", "arrays", "errors", "schema", "trees"},
 }
 """Module (or package) -> what it may import from kasuri, lazily or not. <front> is `import kasuri`."""
 

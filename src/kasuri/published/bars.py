@@ -17,10 +17,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.noise.laws import Noise
 from kasuri.published import bounds, estimate
-from kasuri.published.bounds import Bounds, Float, Int, factor
+from kasuri.published.bounds import Bounds, factor
 from kasuri.published.estimate import Estimated
 from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.published.estimate import Estimated
 from kasuri.trees.regions import APART, CUT, INSIDE, BoxSearch, CellSearch
 
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 Bounds = tuple[Float, Float, Float]
 """(lower, upper, estimate) per area."""
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.published.bars import Bars, NoBars, TreeBars
-from kasuri.published.bounds import Bounds, Float, Int
+from kasuri.published.bounds import Bounds
 from kasuri.published.protected import Protected
 from kasuri.recipes.read import read
 from kasuri.trees.regions import Boxes

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import PrivacyError
 from kasuri.noise.rng import Streams
 from kasuri.privacy import decimal
@@ -24,7 +25,7 @@ from kasuri.recipes.visit import Visit, Whole, measure_whole
 from kasuri.refine import LARGEST
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
-from kasuri.trees.visited import LEAST_SCALE, Float, Int
+from kasuri.trees.visited import LEAST_SCALE
 
 TURNS = 8
 LARGE = 1 << 21

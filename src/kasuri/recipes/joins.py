@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import inf
 from typing import ClassVar
 
+from kasuri.arrays import Int
 from kasuri.errors import PrivacyError, unknown
 from kasuri.noise.samplers import laplace_variance
 from kasuri.public import PublicTable
@@ -19,7 +20,7 @@ from kasuri.refine import bayes, woven
 from kasuri.refine.least_squares import least_squares
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
-from kasuri.trees.visited import LEAST_SCALE, Int, Visited
+from kasuri.trees.visited import LEAST_SCALE, Visited
 
 LARGE = 1 << 26
 """Count trees of more leaves keep fewer of the blocks above the cells."""

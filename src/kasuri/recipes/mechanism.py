@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.budget.accounting import Losses, Series, generic
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.noise.evidence import Chances
@@ -32,7 +33,6 @@ from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain, Unit
 from kasuri.trees.order import GROUPED, Order
 
-Int = NDArray[np.int64]
 Words = Mapping[str, Any]
 """A recipe as a release stores it: the vocabulary that saved releases, manifests and certificates are read by."""
 

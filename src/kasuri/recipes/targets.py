@@ -21,9 +21,8 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
+from kasuri.arrays import Float
 
 PARTS = 1000
 """Shares are multiples of 1/PARTS: they are stored, and must be the same wherever they are computed."""

@@ -14,13 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kasuri.arrays import Float, Int
 from kasuri.published import bounds
-from kasuri.published.bars import Bounds, CountBars, Int, Values
+from kasuri.published.bars import Bounds, CountBars, Values
 from kasuri.published.bounds import factor
 from kasuri.refine.fuse import Drawn, Incidence, dot, solve
 from kasuri.refine.woven import Part
 from kasuri.trees.regions import Boxes, leaves_below
-from kasuri.trees.visited import Float, Level, Visited
+from kasuri.trees.visited import Level, Visited
 
 JOINED = 2000
 """Most areas of one question that are joined: each takes a solution by conjugate gradients."""

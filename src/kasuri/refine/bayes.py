@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.public import PublicTable
 from kasuri.refine.least_squares import whole_total
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
-from kasuri.trees.visited import LEAST_SCALE, Float, Int, Level, Visited
+from kasuri.trees.visited import LEAST_SCALE, Level, Visited
 
 MEANS = tuple(m / 16 for m in (4, 10, 25, 60, 150, 400))
 SHAPES = (1, 4)

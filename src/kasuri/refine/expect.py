@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kasuri.arrays import Float, Int
 from kasuri.refine import bayes
 from kasuri.trees.order import Order
 from kasuri.trees.partition import Partition
-from kasuri.trees.visited import Float, Int
 
 SWEEPS = 3
 EVIDENCE = 5e-3

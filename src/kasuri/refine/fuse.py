@@ -16,9 +16,10 @@ from functools import cached_property
 
 import numpy as np
 
+from kasuri.arrays import Float, Int
 from kasuri.trees.order import Order
 from kasuri.trees.partition import Partition
-from kasuri.trees.visited import Float, Int, Visited
+from kasuri.trees.visited import Visited
 
 ROUNDS = 6
 ENOUGH = 1e-3

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kasuri.arrays import Float, Int
 from kasuri.refine import bayes, expect
 from kasuri.refine.fuse import Drawn, Fused, Incidence, fuse
 from kasuri.refine.least_squares import whole_total
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
 from kasuri.trees.partition import Partition
-from kasuri.trees.visited import LEAST_SCALE, Float, Int, Visited
+from kasuri.trees.visited import LEAST_SCALE, Visited
 
 TURNS = 16
 """Offsets that the rounding of a block chooses from."""

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
 from kasuri.published.protected import files_of
 from kasuri.report import chart, frame, japanese
 from kasuri.report.frame import Section, Text
-from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole
+from kasuri.report.pack import HUNDREDTHS, Packed, Rows, distances, pack, unpack, whole
 from kasuri.schema import Axis, Domain, Plane
 
 REPORT = "report.html"

@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import kasuri as ks
 from kasuri import meshcode
+from kasuri.arrays import Float, Int
 from kasuri.noise.rng import Source, Streams
 from kasuri.noise.samplers import discrete_laplace, float_laplace
 from kasuri.refine import project
 from kasuri.reproduce.paper import save, sheet
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 QUICK, FULL = 20, 100
 """Runs per row: within a minute, and as in the paper."""

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float
 from kasuri.refine.topdown import topdown_float
 from kasuri.trees import transform
-
-Float = NDArray[np.float64]
 
 
 def forward(table: NDArray[Any]) -> Float:

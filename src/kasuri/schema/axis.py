@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import names
+from kasuri.arrays import Float, Int
 from kasuri.schema import columns
-from kasuri.schema.columns import Float, Found, Int, Place
+from kasuri.schema.columns import Found, Place
 
 
 class Axis(ABC):

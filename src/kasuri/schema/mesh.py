@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns
 from kasuri.schema.axis import Plane, Step, name_faults, pair
-from kasuri.schema.columns import Float, Found, Int, Place
+from kasuri.schema.columns import Found, Place
 
 WINDOWS: dict[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
     "japan": ("500m", (4864, 3584), (6144, 5376)),

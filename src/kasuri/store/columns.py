@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.privacy import written
 from kasuri.published import intervals
@@ -17,9 +18,6 @@ from kasuri.published.measurements import Measurements
 from kasuri.published.protected import NO_LEDGER, Described, Protected
 from kasuri.schema import Domain, Plane
 from kasuri.trees.regions import Boxes
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 
 def may_leave(release: Described, unmetered: bool) -> None:

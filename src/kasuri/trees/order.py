@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.schema import Change, Domain
 from kasuri.trees.factors import ALL, NONE, Factor, pyramid
 
-Int = NDArray[np.int64]
 _TABLE_BITS = 11
 _EXPLICIT = 1 << 28  # largest factor held leaf by leaf (mask, hierarchy)
 

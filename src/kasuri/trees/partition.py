@@ -13,13 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 OUTSIDE = -1
 """Label of cells that are in no group."""
