@@ -1,4 +1,4 @@
-"""Mean error of every recipe by kind of area: the measurements behind what kasuri/manifest/bias.py says.
+"""Mean error of every recipe by kind of area: the measurements behind what kasuri/words/bias.py says.
 
 nice .venv/bin/python benchmarks/bias.py [--runs 20] [--epsilon 0.1] [--only fourier]
 

@@ -40,6 +40,7 @@ TABLE: dict[str, set[str]] = {
         "shuffle",
         "store",
         "study",
+        "words",
     },
     "doors": set(),
     "draw": {"<front>", "budget", "errors", "noise", "privacy", "published", "recipes", "schema", "table"},
@@ -79,6 +80,7 @@ TABLE: dict[str, set[str]] = {
         "report",
         "schema",
         "store",
+        "words",
     },
     "meshcode": {"_kernels", "arrays", "errors"},
     "names": {"errors"},
@@ -115,7 +117,7 @@ TABLE: dict[str, set[str]] = {
         "trees",
     },
     "refine": {"_kernels", "arrays", "errors", "public", "refine", "schema", "trees"},
-    "report": {"arrays", "errors", "files", "published", "report", "schema"},
+    "report": {"arrays", "errors", "files", "published", "report", "schema", "words"},
     "reproduce": {
         "<front>",
         "_kernels",
@@ -198,6 +200,7 @@ TABLE: dict[str, set[str]] = {
     },
     "table": {"errors", "names", "schema"},
     "trees": {"_kernels", "arrays", "errors", "schema", "trees"},
+    "words": {"recipes"},
 }
 """Module (or package) -> what it may import from kasuri, lazily or not. <front> is `import kasuri`."""
 

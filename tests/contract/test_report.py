@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
 from kasuri.report import frame, page
-from kasuri.report.japanese import ja
 from kasuri.report.pack import Rows, distances, from_planes, from_varints, pack, planes, unpack, varints, whole
+from kasuri.words.japanese import ja
 
 UNIT = ks.Unit("person", "add-remove", 1)
 DOMAIN = ks.Domain.of(ks.Mesh("grid", level="500m", origin=(8403, 6081), shape=(24, 20)))

@@ -167,7 +167,7 @@ def describe(released: Any, out: Path) -> str:
 
 
 def _counted(released: Any) -> str:
-    from kasuri.report.japanese import counted
+    from kasuri.words.japanese import counted
 
     unit = released.guarantee.unit
     return counted(unit.id, unit.max_cells, unit.max_weight)[0]

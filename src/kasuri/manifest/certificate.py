@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kasuri.manifest.bias import AREAS
-from kasuri.report.japanese import ja, unit
+from kasuri.words.bias import AREAS
+from kasuri.words.japanese import ja, unit
 
 
 def english(privacy: Mapping[str, Any]) -> str:

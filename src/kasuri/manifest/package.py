@@ -18,13 +18,13 @@ from typing import Any
 
 from kasuri import refine
 from kasuri.errors import PrivacyError
-from kasuri.manifest import bias, certificate, expected, keys
+from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import intervals
 from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.read import read
-from kasuri.report import japanese
 from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Unit
+from kasuri.words import bias, japanese
 
 MANIFEST = "datapackage.json"
 VERSION = 1

@@ -84,7 +84,7 @@ class NoForm:
 
 
 class Bias(Enum):
-    """What a refinement does to the mean of released sums; `manifest.bias` puts it into words."""
+    """What a refinement does to the mean of released sums; `words.bias` puts it into words."""
 
     UNBIASED = "linear in the noise, which has mean 0"
     TREES = "from the top of a tree to numbers that are not negative"
@@ -97,7 +97,7 @@ class Bias(Enum):
 @dataclass(frozen=True)
 class OwnBias:
     """A bias that no other family has, in its own words: (kind of area, English, Japanese); the kinds are those
-    of `manifest.bias.AREAS`."""
+    of `words.bias.AREAS`."""
 
     sentences: tuple[tuple[str, str, str], ...]
 

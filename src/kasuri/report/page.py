@@ -23,10 +23,11 @@ from kasuri.arrays import Int
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
 from kasuri.published.protected import files_of
-from kasuri.report import chart, frame, japanese
+from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Packed, Rows, distances, pack, unpack, whole
 from kasuri.schema import Axis, Domain, Plane
+from kasuri.words import japanese
 
 REPORT = "report.html"
 CONFIDENCE = 95

@@ -11,7 +11,7 @@ FAULTS = [
     Fault("a single noise taken as a normal one", "kasuri.published.bars:LinearBars._around",
           "one = max(s * math.log(", "one = min(s * math.log(",
           f"{INTERVAL_LAWS}::test_the_variance_of_linear_recipes_is_that_of_the_normal_equations"),
-    Fault("device-hours called devices", "kasuri.report.japanese:counted", "    if max_cells > 1:\n",
+    Fault("device-hours called devices", "kasuri.words.japanese:counted", "    if max_cells > 1:\n",
           "    if max_cells > 99:\n", f"{BIAS_WORDS}::test_a_total_says_what_it_counts"),
     Fault("variance halved", "kasuri.published.estimate:counts", "np.full(y.size, laplace_variance(scale))",
           "np.full(y.size, laplace_variance(scale) / 2)",

@@ -26,7 +26,7 @@ FAULTS = [
     Fault("damaged kernels are believed", "kasuri._kernels.cached:_Files._read",
           "if content[:_DIGEST] != self._digest(path, content[_DIGEST:]):", "if len(content) < _DIGEST:",
           f"{STUDY}::test_a_damaged_kernel_cache_is_not_believed", section="faults"),
-    Fault("a job is charged before its folder is tried", "kasuri.job.running:run",
+    Fault("a job is charged before its folder is tried", "kasuri.job.running:rehearse",
           "    ready(target)  # writable, before anything is read or charged\n", "",
           f"{STUDY}::test_a_read_only_folder_costs_nothing", section="faults"),
     Fault("files written in place", "kasuri.files:whole", "            yield aside\n", "            yield target\n",

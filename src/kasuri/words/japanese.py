@@ -57,7 +57,7 @@ PHRASES = {
     "exact on the integers": "整数上で厳密",
     "floating point": "浮動小数点（論文の再現用）",
     "operating system, AES-256-CTR": "OS の乱数源と AES-256-CTR",
-    # bias, as releases saved by earlier versions say it; now kasuri.manifest.bias
+    # bias, as releases saved by earlier versions say it; now kasuri.words.bias
     "Cells below the threshold": "閾値に満たないセルは 0 になります。"
     "小さなセルは失われ、小さなセルばかりの区域は低めになります。",
     "Thresholding pulls": "閾値処理はセルを 0 に近づけます。小さなセルは失われ、密なセルは平均して低めになります。",
