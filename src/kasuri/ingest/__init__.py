@@ -1,6 +1,6 @@
 """From the tables people have to Counts."""
 
-from kasuri.ingest.databases import Query, Table
+from kasuri.ingest.asked import Query, Table
 from kasuri.ingest.estat import read_estat
 from kasuri.ingest.files import read_array, read_table
 from kasuri.ingest.flows import read_mobile, read_people_flow

@@ -50,7 +50,7 @@ FAULTS = [
           "SET enable_external_access = true", f"{QUERIES}::test_a_view_of_a_file_is_not_read", short=True),
     Fault("SQLite may do anything but write", "kasuri.ingest.databases:_sqlite", "else sqlite3.SQLITE_DENY",
           "else sqlite3.SQLITE_OK", f"{QUERIES}::test_sqlite_only_reads_tables"),
-    Fault("PostgreSQL may write", "kasuri.ingest.databases:_postgres", "SET TRANSACTION READ ONLY",
+    Fault("PostgreSQL may write", "kasuri.ingest.postgres:postgres", "SET TRANSACTION READ ONLY",
           "SET TRANSACTION READ WRITE", f"{QUERIES}::test_a_table_and_a_query_of_postgresql"),
     Fault("what is vouched for is not said", "kasuri.ingest.frames:count", "assumes=assumes,", "assumes=(),",
           f"{QUERIES}::test_what_is_vouched_for_is_said_in_both_languages"),
