@@ -279,7 +279,7 @@ def test_no_one_comes_between_the_last_look_and_the_reading(folder, monkeypatch,
         with pytest.raises((duckdb.Error, sqlite3.OperationalError)):
             swap(database)
 
-    between(monkeypatch, databases, "_unchanged", try_to_swap)
+    between(monkeypatch, databases, "unchanged", try_to_swap)
     assert counted(Table(database, "t")) == {0: 2, 1: 1}
 
 
