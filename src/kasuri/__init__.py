@@ -29,6 +29,7 @@ _HOME = {
     "ProtocolError": "errors",
     "PublicMatrix": "public",
     "PublicTable": "public",
+    "Regions": "schema",
     "Release": "published.release",
     "Time": "schema",
     "Tree": "schema",
@@ -104,6 +105,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.schema import Mesh as Mesh
     from kasuri.schema import Nominal as Nominal
     from kasuri.schema import Ordered as Ordered
+    from kasuri.schema import Regions as Regions
     from kasuri.schema import Time as Time
     from kasuri.schema import Tree as Tree
     from kasuri.schema import Unit as Unit

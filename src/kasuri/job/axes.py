@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 from kasuri.errors import DomainError, KasuriError
 from kasuri.ingest.labels import read_labels
 from kasuri.job.parameters import File, Part, arguments, form_faults, same_file, split
-from kasuri.schema import H3, Axis, Grid, Mesh, Nominal, Ordered, Time, Tree
+from kasuri.schema import H3, Axis, Grid, Mesh, Nominal, Ordered, Regions, Time, Tree
 
 
 class AxisPart(Part):
@@ -116,6 +116,39 @@ class H3Axis(AxisPart):
     @classmethod
     def short(cls, words: list[str]) -> dict[str, Any]:
         return {"resolution": words[0], "within": words[1:]}
+
+
+class RegionsAxis(AxisPart):
+    kind: Literal["regions"]
+    places: File = Field(
+        description="A public list of places, relative to this job file: .csv, or .geojson, .topojson, .gpkg, .shp."
+    )
+    layers: list[str] = Field(default_factory=list, description="The layers of a file of shapes that are read.")
+    code: str = Field("code", description="The column of codes.")
+    parent: str | None = Field(None, description="The column of the code above; parent, where there is one.")
+    prefix: list[int] | None = Field(None, description="Lengths of codes by level, from the top: [2, 5].")
+    names: list[str] | None = Field(None, description="Columns of names; those called name or name_..., unless given.")
+    levels: list[str] = Field(
+        default_factory=list, description='Names of the levels from the top: ["state", "county"].'
+    )
+    crs: str | None = Field(None, description="EPSG code of the shapes, where the file does not say it.")
+    repair: bool = Field(False, description="Repair outlines that cross themselves.")
+    tolerance: float = Field(1e-6, ge=0, le=0.5, description="Share of a place that another may cover as well.")
+    points: Points = "EPSG:4326"
+
+    @property
+    def file(self) -> str | None:
+        return self.places
+
+    def make(self, base: Path) -> Regions:
+        given = self.model_dump(exclude={"kind", "name", "places"})
+        return Regions(self.name, base / self.places, **given)
+
+    @classmethod
+    def short(cls, words: list[str]) -> dict[str, Any]:
+        if len(words) != 1 or not words[0].startswith("@"):
+            raise ValueError("regions(@FILE), or the keys of a job file")
+        return {"places": words[0][1:]}
 
 
 class TimeAxis(AxisPart):
@@ -255,6 +288,7 @@ PARTS: dict[str, type[AxisPart]] = {
     "mesh": MeshAxis,
     "grid": GridAxis,
     "h3": H3Axis,
+    "regions": RegionsAxis,
     "ordered": OrderedAxis,
     "nominal": NominalAxis,
     "time": TimeAxis,

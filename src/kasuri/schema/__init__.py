@@ -12,6 +12,7 @@ from kasuri.schema.mask import MAX_MASK, Mask
 from kasuri.schema.mesh import WINDOWS, Mesh
 from kasuri.schema.nominal import Nominal
 from kasuri.schema.ordered import Ordered
+from kasuri.schema.regions import Regions
 from kasuri.schema.time import Time
 from kasuri.schema.tree import Tree
 from kasuri.schema.unit import PROVIDER_BOUNDED, ROWS_ALONE, Change, Part, Unit
@@ -34,6 +35,7 @@ __all__ = [
     "Ordered",
     "Part",
     "Plane",
+    "Regions",
     "Step",
     "Time",
     "Tree",
