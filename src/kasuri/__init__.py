@@ -15,7 +15,9 @@ _HOME = {
     "Domain": "schema",
     "DomainError": "errors",
     "FormatError": "errors",
+    "Grid": "schema",
     "Guarantee": "privacy",
+    "H3": "schema",
     "KasuriError": "errors",
     "Ledger": "budget.ledger",
     "Mechanism": "recipes",
@@ -27,6 +29,7 @@ _HOME = {
     "ProtocolError": "errors",
     "PublicMatrix": "public",
     "PublicTable": "public",
+    "Regions": "schema",
     "Release": "published.release",
     "Time": "schema",
     "Tree": "schema",
@@ -96,10 +99,13 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.recipes import privelet as privelet
     from kasuri.recipes import refined_tree as refined_tree
     from kasuri.recipes import simplex as simplex
+    from kasuri.schema import H3 as H3
     from kasuri.schema import Domain as Domain
+    from kasuri.schema import Grid as Grid
     from kasuri.schema import Mesh as Mesh
     from kasuri.schema import Nominal as Nominal
     from kasuri.schema import Ordered as Ordered
+    from kasuri.schema import Regions as Regions
     from kasuri.schema import Time as Time
     from kasuri.schema import Tree as Tree
     from kasuri.schema import Unit as Unit

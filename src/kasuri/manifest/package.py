@@ -35,6 +35,7 @@ FIELDS: dict[str, str] = {
     "release_id": "random name of this release",
     "cell": "row-major index of the cell over the domain's shape",
     "mesh_code": "JIS X 0410 mesh code",
+    "grid_code": "code of the grid cell",
     "row": "row of the mesh, from the window's south edge",
     "col": "column of the mesh, from the window's west edge",
     "value": "released count, noise included",

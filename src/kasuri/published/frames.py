@@ -14,7 +14,7 @@ import numpy as np
 
 from kasuri import notebook
 from kasuri.errors import DomainError
-from kasuri.store.columns import release_table, the_mesh
+from kasuri.store.columns import release_table, the_place
 
 if TYPE_CHECKING:
     from kasuri.published.release import Release
@@ -55,15 +55,12 @@ def polars(release: Release) -> Any:
 
 
 def geopandas(release: Release) -> Any:
-    """The same as a geopandas frame, with the outline of each cell of the mesh."""
+    """The same as a geopandas frame, with the outline of each cell."""
     frames = _installed("geopandas")
-    mesh = the_mesh(release.domain)
+    place = the_place(release.domain)
     found = arrow(release, geometry=True).to_pandas()
-    outline = frames.GeoSeries.from_wkb(found.pop("geom"), crs=_EPSG.get(mesh.crs))
+    outline = frames.GeoSeries.from_wkb(found.pop("geom"), crs=f"EPSG:{place.epsg}")
     return frames.GeoDataFrame(found, geometry=outline)
-
-
-_EPSG = {"JGD2011": "EPSG:6668", "JGD2000": "EPSG:4612", "Tokyo": "EPSG:4301"}
 
 
 def _installed(name: str) -> Any:

@@ -256,8 +256,8 @@ def view_axis(axis: Axis) -> dict[str, Any]:
         levels = [{"name": step.name, "side": step.side, "offset": list(step.offset)} for step in plane.levels]
         rows, cols = plane.shape
         return {
-            "kind": "mesh", "name": axis.name, "size": rows * cols, "rows": rows, "cols": cols, "level": plane.level,
-            "origin": list(plane.origin), "levels": levels, "labels": None,
+            "kind": "mesh", "name": axis.name, "size": rows * cols, "rows": rows, "cols": cols,
+            "level": plane.jis_level, "origin": list(plane.origin), "levels": levels, "labels": None,
         }  # fmt: skip
     labels = None if axis.sizes[0] > MOST_LABELS else axis.shown()
     return {"kind": axis.kind, "name": axis.name, "size": axis.sizes[0], "labels": labels}

@@ -90,6 +90,14 @@ class Mesh(Plane):
     def where(self) -> str | None:
         return None if self.level is None else self.crs
 
+    @property
+    def epsg(self) -> int | None:
+        return None if self.level is None else meshcode.DATUMS[self.crs]
+
+    @property
+    def jis_level(self) -> str | None:
+        return self.level
+
     def codes(self) -> Int | None:
         if self.level is None:
             return None
@@ -142,9 +150,9 @@ class Mesh(Plane):
             return tuple(Step(str(1 << k), 1 << k, (0, 0)) for k in range(max(self.shape).bit_length()))
         own = meshcode.level(self.level).per_first
         coarse = [name for name, level in meshcode.LEVELS.items() if own % level.per_first == 0]
-        return tuple(self.step(name) for name in reversed(coarse))
+        return tuple(self.at_level(name) for name in reversed(coarse))
 
-    def step(self, level: str) -> Step:
+    def at_level(self, level: str) -> Step:
         own, wanted = meshcode.level(self.level or "").per_first, meshcode.level(level).per_first
         if own % wanted:
             raise DomainError(f"level {level} is not made of whole {self.level} cells")

@@ -13,11 +13,12 @@ from typing import Any
 from kasuri import files, names
 from kasuri.errors import DomainError
 from kasuri.published.protected import Protected
-from kasuri.schema import Domain
-from kasuri.store import duck, postgres, sqlite, workbook
-from kasuri.store.columns import all_tables, has_outline, may_leave, no_place, the_mesh
+from kasuri.schema import Axis, Domain
+from kasuri.store import duck, outline, postgres, sqlite, workbook
+from kasuri.store.columns import all_tables, has_outline, level_axis, may_leave, no_place, own_level, the_place
 
-KINDS = (".csv", ".xlsx", ".parquet", ".gpkg", ".sqlite", ".duckdb")
+KINDS = (".csv", ".xlsx", ".parquet", ".geojson", ".gpkg", ".sqlite", ".duckdb")
+_MAPS = (".parquet", ".geojson", ".gpkg")
 
 
 def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *, unmetered: bool = False) -> None:
@@ -38,9 +39,16 @@ def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *
             with files.whole(path, new=True) as aside:
                 workbook.write(all_tables(release, levels), aside)
         elif kind == ".parquet":
-            mesh = the_mesh(release.domain)
+            place = the_place(release.domain)
             tables = all_tables(release, levels, geometry=True)
-            _files(path, {name: _geo(table, mesh.crs) for name, table in tables.items()}, _parquet)
+            _files(path, {name: _geo(table, place) for name, table in tables.items()}, _parquet)
+        elif kind == ".geojson":
+            place = the_place(release.domain)
+            _files(
+                path,
+                all_tables(release, levels, geometry=True),
+                lambda table, part: _bytes(part, outline.geojson(table, place)),
+            )
         elif kind == ".duckdb":
             duck.append(release, path, levels)
         else:
@@ -58,7 +66,8 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
     if targets and levels:
         try:
             for level in levels:
-                the_mesh(domain).step(level)
+                if not own_level(domain, level):
+                    level_axis(domain, level)
         except DomainError as error:
             faults += error.faults
             good = False
@@ -72,9 +81,9 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
             faults.append(f"{path}: a file ending in {', '.join(KINDS)} or a postgresql:// address is needed")
         if not _writable(path):
             faults.append(f"{path}: nothing can be written there")
-        if kind in (".parquet", ".gpkg") and (why := no_place(domain)) is not None:
+        if kind in _MAPS and (why := no_place(domain)) is not None:
             faults.append(f"{path}: {why}")
-        if kind in (".csv", ".parquet"):
+        if kind in (".csv", ".geojson", ".parquet"):
             parts = ["release", "release_meta", *(f"release_{level}" for level in levels)]
             taken = [str(file) for file in _targets(path, parts).values() if file.exists()]
             faults += [f"{file} exists; a release is never written over another" for file in taken]
@@ -138,12 +147,20 @@ def _parquet(table: Any, path: Path) -> None:
     parquet.write_table(table, path, compression="zstd", row_group_size=1 << 20)
 
 
-def _geo(table: Any, crs: str) -> Any:
+def _bytes(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+
+
+def _geo(table: Any, place: Axis) -> Any:
     """GeoParquet 1.1: the key `geo` of the file's metadata describes the outline column."""
     if "geom" not in table.column_names:
         return table
-    from kasuri.store.outline import projjson
-
-    column = {"encoding": "WKB", "geometry_types": ["Polygon"], "crs": projjson(crs), "orientation": "counterclockwise"}
+    column = {
+        "encoding": "WKB",
+        "geometry_types": [place.outline_type],
+        "crs": outline.projjson(place.where() or ""),
+        "orientation": "counterclockwise",
+    }
     about = {"version": "1.1.0", "primary_column": "geom", "columns": {"geom": column}}
     return table.replace_schema_metadata({"geo": json.dumps(about)})
