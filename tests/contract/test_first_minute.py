@@ -55,6 +55,10 @@ def test_the_small_lock_is_the_part_of_the_large_one_that_kasuri_needs():
     assert "://" not in (ROOT / "core.lock").read_text(encoding="utf-8")
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # uv opens many connections at once, and a busy machine accepts them late
+
+
 @pytest.fixture
 def clone(tmp_path):
     """What run.py needs to start, with the uv of this environment."""
@@ -69,7 +73,14 @@ def clone(tmp_path):
 def start(clone, *words, python=PYTHON, **settings):
     """run.py with no setting of this machine but those given."""
     keep = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    quick = {"UV_HTTP_RETRIES": "0", "UV_CONFIG_FILE": "", "PIP_CONFIG_FILE": os.devnull, "NO_PROXY": "127.0.0.1"}
+    quick = {
+        "UV_HTTP_RETRIES": "0",
+        "UV_HTTP_TIMEOUT": "120",
+        "UV_HTTP_CONNECT_TIMEOUT": "120",
+        "UV_CONFIG_FILE": "",
+        "PIP_CONFIG_FILE": os.devnull,
+        "NO_PROXY": "127.0.0.1",
+    }
     (clone / "uv.toml").write_text("")
     env = {**keep, "HOME": str(clone.parent), **quick, **settings}
     env["UV_CONFIG_FILE"] = str(clone / "uv.toml")
@@ -129,7 +140,7 @@ def index():
     servers = []
 
     def begin(status, certificate=None):
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Index)
+        server = Server(("127.0.0.1", 0), Index)
         server.status = status
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
