@@ -33,7 +33,7 @@ def release(
     lat: options.Lat = None,
     lon: options.Lon = None,
     column: options.Places = None,
-    recipe: options.Recipe = "haar_topdown",
+    recipe: options.Recipe = "best",
     data: str | None = typer.Option(None, "--data", help='Declared name of the data, e.g. "census-2020".'),
     export: list[str] = typer.Option([], "--export", help="Also write x.csv, .parquet, .gpkg, .sqlite, postgresql://."),
     levels: str = typer.Option("", "--levels", help="Coarser levels for the exports, e.g. 1km,10km."),
