@@ -214,6 +214,8 @@ RECIPES: dict[str, Callable[[Table], ks.Mechanism | None]] = {
     "tree": lambda table: woven_tree(shares=_stages(table)),
     "hand": lambda table: woven_tree(shares=table.shares, maps=table.maps) if table.shares else None,
     "woven": lambda table: woven_tree(maps=table.maps),
+    "whole": lambda table: woven_tree(maps=table.maps, whole=True),
+    "best": lambda table: ks.best(maps=table.maps),
     "views": lambda table: woven_tree(dict.fromkeys(table.views, "1"), maps=table.maps),
 }
 

@@ -29,6 +29,7 @@ _HOME = {
     "ProtocolError": "errors",
     "PublicMatrix": "public",
     "PublicTable": "public",
+    "RegionMap": "schema.maps",
     "Regions": "schema",
     "Release": "published.release",
     "Time": "schema",
@@ -36,6 +37,7 @@ _HOME = {
     "Unit": "schema",
     "auto": "recipes",
     "bayes_tree": "recipes",
+    "best": "recipes",
     "compare": "study.evaluate",
     "count": "ingest",
     "geometric": "recipes",
@@ -52,6 +54,7 @@ _HOME = {
     "seeded": "noise.rng",
     "simplex": "recipes",
     "verify": "manifest.verify",
+    "woven_tree": "recipes",
 }
 """Every name and the module it is imported from at first use."""
 
@@ -90,6 +93,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.recipes import Mechanism as Mechanism
     from kasuri.recipes import auto as auto
     from kasuri.recipes import bayes_tree as bayes_tree
+    from kasuri.recipes import best as best
     from kasuri.recipes import geometric as geometric
     from kasuri.recipes import haar_topdown as haar_topdown
     from kasuri.recipes import laplace as laplace
@@ -99,6 +103,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.recipes import privelet as privelet
     from kasuri.recipes import refined_tree as refined_tree
     from kasuri.recipes import simplex as simplex
+    from kasuri.recipes import woven_tree as woven_tree
     from kasuri.schema import H3 as H3
     from kasuri.schema import Domain as Domain
     from kasuri.schema import Grid as Grid
@@ -109,6 +114,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.schema import Time as Time
     from kasuri.schema import Tree as Tree
     from kasuri.schema import Unit as Unit
+    from kasuri.schema.maps import RegionMap as RegionMap
     from kasuri.study.evaluate import compare as compare
     from kasuri.study.plan import plan as plan
     from kasuri.table import Counts as Counts

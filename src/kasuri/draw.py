@@ -17,7 +17,7 @@ from kasuri.noise.rng import Source, Streams, secure
 from kasuri.privacy import Exact, Guarantee, asked
 from kasuri.published.protected import NO_LEDGER
 from kasuri.published.release import Release
-from kasuri.recipes import RECIPES
+from kasuri.recipes import RECIPES, best
 from kasuri.recipes.mechanism import Drawn, Mechanism, Run
 from kasuri.schema import Part
 from kasuri.table import Counts
@@ -25,14 +25,14 @@ from kasuri.table import Counts
 
 def release(
     counts: Counts,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     *,
     epsilon: Exact,
     ledger: Ledger | None,
     source: Source | None = None,
     threads: int | None = None,
 ) -> Release:
-    """Publish `counts` with `mechanism` at `epsilon`: the one function that draws noise on counts.
+    """Publish `counts` with `mechanism`, or `best()`, at `epsilon`: the one function that draws noise on counts.
 
     epsilon: an exact decimal such as "0.1"; above 20 with a second word, "25 weak". ledger: must be written out; it is
     charged, durably, before the release key is made, and nothing is refunded. None means unmetered, which the guarantee
@@ -40,6 +40,7 @@ def release(
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
+    mechanism = best() if mechanism is None else mechanism
     source = checked(mechanism, ledger, source)
     run = mechanism.on(counts.domain, counts.unit, asked(epsilon))
     if "total" in run.guarantee.public and counts.part is not None:
@@ -63,7 +64,7 @@ def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
 def checked(mechanism: object, ledger: object, source: Source | None) -> Source:
     """Refuse what is no recipe, no ledger or no source of randomness; the source, `secure()` where none was named."""
     if not isinstance(mechanism, Mechanism):
-        raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
+        raise PrivacyError(f"release() takes a recipe such as best(); known: {', '.join(RECIPES)}")
     if ledger is not None and not isinstance(ledger, Ledger):
         raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
     source = secure() if source is None else source

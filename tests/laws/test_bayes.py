@@ -16,8 +16,9 @@ from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace
 from kasuri._kernels.visit import project
 from kasuri.noise.rng import Streams, seeded
 from kasuri.recipes import shares
+from kasuri.recipes.bayestree import ChosenTreeRun, OfPrior, Preset
 from kasuri.recipes.choose import Chooser
-from kasuri.recipes.counttree import ChosenTreeRun, Given, OfPrior, Preset
+from kasuri.recipes.spending import Given
 from kasuri.recipes.visit import Visit
 from kasuri.refine import bayes
 from kasuri.refine.least_squares import least_squares

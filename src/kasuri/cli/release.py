@@ -35,7 +35,7 @@ def release(
     lat: options.Lat = None,
     lon: options.Lon = None,
     column: options.Places = None,
-    recipe: options.Recipe = "haar_topdown",
+    recipe: options.Recipe = "best",
     encoding: options.Encoding = None,
     sheet: options.Sheet = None,
     add: options.Add = False,

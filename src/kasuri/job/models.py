@@ -139,10 +139,18 @@ class Job(Part):
     axes: list[AnyAxis] = Field(min_length=1)
     masks: list[MaskPart] = Field(default_factory=list)
     unit: UnitPart
-    recipe: AnyRecipe = MODELS["haar_topdown"](name="haar_topdown")
+    recipe: AnyRecipe = MODELS["best"](name="best")
     budget: Budget
     output: Output
     spark: SparkPart | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spark_default(cls, content: Any) -> Any:
+        """Not everything that `best` chooses is drawn block by block."""
+        if isinstance(content, dict) and content.get("engine") == "spark" and "recipe" not in content:
+            return content | {"recipe": {"name": "haar_topdown"}}
+        return content
 
     @model_validator(mode="after")
     def _spark_can(self) -> Job:

@@ -38,7 +38,8 @@ max_cells = 1
 # max_weight = 10                 # needed where records carry weights
 
 [recipe]                          # its name and its arguments, as in Python; kasuri plan job.toml shows its error
-name = "haar_topdown"
+name = "best"                     # chosen from what is declared here; it says what and why
+# name = "haar_topdown"           # the recipe before: the cost follows the people
 # name = "bayes_tree"             # small errors at every area size; how epsilon is shared over the levels:
 # pilot = true                    #   one level is measured first and chooses, or
 # shares = "middle"               #   "sparse", "middle", "dense", or { 0 = "0.6", 3 = "0.2", 5 = "0.2" } by height, or

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kasuri.recipes.bayestree import auto, bayes_tree
+from kasuri.recipes.best import best
 from kasuri.recipes.cells import geometric, laplace
-from kasuri.recipes.counttree import auto, bayes_tree, refined_tree
+from kasuri.recipes.counttree import refined_tree
 from kasuri.recipes.descent import haar_topdown
 from kasuri.recipes.hierarchy import hierarchy
 from kasuri.recipes.matrix import fourier, matrix
@@ -20,6 +22,7 @@ __all__ = [
     "Mechanism",
     "auto",
     "bayes_tree",
+    "best",
     "fourier",
     "geometric",
     "haar_topdown",
@@ -39,6 +42,7 @@ __all__ = [
 RECIPES: dict[str, Callable[..., Mechanism]] = {
     "auto": auto,
     "bayes_tree": bayes_tree,
+    "best": best,
     "fourier": fourier,
     "geometric": geometric,
     "haar_topdown": haar_topdown,

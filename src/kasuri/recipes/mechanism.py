@@ -240,6 +240,8 @@ class Run(ABC):
     guarantee: Guarantee
     cost: Fraction
     noise: Noise
+    chosen: Words | None = field(default=None, kw_only=True)
+    """Who chose the recipe from public facts, and why, where somebody did."""
     signed: ClassVar[bool]
     """May a released value be negative?"""
     bias: ClassVar[Bias | OwnBias]
@@ -311,6 +313,7 @@ class Run(ABC):
             "descent": self.descent,
             **({"arguments": asked_for} if (asked_for := self.arguments()) else {}),
             **({"fingerprints": known} if (known := self.fingerprints()) else {}),
+            **({"chosen": dict(self.chosen)} if self.chosen is not None else {}),
         } | self.further()
 
     def arguments(self) -> dict[str, Any]:

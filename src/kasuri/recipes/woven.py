@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,14 +36,14 @@ from kasuri.recipes.mechanism import (
 from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.spending import drawable, fits, level_cost
 from kasuri.recipes.targets import Form, Sums, shares_for
-from kasuri.recipes.views import Term, View, Woven, map_faults
+from kasuri.recipes.views import MAX_GROUPS, Term, View, Woven, map_faults
 from kasuri.recipes.visit import Visit
 from kasuri.recipes.wovenbars import WovenBars
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 from kasuri.trees.partition import Partition
-from kasuri.trees.visited import LEAST_SCALE, Visited
+from kasuri.trees.visited import LEAST_SCALE, Level, Visited
 from kasuri.trees.weave import interleaved
 
 BASIS = "docs/proofs/woven_tree.md"
@@ -55,6 +56,7 @@ def woven_tree(
     *,
     shares: Mapping[str, object] | None = None,
     maps: Sequence[RegionMap] = (),
+    whole: bool = False,
 ) -> Mechanism:
     """Noisy counts of a tree and of any other declared sums of the same cells, joined: margins, regions, pairs.
 
@@ -64,6 +66,9 @@ def woven_tree(
     shares: {view: "exact decimal"} instead, "cells" among them, summing to 1. maps: public maps of one axis' cells.
     The tree splits axes of one kind together (pairs of regions, of squares); views that are its levels are measured
     there, and only below nodes that noise left positive; every other view is measured whole.
+    whole=True, for tables of at most 2^22 cells: every cell is measured, by itself unless views or shares name more;
+    sums of the noisy cells then take the part of measured levels. About plain noise on full tables, and better the
+    emptier they are.
 
     Privacy
     -------
@@ -93,17 +98,21 @@ def woven_tree(
         faults.append("woven_tree: shares must sum to exactly 1: their sum is what epsilon pays for")
     if not all(isinstance(one, RegionMap) for one in maps):
         faults.append("woven_tree: maps must be declared public: RegionMap(axis, labels, name=...)")
+    if not isinstance(whole, bool):
+        faults.append("woven_tree: whole is True or False")
     raise_faults(PrivacyError, faults)
-    return WovenTree("woven_tree", BASIS, tuple(named), shares is not None, tuple(maps))
+    return WovenTree("woven_tree", BASIS, tuple(named), shares is not None, tuple(maps), whole)
 
 
 @dataclass(frozen=True)
 class WovenTree(Mechanism):
-    """`named`: views with wished errors, or with shares where `fixed`; empty: those of the domain by itself."""
+    """`named`: views with wished errors, or with shares where `fixed`; empty: those of the domain by itself. `whole`:
+    the cells are the only level of the tree that is measured as such; all other views are parts."""
 
     named: tuple[tuple[str, Fraction], ...]
     fixed: bool
     maps: tuple[RegionMap, ...]
+    whole: bool = False
 
     def stored(self) -> dict[str, Any]:
         told = tuple((name, decimal(number)) for name, number in self.named)
@@ -111,7 +120,7 @@ class WovenTree(Mechanism):
             "transform": "counts", "noise": DiscreteLaplace.name, "refine": "woven", "order": "interleaved",
             "descent": "plain", "shares": told if self.fixed else (), "views": () if self.fixed else told,
             "maps": tuple((one.name, one.fingerprint()) for one in self.maps),
-        }  # fmt: skip
+        } | whole_words(self.whole)  # fmt: skip
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -123,17 +132,28 @@ class WovenTree(Mechanism):
         raise_faults(DomainError, map_faults(domain, self.maps))
         weave, cost = Woven(domain, interleaved(domain), self.maps), level_cost(unit)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
+        if self.whole and domain.size > MAX_GROUPS:
+            raise DomainError(
+                f"woven_tree(whole=True) draws every one of {domain.size} cells; it takes at most {MAX_GROUPS}. "
+                "Leave whole out: then only what noise left positive is descended"
+            )
         spent = self._spent(weave)
         if sum(spent.values()) != 1 or min(spent.values()) <= 0:
             raise PrivacyError("shares are positive and sum to exactly 1: their sum is what epsilon pays for")
-        cuts = tuple(sorted((depth, share) for view, share in spent.items() if (depth := weave.cut(view)) is not None))
+        depths = {view: self._cut(weave, view) for view in spent}
+        cuts = tuple(sorted((depth, spent[view]) for view, depth in depths.items() if depth is not None))
         if not cuts or cuts[-1][0] != weave.tree.depth:
             raise DomainError('woven_tree: the cells must have a share; add the view "cells"')
-        parts = tuple((weave.partition(view), share) for view, share in spent.items() if weave.cut(view) is None)
+        parts = tuple((weave.partition(view), share) for view, share in spent.items() if depths[view] is None)
         drawable(weave.tree, cuts)
         run = WovenRun(self, domain, claim, cost, noise, weave.tree, weave, cuts, parts)
         fits(run.visit)
         return run
+
+    def _cut(self, weave: Woven, view: View) -> int | None:
+        """The depth of the tree that a view is measured at; None: as a part."""
+        depth = weave.cut(view)
+        return None if self.whole and depth != weave.tree.depth else depth
 
     def _spent(self, weave: Woven) -> dict[View, Fraction]:
         """Every measured view with its share."""
@@ -153,7 +173,9 @@ class WovenTree(Mechanism):
                 faults.append(f"woven_tree: view {name!r} is named twice")
             views.setdefault(view, number)
         raise_faults(DomainError, faults)
-        return views if self.fixed else planned(weave, above | views)
+        if self.fixed:
+            return views
+        return planned(weave, above | views) if views or not self.whole else {weave.view("cells"): Fraction(1)}
 
 
 def standard(weave: Woven) -> list[View]:
@@ -188,6 +210,16 @@ def planned(weave: Woven, wished: dict[View, Fraction]) -> dict[View, Fraction]:
     )
     shares = shares_for(form, targets, [measured.index(cells)])
     return {view: share for view, share in zip(measured, shares, strict=True) if share}
+
+
+ANCHORED = 16
+"""Where all cells are measured, sums of so many of them and more are held at what the noisy cells say, as exactly as
+that is: what makes cells non-negative moves people from large cells to empty ones, a little each, which adds up."""
+
+
+def whole_words(whole: bool) -> dict[str, Any]:
+    """Told where it is asked for: what was stored before there was the word never changes."""
+    return {"whole": True} if whole else {}
 
 
 def _sums(weave: Woven, view: View) -> Sums:
@@ -226,7 +258,7 @@ class WovenRun(TreeRun):
     def arguments(self) -> dict[str, Any]:
         told = {name: decimal(number) for name, number in self.mechanism.named}
         maps = {"maps": [one.to_json() for one in self.mechanism.maps]} if self.mechanism.maps else {}
-        return {"shares" if self.mechanism.fixed else "views": told} | maps
+        return {"shares" if self.mechanism.fixed else "views": told} | maps | whole_words(self.mechanism.whole)
 
     def fingerprints(self) -> dict[str, str]:
         return {f"map {one.name}": one.fingerprint() for one in self.mechanism.maps}
@@ -250,7 +282,43 @@ class WovenRun(TreeRun):
 
     def _refined(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Int, Int]:
         """From here on everything sees noisy numbers only."""
-        return woven.estimate(tree, self.tree, self.domain, self._parts(numbers), self.around)
+        parts, around = self._parts(numbers), self.around
+        if not self.mechanism.whole:
+            return woven.estimate(tree, self.tree, self.domain, parts, around)
+        parts += self._anchors(tree.levels[-1], float(max(tree.scales[-1], LEAST_SCALE)))
+        return woven.estimate(self._summed(tree), self.tree, self.domain, parts, around)
+
+    def _summed(self, tree: Visited) -> Visited:
+        """The same noisy cells with sums of theirs as levels above: nothing is measured again."""
+        (cells,), (scale,) = tree.levels, tree.scales
+        depths = [depth for depth in self.tree.stages[1:-1] if self.tree.stride(depth) >= ANCHORED]
+        keys, levels, below = cells.prefix, [], cells.prefix
+        for depth in reversed(depths):
+            prefix, at = np.unique(keys // self.tree.stride(depth), return_inverse=True)
+            y = np.zeros(prefix.size, dtype=np.int64)
+            np.add.at(y, at, cells.y)
+            stride = self.tree.stride(depth) // (self.tree.stride(levels[0][0]) if levels else 1)
+            first = np.searchsorted(below // stride, np.append(prefix, prefix[-1:] + 1))
+            levels.insert(0, (depth, Level(prefix, y, y.astype(np.float64), first)))
+            below = prefix
+        scales = [scale * Fraction(sqrt(self.tree.stride(depth))) for depth, _ in levels]
+        return Visited(
+            (*(depth for depth, _ in levels), *tree.cuts), (*scales, scale), (inf,) * len(levels) + tree.slacks,
+            (*(level for _, level in levels), cells),
+        )  # fmt: skip
+
+    def _anchors(self, cells: Level, scale: float) -> list[woven.Part]:
+        """Sums of the noisy cells that are not nodes of the tree, as parts: nothing is measured again."""
+        known, size, out = [part.name for part, _ in self.parts], self.domain.size, []
+        for view in standard(self.weave):
+            groups = self.weave.groups(view)
+            if self.weave.cut(view) is None and groups * ANCHORED <= size and self.weave.words(view) not in known:
+                part = self.weave.partition(view)
+                y = np.zeros(groups, dtype=np.int64)
+                group = part.of_keys(self.tree, cells.prefix)
+                np.add.at(y, group[group >= 0], cells.y[group >= 0])
+                out.append(woven.Part(part, y, laplace_variance(Fraction(scale)) * (size / groups)))
+        return out
 
     def _parts(self, numbers: Sequence[Int]) -> list[woven.Part]:
         return [
