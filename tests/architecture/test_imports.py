@@ -87,6 +87,7 @@ TABLE: dict[str, set[str]] = {
         "_kernels",
         "budget",
         "errors",
+        "names",
         "noise",
         "privacy",
         "published",

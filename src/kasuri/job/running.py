@@ -10,7 +10,7 @@ from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, raise_faults
 from kasuri.ingest import count, read_estat
 from kasuri.ingest.micro import Progress
-from kasuri.job.facts import domain, mechanism, sources, unit
+from kasuri.job.facts import about, domain, mechanism, sources, unit
 from kasuri.job.models import Job, SparkPart
 from kasuri.job.parameters import places
 from kasuri.privacy import asked
@@ -74,12 +74,13 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     if target.exists():
         raise DomainError(f"{target} exists; a release is never written over another")
     judge_exports(table, exports(job, base), job.output.levels)
+    words = about(job)
     book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
     ready(target)  # writable, before anything is read or charged
     if job.spark is not None:
         return _run_on_spark(job, job.spark, base, recipe, book)
     released = make_release(
-        counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads
+        counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads, about=words
     )
     released.save(str(target), unmetered=book is None)
     for where in exports(job, base):
@@ -107,7 +108,7 @@ def _run_on_spark(job: Job, part: SparkPart, base: Path, recipe: Mechanism, book
     released = spark.release(
         frame, domain(job, base), recipe, epsilon=job.budget.epsilon, unit=unit(job), ledger=book,
         columns=places(job.data.columns), work=base / part.work, weight=job.data.weight, data=job.data.name,
-        key=_sampling_key(job), partitions=part.partitions, assume=job.data.assume,
+        key=_sampling_key(job), partitions=part.partitions, assume=job.data.assume, about=about(job),
     )  # fmt: skip
     with released:
         released.save(str(base / job.output.folder), unmetered=book is None)

@@ -109,7 +109,6 @@ def compose(
     privacy = about["privacy"]
     name = privacy["data"] or about["name"]
     packed, drawn = sheet.shown()
-    title = Text(f"{name}: a table released with differential privacy", f"{name}：差分プライバシーによる公表統計")
     view = {
         "axes": [view_axis(axis) for axis in drawn.domain.axes],
         "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
@@ -130,7 +129,17 @@ def compose(
         Section("cite", Text("How to cite", "引用方法"), _cite(about, name)),
         Section("manifest", Text("The manifest", "マニフェスト"), [_manifest(about)]),
     ]
-    return frame.page(title, _lead(about, sheet), sections, view=view, packed=packed, secret=secret)
+    said = about.get("about") or {}
+    return frame.page(
+        _title(about, sheet, name),
+        [*_credit(said, "publisher", "published"), _numbers(about, sheet)],
+        sections,
+        view=view,
+        packed=packed,
+        below=[*_credit(said, "source", "licence", "contact"), *_words(about, sheet)],
+        language=said.get("language", "").partition("-")[0],
+        secret=secret,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,10 +298,46 @@ def unit_of_sums(loss: Mapping[str, Any]) -> str:
     return loss["privacy_unit"] if bound["max_cells"] == 1 and bound["max_weight"] is None else ""
 
 
-def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
+def _title(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
+    """The publisher's own, or a sentence that says what the page shows."""
+    said = about.get("about") or {}
+    if "title" in said:
+        return Text(said["title"], said["title"])
     loss = about["privacy"]["privacy_loss"]
-    epsilon, delta = loss["privacy_parameters"]["epsilon"], loss["privacy_parameters"]["delta"]
-    unit = loss["privacy_unit"]
+    bound, total = loss["contribution_bound"], number(about["total"])
+    counted = japanese.counted(loss["privacy_unit"], bound["max_cells"], bound["max_weight"])
+    mesh = sheet.meshes[0] if sheet.meshes else None
+    where = Text(f"{sheet.domain.size:,} cells", f"{sheet.domain.size:,} セル")
+    if mesh is not None and mesh.level:
+        where = area_name(mesh.level, 1)
+    return Text(
+        f"{name} shows {total} {counted[0]} in {where.en}; random noise protects each {loss['privacy_unit']}.",
+        f"{name}：{total} {counted[1]}を{where.ja}で示します。雑音により{japanese.unit(loss['privacy_unit'])}を保護しています。",
+    )
+
+
+def _credit(said: Mapping[str, str], *wanted: str) -> list[str]:
+    """Those of the words `wanted` that its publisher says: who publishes it, when, from what source, and what others
+    may do with it."""
+    names = {
+        "publisher": Text("Published by ", "公表者："),
+        "published": Text("on ", "公表日：") if "publisher" in said else Text("Published on ", "公表日："),
+        "source": Text("Source: ", "出典："),
+        "licence": Text("Licence: ", "利用条件："),
+        "contact": Text("Contact: ", "連絡先："),
+    }
+    language = f' lang="{escape(said["language"])}" class="always"' if "language" in said else ""
+    parts = [
+        f'<span class="item">{words.html()}<span{language}>{escape(said[name])}</span></span>'
+        for name, words in names.items()
+        if name in wanted and name in said
+    ]
+    return [f'<p class="credit">{" ".join(parts)}</p>'] if parts else []
+
+
+def _words(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
+    """What every reader should know, below the map."""
+    unit = about["privacy"]["privacy_loss"]["privacy_unit"]
     spoken = Text(
         f"The numbers carry random noise that limits what this table can tell about any one {unit}. Relative to the "
         "counts the noise is small for large areas and large for small ones: read the error before a single cell.",
@@ -300,24 +345,29 @@ def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
         "件数に対する雑音の割合は広い区域では小さく、狭い区域では大きくなります。"
         "個々のセルを読む前に誤差の目安をご覧ください。",
     )
+    return [f'<p class="lead">{spoken.html()}</p>']
+
+
+def _numbers(about: Mapping[str, Any], sheet: Sheet) -> str:
+    """The four numbers that come first."""
+    loss = about["privacy"]["privacy_loss"]
+    epsilon, delta = loss["privacy_parameters"]["epsilon"], loss["privacy_parameters"]["delta"]
+    unit = loss["privacy_unit"]
     limit = "" if delta == "0" else f"δ {delta}; "
     total, size, empty = about["total"], sheet.domain.size, sheet.cells.size
     bound = loss["contribution_bound"]
     counted = Text(*japanese.counted(unit, bound["max_cells"], bound["max_weight"]))
-    return [
-        f'<p class="lead">{spoken.html()}</p>',
-        frame.tiles(
-            [
-                (Text("Released total", "公表値の合計").html(), number(total), counted.html()),
-                (Text("Cells that are not 0", "0 でないセル").html(), number(empty),
-                 Text(f"of {size:,}", f"全 {size:,} セル中").html()),
-                (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
-                 escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
-                (Text("Protected", "保護の単位").html(), frame.both(escape(unit), escape(japanese.unit(unit))),
-                 frame.both(escape(loss["privacy_unit_description"]), _relation_ja(about))),
-            ]
-        ),
-    ]  # fmt: skip
+    return frame.tiles(
+        [
+            (Text("Released total", "公表値の合計").html(), number(total), counted.html()),
+            (Text("Cells that are not 0", "0 でないセル").html(), number(empty),
+             Text(f"of {size:,}", f"全 {size:,} セル中").html()),
+            (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
+             escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
+            (Text("Protected", "保護の単位").html(), frame.both(escape(unit), escape(japanese.unit(unit))),
+             frame.both(escape(loss["privacy_unit_description"]), _relation_ja(about))),
+        ]
+    )  # fmt: skip
 
 
 def _relation_ja(about: Mapping[str, Any]) -> str:
@@ -463,6 +513,8 @@ def _files(about: Mapping[str, Any]) -> list[str]:
 def _cite(about: Mapping[str, Any], name: str) -> list[str]:
     loss = about["privacy"]["privacy_loss"]["privacy_parameters"]
     software = about["privacy"]["implementation"]["software"]
+    said = about.get("about") or {}
+    name = ", ".join(said[part] for part in ("publisher", "title", "published") if part in said) or name
     text = Text(
         f"{name}, released with differential privacy (epsilon = {loss['epsilon']}, delta = {loss['delta']}), "
         f"release {about['id']}, made with {software}.",

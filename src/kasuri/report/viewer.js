@@ -317,6 +317,11 @@ function showMap(view, data) {
     overlay(join);
     state.drawn = { cells: drawn.n, join };
   }
+  /** Words on the map that are read on any colour: light, with a dark edge. */
+  function label(text, x, y) {
+    pen.lineJoin = "round"; pen.lineWidth = 3; pen.strokeStyle = "#0b101be6"; pen.strokeText(text, x, y);
+    pen.fillStyle = "#fff"; pen.fillText(text, x, y);
+  }
   function overlay(join) {
     const w = canvas.clientWidth, h = canvas.clientHeight, font = getComputedStyle(document.body).fontFamily;
     if (axis.level) { // lines of the 80 km (zoomed in: 10 km) mesh, with their codes
@@ -330,7 +335,7 @@ function showMap(view, data) {
       if (box.s * step > 46) for (let r = from[0] - 1; r <= past[0]; r++) for (let c = from[1] - 1; c <= past[1]; c++) {
         const x0 = Math.max(0, toX(0), toX(c * step - axis.origin[1])), y0 = Math.max(0, toY(0), toY(axis.rows - ((r + 1) * step - axis.origin[0])));
         const x1 = Math.min(w, toX(axis.cols), toX((c + 1) * step - axis.origin[1])), y1 = Math.min(h, toY(axis.rows), toY(axis.rows - (r * step - axis.origin[0])));
-        if (x1 - x0 > 50 && y1 - y0 > 18) pen.fillText(encode(name, r, c), x0 + 4, y0 + 13);
+        if (x1 - x0 > 50 && y1 - y0 > 18) label(encode(name, r, c), x0 + 4, y0 + 13);
       }
     }
     if (state.cursor) {
@@ -557,7 +562,8 @@ function showBars(view, data) {
 }
 
 for (const button of document.querySelectorAll("[data-language]")) button.addEventListener("click", () => speak(button.dataset.language));
-const wanted = location.hash === "#ja" || (navigator.language ?? "").startsWith("ja") ? "ja" : "en";
+const opens = document.body.dataset.opens; // the language of its publisher, for readers of neither
+const wanted = location.hash === "#ja" ? "ja" : location.hash === "#en" ? "en" : [(navigator.language ?? "").slice(0, 2), opens].find((name) => name in WORDS) ?? "en";
 if ($("view")) {
   const view = told("view");
   if (view.estimate) for (const [words, name] of [[WORDS.en, "estimate"], [WORDS.ja, "推定値"]]) words.value = words.count = words.released = name;

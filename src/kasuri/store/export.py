@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,11 @@ def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *
         elif kind == ".parquet":
             mesh = the_mesh(release.domain)
             tables = all_tables(release, levels, geometry=True)
-            _files(path, {name: _geo(table, mesh.crs) for name, table in tables.items()}, _parquet)
+            _files(
+                path,
+                {name: _geo(table, mesh.crs, release.provenance.get("about")) for name, table in tables.items()},
+                _parquet,
+            )
         elif kind == ".duckdb":
             duck.append(release, path, levels)
         else:
@@ -133,12 +137,14 @@ def _parquet(table: Any, path: Path) -> None:
     parquet.write_table(table, path, compression="zstd", row_group_size=1 << 20)
 
 
-def _geo(table: Any, crs: str) -> Any:
-    """GeoParquet 1.1: the key `geo` of the file's metadata describes the outline column."""
+def _geo(table: Any, crs: str, told: Mapping[str, str] | None) -> Any:
+    """GeoParquet 1.1: the key `geo` of the file's metadata describes the outline column; `about` holds what the
+    publisher says of it, where anything is said."""
     if "geom" not in table.column_names:
         return table
     from kasuri.store.outline import projjson
 
     column = {"encoding": "WKB", "geometry_types": ["Polygon"], "crs": projjson(crs), "orientation": "counterclockwise"}
     about = {"version": "1.1.0", "primary_column": "geom", "columns": {"geom": column}}
-    return table.replace_schema_metadata({"geo": json.dumps(about)})
+    said = {} if told is None else {"about": json.dumps(dict(told), ensure_ascii=False)}
+    return table.replace_schema_metadata({"geo": json.dumps(about)} | said)
