@@ -429,7 +429,8 @@ def test_a_national_map_stays_small():
 
 
 ABOUT = {
-    "title": "Where people <b>live</b> & work", "publisher": "統計局", "contact": "a@example.org", "source": "census 2020",
+    "title": "Where people <b>live</b> & work", "publisher": "統計局", "contact": "a@example.org",
+    "source": "census 2020",
     "licence": "CC BY 4.0", "published": "2026-11-18", "language": "en",
 }  # fmt: skip
 
@@ -463,9 +464,12 @@ def test_who_and_when_are_on_everything_that_leaves(tmp_path):
 
 def test_what_a_publisher_may_not_say(saved):
     for words, fault in [
-        ({"title": "two\nlines"}, "U\\+000A"), ({"publisher": "a\u202eb"}, "U\\+202E"), ({"published": "18.11.2026"}, "day"),
-        ({"published": "2026-11-18T10:00"}, "day"), ({"language": "English"}, "language"), ({"title": " "}, "characters"),
-        ({"time": "now"}, "mapping"), ({"title": 3}, "text"), ("title", "mapping"), ({"source": "x" * 501}, "characters"),
+        ({"title": "two\nlines"}, "U\\+000A"), ({"publisher": "a\u202eb"}, "U\\+202E"),
+        ({"published": "18.11.2026"}, "day"),
+        ({"published": "2026-11-18T10:00"}, "day"), ({"language": "English"}, "language"),
+        ({"title": " "}, "characters"),
+        ({"time": "now"}, "mapping"), ({"title": 3}, "text"),
+        ("title", "mapping"), ({"source": "x" * 501}, "characters"),
     ]:  # fmt: skip
         with pytest.raises(ks.DomainError, match=fault):
             ks.release(counts(), ks.haar_topdown(), epsilon="1", ledger=None, about=words)

@@ -99,7 +99,7 @@ def described(release: Described, privacy: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest but for its files, its report and its digest. What its publisher says of it is there as a whole, and
     under the names that data packages have for it."""
     about = release.provenance.get("about")
-    told = {}
+    told: dict[str, Any] = {}
     if about is not None:
         told["about"] = dict(about)
         if "source" in about:

@@ -312,7 +312,8 @@ def _title(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
         where = area_name(mesh.level, 1)
     return Text(
         f"{name} shows {total} {counted[0]} in {where.en}; random noise protects each {loss['privacy_unit']}.",
-        f"{name}：{total} {counted[1]}を{where.ja}で示します。雑音により{japanese.unit(loss['privacy_unit'])}を保護しています。",
+        f"{name}：{total} {counted[1]}を{where.ja}で示します。"
+        f"雑音により{japanese.unit(loss['privacy_unit'])}を保護しています。",
     )
 
 

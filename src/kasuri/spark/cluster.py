@@ -182,7 +182,7 @@ def release(
         names.declared(data)
     if ledger is not None and data is None:
         raise PrivacyError("a ledger pays for one data set: name it with data=")
-    words = None if about is None else About.of(about)
+    said = None if about is None else About.of(about)
     run = recipe.on(domain, unit, asked(epsilon))
     cut = subtrees.plan(run)
     key = bounding.judge(frame, domain, columns, unit, weight, key)
@@ -204,7 +204,7 @@ def release(
             if counts.total != pairs.total:
                 raise NumericsError("the counts do not add up to the bounded records; nothing is released")
             blocks, sums = copy.sums(counts)
-            paid = charge(run, ledger, source, data=data, assumes=(*vouched, STEADY, LOGS), part=None, about=words)
+            paid = charge(run, ledger, source, data=data, assumes=(*vouched, STEADY, LOGS), part=None, about=said)
             with paid.streams() as streams:
                 drawn = cut.draw(copy, counts, blocks, sums, streams)
                 tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)
