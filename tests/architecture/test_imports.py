@@ -110,7 +110,7 @@ TABLE: dict[str, set[str]] = {
         "trees",
     },
     "refine": {"_kernels", "errors", "public", "refine", "schema", "trees"},
-    "report": {"errors", "files", "published", "report", "schema"},
+    "report": {"errors", "files", "published", "report", "schema", "store"},
     "reproduce": {
         "<front>",
         "_kernels",

@@ -182,7 +182,8 @@ def test_a_process_that_reads_only_the_folder_makes_the_same_page(saved, tmp_pat
     others = sorted(p for p in read if p != out and not any(p.is_relative_to(top) for top in allowed))
     inside = {p.name for p in others if p.is_relative_to(saved)}
     assert [p for p in others if not p.is_relative_to(saved) and p.is_file()] == []
-    assert inside - {""} <= {"release.parquet", "datapackage.json", "certificate.md", "certificate.ja.md", saved.name}
+    assert inside - {""} <= {"release.parquet", "release_meta.parquet", "measurements.parquet", "datapackage.json",
+                             "certificate.md", "certificate.ja.md", saved.name}  # fmt: skip
     assert not [p for p in read if p.is_relative_to(source) and p.suffix in (".parquet", ".csv", ".toml")]
 
 
@@ -202,10 +203,22 @@ def forge(folder, change):
 def other_rows(page_text):
     head, _, foot = page._around(page_text)
     about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
-    rows = unpack(about, page._around(page_text)[1])
+    first, _, others = page._around(page_text)[1].partition(".")
+    rows = unpack(about, first)
     values = rows.columns["value"].copy()
     values[3] += 1 if values[3] % 2 == 0 else -1  # same length of bytes, another number
-    return head + pack(replace(rows, columns={"value": values}))[1] + "</script>" + foot
+    return head + pack(replace(rows, columns={"value": values}))[1] + "." + others + "</script>" + foot
+
+
+def other_ranges(page_text):
+    """An interval of a coarser level made narrower."""
+    head, packed, foot = page._around(page_text)
+    (_, about), *_ = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["ranges"]
+    texts = packed.split(".")
+    rows = unpack(about, texts[1])
+    above = np.where(rows.columns["above"] > 1, rows.columns["above"] - 2, rows.columns["above"])
+    texts[1] = pack(replace(rows, columns={**rows.columns, "above": above}))[1]
+    return head + ".".join(texts) + "</script>" + foot
 
 
 @pytest.mark.parametrize("change", [
@@ -213,6 +226,7 @@ def other_rows(page_text):
     lambda t: t.replace('id="rows">', 'id="rows">A'),
     lambda t: t.replace("<main>", "<main><p>trust me</p>"),
     other_rows,
+    other_ranges,
 ])  # fmt: skip
 def test_a_forged_report_is_found(saved, tmp_path, change):
     shutil.copytree(saved, tmp_path / "r")
@@ -241,8 +255,10 @@ def test_another_zlib_is_no_forgery(saved, tmp_path):
     def again(page_text):
         head, packed, foot = page._around(page_text)
         squeeze = zlib.compressobj(1, zlib.DEFLATED, -15)
-        raw = zlib.decompress(base64.b64decode(packed), -15)
-        return head + base64.b64encode(squeeze.compress(raw) + squeeze.flush()).decode() + "</script>" + foot
+        first, _, others = packed.partition(".")
+        raw = zlib.decompress(base64.b64decode(first), -15)
+        again = base64.b64encode(squeeze.compress(raw) + squeeze.flush()).decode()
+        return head + again + "." + others + "</script>" + foot
 
     shutil.copytree(saved, tmp_path / "r")
     forge(tmp_path / "r", again)

@@ -137,6 +137,7 @@ def viewer(mesh: bool) -> str:
             '<button type="button" id="out">−</button><button type="button" id="all"><svg viewBox="0 0 16 16" '
             'aria-hidden="true"><path d="M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4"/></svg></button></div></div>'
             '<div class="panel"><p class="readout" id="readout" role="status" aria-live="polite"></p>'
+            '<p class="advice" id="advice"></p>'
             '<div class="tools" id="tools"></div></div>'
         )
         stage = f'<div class="look">{stage}</div><p class="hint" id="hint">{hint.html()}</p>'

@@ -1,7 +1,7 @@
 """The report of a release: one HTML file from the release's own folder and nothing else.
 
-*Privacy.* Reads release.parquet, datapackage.json and the two certificates, so the page is a function of what is
-published (post-processing); this package cannot import Counts (tests/architecture). Equal folders give equal bytes.
+*Privacy.* Reads the tables of the release, datapackage.json and the two certificates, so the page is a function of what
+is published (post-processing); this package cannot import Counts (tests/architecture). Equal folders give equal bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
+from kasuri.published import intervals
 from kasuri.published.protected import files_of
 from kasuri.report import chart, frame, japanese
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole
 from kasuri.schema import Axis, Domain, Plane
+from kasuri.store import saved
 
 REPORT = "report.html"
 CONFIDENCE = 95
@@ -37,6 +39,8 @@ MOST_SIDE = 1 << 14
 below 15 MB and opens at once."""
 MOST_READ = 1 << 26
 """A table of more rows has no report: it is read whole to make one."""
+MOST_AREAS = 60_000
+"""A level of more areas has no intervals in the page."""
 MOST_LABELS = 20_000
 """An axis with more labels is shown by number."""
 CERTIFICATES = ("certificate.md", "certificate.ja.md")
@@ -53,11 +57,29 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
     try:
         sheet = Sheet.read(folder, about)
         words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
-        return compose(about, sheet, words)
+        return compose(about, sheet, words, ranges=ranges_of(folder, about, sheet))
     except KasuriError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         raise FormatError(f"{folder}: its manifest or table is malformed; see: kasuri verify {folder}") from None
+
+
+def ranges_of(folder: Path, about: Mapping[str, Any], sheet: Sheet) -> dict[int, Rows]:
+    """Sums and intervals of the coarser levels, from the published measurements, by the number of the level."""
+    if (about.get("intervals") or {}).get("level") is None or len(sheet.domain.axes) != 1 or not sheet.has_mesh:
+        return {}
+    release, out = saved.read(folder, about), {}
+    for at, step in enumerate(sheet.meshes[0].levels):
+        if at == 0 or sheet.cells.size > MOST_AREAS * step.side**2:
+            continue
+        found = intervals.by_step(release, step)
+        if found is not None and found[0].size <= MOST_AREAS:
+            areas, values, lower, upper = found
+            unit = whole([values])
+            below, above = distances(values, lower, upper, unit)
+            columns = {"value": np.rint(values * unit).astype(np.int64), "below": below, "above": above}
+            out[at] = Rows((areas,), columns, unit)
+    return out
 
 
 def too_large(folder: Path) -> str | None:
@@ -78,16 +100,25 @@ def says_the_same(folder: Path, manifest: Mapping[str, Any]) -> bool:
     (head, packed, foot), (head_here, packed_here, foot_here) = _around(found), _around(made)
     if (head, foot) != (head_here, foot_here):
         return False
-    about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
+    view = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])
+    told = [view["data"], *(about for _, about in view["ranges"])]
     try:
-        one, other = unpack(about, packed), unpack(about, packed_here)
+        pairs = [
+            (unpack(about, one), unpack(about, other))
+            for about, one, other in zip(told, packed.split("."), packed_here.split("."), strict=True)
+        ]
     except (ValueError, KeyError, TypeError, zlib.error):
         return False
-    pairs = [
-        *zip(one.index, other.index, strict=True),
-        *((one.columns[name], other.columns[name]) for name in one.columns),
-    ]
-    return all(np.array_equal(a, b) for a, b in pairs)
+    return all(_alike(one, other, 0 if i == 0 else 1) for i, (one, other) in enumerate(pairs))
+
+
+def _alike(one: Rows, other: Rows, rounding: int) -> bool:
+    """Whether two tables are the same, but for `rounding` in limits, which are computed and not read."""
+    return all(np.array_equal(a, b) for a, b in zip(one.index, other.index, strict=True)) and all(
+        np.abs(one.columns[name] - other.columns[name]).max(initial=0)
+        <= (rounding if name in ("below", "above") else 0)
+        for name in one.columns
+    )
 
 
 def _around(text: str) -> tuple[str, str, str]:
@@ -102,20 +133,25 @@ def compose(
     sheet: Sheet,
     words: list[list[tuple[str, str]]],
     *,
+    ranges: Mapping[int, Rows] | None = None,
     first: tuple[Section, ...] = (),
     secret: bool = False,
 ) -> str:
-    """The page from its parts; `first` are sections of an internal report, which `secret` marks."""
+    """The page from its parts; `ranges` are the intervals of coarser levels; `first` are sections of an internal
+    report, which `secret` marks."""
     privacy = about["privacy"]
     name = privacy["data"] or about["name"]
     packed, drawn = sheet.shown()
+    levels = {at: pack(rows) for at, rows in (ranges or {}).items()} if drawn is sheet else {}
     view = {
         "axes": [view_axis(axis) for axis in drawn.domain.axes],
         "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
         "unit": unit_of_sums(privacy["privacy_loss"]),
         "confidence": CONFIDENCE,
+        "ranges": [[at, told] for at, (told, _) in levels.items()],
     }
-    figure = [frame.viewer(sheet.has_mesh), *_remarks(about, sheet, drawn)]
+    packed = packed[0], ".".join([packed[1], *(text for _, text in levels.values())])
+    figure = [frame.viewer(sheet.has_mesh), *_remarks(about, sheet, drawn, levels.keys())]
     heading = Text("The table", "統計表")
     if sheet.has_mesh:
         placed = any(mesh.level for mesh in sheet.meshes)
@@ -346,7 +382,18 @@ def _words(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
         "件数に対する雑音の割合は広い区域では小さく、狭い区域では大きくなります。"
         "個々のセルを読む前に誤差の目安をご覧ください。",
     )
-    return [f'<p class="lead">{spoken.html()}</p>']
+    where = Text("where nobody was counted", "誰も数えられていない所")
+    if sheet.has_mesh:
+        where = Text("in the sea, on mountains and in other empty places", "海や山など人のいない場所")
+    noise = Text(
+        f"Small numbers may be shown {where.en}, because noise is added to every cell that is not declared impossible, "
+        "and nothing is taken back by looking at the data. A cell is not exactly what was counted but that number "
+        "changed by noise, so two cells that differ by little may be equal in truth.",
+        f"{where.ja}にも小さな数が示されることがあります。雑音は、ありえないと宣言したセルを除くすべてのセルに加えられ、"
+        "元データを見て取り除くことはしないためです。"
+        "セルの値は数えたままの値ではなく、雑音で変えられています。わずかな差は、実際には差がない場合もあります。",
+    )
+    return [f'<p class="lead">{spoken.html()}</p>', f'<p id="why">{noise.html()}</p>']
 
 
 def _numbers(about: Mapping[str, Any], sheet: Sheet) -> str:
@@ -377,7 +424,7 @@ def _relation_ja(about: Mapping[str, Any]) -> str:
     return f"最大 {most} セル、{change[about['privacy']['dp_variant']['relation']]}"
 
 
-def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet) -> list[str]:
+def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet, levels: Collection[int]) -> list[str]:
     out = []
     if drawn.domain != sheet.domain:
         was, now = next(pair for pair in zip(sheet.meshes, drawn.meshes, strict=True) if pair[0] != pair[1])
@@ -404,10 +451,10 @@ def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet) -> list[str]:
                 )
             )
         )
-    return [*out, *([frame.note(_bars(sheet, about.get("intervals") or {}))] if sheet.cells.size else [])]
+    return [*out, *([frame.note(_bars(sheet, about.get("intervals") or {}, levels))] if sheet.cells.size else [])]
 
 
-def _bars(sheet: Sheet, told: Mapping[str, Any]) -> Text:
+def _bars(sheet: Sheet, told: Mapping[str, Any], levels: Collection[int]) -> Text:
     """Which values have an interval and which have none, and why: from what the release says of its own recipe."""
     if not sheet.has_intervals:
         why = str(told.get("why") or "the release does not say")
@@ -422,13 +469,20 @@ def _bars(sheet: Sheet, told: Mapping[str, Any]) -> Text:
         f" {without:,} of them have none: their columns lower and upper are empty.",
         f"そのうち {without:,} 個には信頼区間がありません（lower 列と upper 列が空です）。",
     )  # fmt: skip
+    also = Text("", "")
+    if levels:
+        named = [area_name(step.name if sheet.meshes[0].level else None, step.side)
+                 for at, step in enumerate(sheet.meshes[0].levels) if at in levels]  # fmt: skip
+        also = Text(
+            " and with " + ", ".join(name.en for name in named), "と" + "、".join(name.ja for name in named) + "の区域"
+        )
     return Text(
-        f"{CONFIDENCE} % intervals stand with the {sheet.cells.size:,} listed cells, one by one.{some.en} The page "
-        "shows none for cells that are not listed (released as 0), nor for sums over areas or other axes, since "
-        "intervals do not add up: Release.load(folder).interval(...) computes the right one for any area, empty cells "
+        f"{CONFIDENCE} % intervals are shown with the {sheet.cells.size:,} listed cells, one by one{also.en}.{some.en} "
+        "The page shows none for cells that are not listed (released as 0), nor for other sums, since intervals do not "
+        "add up: Release.load(folder).interval(...) computes the right one for any area, empty cells "
         "included.",
-        f"{CONFIDENCE} % 信頼区間は、掲載した {sheet.cells.size:,} 個のセルのそれぞれに付いています。{some.ja}"
-        "掲載のないセル（0 として公表）や、区域・ほかの軸について合計した値には表示しません。"
+        f"{CONFIDENCE} % 信頼区間は、掲載した {sheet.cells.size:,} 個のセル{also.ja}のそれぞれに付いています。{some.ja}"
+        "掲載のないセル（0 として公表）や、そのほかの合計には表示しません。"
         "信頼区間は足し合わせられないためです。"
         "Release.load(folder).interval(...) により、空のセルを含む任意の区域の信頼区間を計算できます。",
     )
