@@ -93,6 +93,7 @@ TABLE: dict[str, set[str]] = {
         "arrays",
         "budget",
         "errors",
+        "names",
         "noise",
         "notebook",
         "privacy",
@@ -117,7 +118,7 @@ TABLE: dict[str, set[str]] = {
         "trees",
     },
     "refine": {"_kernels", "arrays", "errors", "public", "refine", "schema", "trees"},
-    "report": {"arrays", "errors", "files", "published", "report", "schema", "words"},
+    "report": {"arrays", "errors", "files", "published", "report", "schema", "store", "words"},
     "reproduce": {
         "<front>",
         "_kernels",

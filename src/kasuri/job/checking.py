@@ -12,7 +12,7 @@ from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ingest.stream import trusted
-from kasuri.job.facts import domain, mechanism, opened, sources, unit
+from kasuri.job.facts import about, domain, mechanism, opened, sources, unit
 from kasuri.job.lines import line_of, load
 from kasuri.job.models import Job
 from kasuri.job.parameters import places
@@ -51,6 +51,10 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
         report("output", export_faults(parts["domain"], exports(job, base), job.output.levels))
     if len(parts) == 3:
         attempt("claim", "recipe", lambda: judge_recipe(job, parts["recipe"], parts["domain"], parts["unit"]))
+    try:
+        about(job)
+    except KasuriError as error:
+        report("about", error.faults)
     if (base / job.output.folder).exists():
         report("output", ["folder exists; a release is never written over another"])
     if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here

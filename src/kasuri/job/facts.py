@@ -10,8 +10,14 @@ from kasuri.ingest import File, Melt, Query, Table, read_array
 from kasuri.job.axes import not_public
 from kasuri.job.models import Job
 from kasuri.job.parameters import places, refuse_public
+from kasuri.published.about import About
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Axis, Domain, Mask, Unit
+
+
+def about(job: Job) -> dict[str, str] | None:
+    """What readers are told of the release."""
+    return None if job.about is None else About.of(job.about.words()).to_json()
 
 
 def domain(job: Job, base: Path) -> Domain:

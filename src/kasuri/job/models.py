@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -122,6 +123,22 @@ class Output(Part):
     levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
 
 
+class AboutPart(Part):
+    """What readers are told of the release: on its report, certificates, manifest and exports."""
+
+    title: str = Field("", description="What the release shows, in a sentence.")
+    publisher: str = Field("", description="Who publishes it.")
+    contact: str = Field("", description="Where questions go.")
+    source: str = Field("", description="The credit that the source of the data asks for.")
+    licence: str = Field("", description="What others may do with it.")
+    published: date | str = Field("", description="The day of publication, e.g. 2026-11-18.")
+    language: str = Field("", description='The language these words are in, e.g. "en" or "ja".')
+
+    def words(self) -> dict[str, str]:
+        """What is said, as `release` takes it."""
+        return {name: str(value) for name, value in self if value}
+
+
 class SparkPart(Part):
     """How a job with engine = "spark" runs; the session itself is configured as Spark's own are."""
 
@@ -142,6 +159,7 @@ class Job(Part):
     recipe: AnyRecipe = MODELS["best"](name="best")
     budget: Budget
     output: Output
+    about: AboutPart | None = None
     spark: SparkPart | None = None
 
     @model_validator(mode="before")

@@ -62,6 +62,15 @@ folder = "release"                # a new folder
 exports = []                      # "release.gpkg", "release.csv", "release.sqlite", "postgresql://..."
 levels = []                       # "1km", "10km": the sums at coarser levels, in the exports
 
+# [about]                         # words for readers: on the report, the certificates and every export
+# title = "Where people live around Tokyo, 2020"   # a sentence
+# publisher = "Statistics Office"
+# contact = "statistics@example.org"
+# source = "2020 census, Statistics Office"        # the credit that the source asks for
+# licence = "CC BY 4.0"
+# published = 2026-11-18          # the day of publication; the run leaves no time stamp
+# language = "en"                 # of these words
+
 # [spark]
 # work = "/shared/tmp"            # a folder that driver and executors share
 # partitions = 400                # tasks per shuffle

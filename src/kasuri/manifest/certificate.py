@@ -9,8 +9,8 @@ from kasuri.words.bias import AREAS
 from kasuri.words.japanese import ja, unit
 
 
-def english(privacy: Mapping[str, Any]) -> str:
-    """certificate.md"""
+def english(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) -> str:
+    """certificate.md; `about` is what the publisher says of the release."""
     loss, variant = privacy["privacy_loss"], privacy["dp_variant"]
     parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
     implementation, accounting = privacy["implementation"], privacy["accounting"]
@@ -19,7 +19,10 @@ def english(privacy: Mapping[str, Any]) -> str:
         [
             (
                 "Release",
-                [f"Release `{privacy['release_id']}` of the data set **{privacy['data'] or 'without a name'}**."],
+                [
+                    f"Release `{privacy['release_id']}` of the data set **{privacy['data'] or 'without a name'}**.",
+                    *_about(about, _ABOUT),
+                ],
             ),
             (
                 "What is promised",
@@ -60,8 +63,8 @@ def english(privacy: Mapping[str, Any]) -> str:
     )
 
 
-def japanese(privacy: Mapping[str, Any]) -> str:
-    """certificate.ja.md"""
+def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) -> str:
+    """certificate.ja.md; `about` is what the publisher says of the release."""
     loss, variant = privacy["privacy_loss"], privacy["dp_variant"]
     parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
     implementation, accounting = privacy["implementation"], privacy["accounting"]
@@ -71,7 +74,13 @@ def japanese(privacy: Mapping[str, Any]) -> str:
     return _page(
         "プライバシー証明書",
         [
-            ("公表物", [f"データセット **{privacy['data'] or '（名称なし）'}** の公表 `{privacy['release_id']}`。"]),
+            (
+                "公表物",
+                [
+                    f"データセット **{privacy['data'] or '（名称なし）'}** の公表 `{privacy['release_id']}`。",
+                    *_about(about, _ABOUT_JA),
+                ],
+            ),
             (
                 "保証の内容",
                 [
@@ -154,6 +163,29 @@ _JAPANESE = {
     "unknown": "このレシピには誤差を与える式がありません。",
     "advised": "利用を推奨する最小の区域：{cells} セル。",
 }
+
+
+_ABOUT = {
+    "title": "Title: ",
+    "publisher": "Publisher: ",
+    "published": "Published: ",
+    "source": "Source: ",
+    "licence": "Licence: ",
+    "contact": "Contact: ",
+}
+_ABOUT_JA = {
+    "title": "表題：",
+    "publisher": "公表者：",
+    "published": "公表日：",
+    "source": "出典：",
+    "licence": "利用条件：",
+    "contact": "連絡先：",
+}
+
+
+def _about(said: Mapping[str, str] | None, words: Mapping[str, str]) -> list[str]:
+    """What the publisher declares, a line each."""
+    return [f"- {words[name]}{said[name]}" for name in words if name in said] if said else []
 
 
 def _cells(most: int) -> str:

@@ -82,7 +82,7 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
     key = None if sign is None else keys.private(sign)
     privacy = privacy_block(release)
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
-        (folder / name).write_bytes(words(privacy).encode())
+        (folder / name).write_bytes(words(privacy, release.provenance.get("about")).encode())
     manifest = described(release, privacy)
     manifest["resources"] = [resource(path, release) for path in sorted(folder.iterdir())]
     manifest["report"] = page.too_large(folder)
@@ -97,12 +97,21 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
 
 
 def described(release: Described, privacy: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest but for its files, its report and its digest."""
-    return {
+    """The manifest but for its files, its report and its digest. What its publisher says of it is there as a whole, and
+    under the names that data packages have for it."""
+    about = release.provenance.get("about")
+    told: dict[str, Any] = {}
+    if about is not None:
+        told["about"] = dict(about)
+        if "source" in about:
+            told["sources"] = [{"title": about["source"]}]
+        if "publisher" in about:
+            told["contributors"] = [{"title": about["publisher"], "role": "publisher"}]
+    return told | {
         "profile": "data-package",
         "name": f"kasuri-{release.provenance['release_id']}",
         "id": release.provenance["release_id"],
-        "title": f"{release.provenance['data'] or 'table'}: {release.recipe['name']}",
+        "title": (about or {}).get("title", f"{release.provenance['data'] or 'table'}: {release.recipe['name']}"),
         "kasuri": VERSION,
         "domain": release.domain.to_json(),
         "grid": grid(release.domain),

@@ -205,6 +205,7 @@ def _meta(said: Mapping[str, Any], manifest: Mapping[str, Any], guarantee: Guara
         "data": privacy["data"],
         "plan": implementation["configuration_hash"],
         "ledger": privacy["accounting"]["ledger"],
+        "about": manifest.get("about"),
     }
     return (
         set(said) == {*plain, "recipe", "guarantee", "provenance", "domain"}

@@ -14,6 +14,7 @@ from kasuri.errors import DomainError, KasuriError
 from kasuri.manifest import certificate, keys, recompute, tables
 from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
 from kasuri.privacy import decimal
+from kasuri.published.about import About
 from kasuri.published.protected import files_of
 from kasuri.store.saved import claimed
 
@@ -276,11 +277,18 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
 
 
 def _words(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    said = manifest.get("about")
     if names.first(_texts(manifest["privacy"]), "text"):
         faults.append(f"{MANIFEST}: a name in it breaks a line or changes how text is shown")
+    try:
+        if said is not None:
+            About.of(said)
+    except KasuriError:
+        faults.append(f"{MANIFEST}: about holds something else than a publisher may say of a release")
+        return
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
         try:
-            same = (folder / name).read_bytes() == words(manifest["privacy"]).encode()
+            same = (folder / name).read_bytes() == words(manifest["privacy"], said).encode()
         except tables.UNREADABLE:
             same = False
         if not same:

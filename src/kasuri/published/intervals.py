@@ -18,6 +18,7 @@ from kasuri.published.bars import Bars, NoBars, TreeBars
 from kasuri.published.bounds import Bounds
 from kasuri.published.protected import Protected
 from kasuri.recipes.read import read
+from kasuri.schema.axis import Step
 from kasuri.trees.regions import Boxes
 
 Values = NDArray[Any]
@@ -81,6 +82,26 @@ def columns(release: Protected, boxes: Boxes | None = None, values: Values | Non
         return finish(bars.of_boxes(boxes, values, LEVEL), values)
     except DomainError:  # too many cells to treat one by one
         return None
+
+
+def by_step(release: Protected, step: Step) -> tuple[Int, Values, Float, Float] | None:
+    """The areas of a coarser level of the one plane whose sum is not 0: their row-major numbers, sums, and limits at
+    LEVEL. None for other tables, and where no interval can be made."""
+    if len(release.domain.axes) != 1 or not release.domain.planes:
+        return None
+    shape = release.domain.shape
+    at = [
+        (index + off) // step.side
+        for index, off in zip(release.domain.unravel(release.cells), step.offset, strict=True)
+    ]
+    width = (shape[1] - 1 + step.offset[1]) // step.side + 1
+    areas, place = np.unique(at[0] * width + at[1], return_inverse=True)
+    values = np.zeros(areas.size, dtype=release.values.dtype)
+    np.add.at(values, place, release.values)
+    areas, values = areas[values != 0], values[values != 0]
+    low = np.column_stack(np.divmod(areas, width)) * step.side - np.array(step.offset)
+    limits = columns(release, Boxes(np.maximum(low, 0), np.minimum(low + step.side, shape)), values)
+    return None if limits is None else (areas, values, *limits)
 
 
 def finish(found: Bounds, values: Values) -> tuple[Float, Float]:

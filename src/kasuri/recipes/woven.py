@@ -292,7 +292,8 @@ class WovenRun(TreeRun):
         """The same noisy cells with sums of theirs as levels above: nothing is measured again."""
         (cells,), (scale,) = tree.levels, tree.scales
         depths = [depth for depth in self.tree.stages[1:-1] if self.tree.stride(depth) >= ANCHORED]
-        keys, levels, below = cells.prefix, [], cells.prefix
+        levels: list[tuple[int, Level]] = []
+        keys = below = cells.prefix
         for depth in reversed(depths):
             prefix, at = np.unique(keys // self.tree.stride(depth), return_inverse=True)
             y = np.zeros(prefix.size, dtype=np.int64)

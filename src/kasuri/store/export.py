@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *
         elif kind == ".parquet":
             place = the_place(release.domain)
             tables = all_tables(release, levels, geometry=True)
-            _files(path, {name: _geo(table, place) for name, table in tables.items()}, _parquet)
+            told = release.provenance.get("about")
+            _files(path, {name: _geo(table, place, told) for name, table in tables.items()}, _parquet)
         elif kind == ".geojson":
             place = the_place(release.domain)
             _files(
@@ -152,8 +153,9 @@ def _bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _geo(table: Any, place: Axis) -> Any:
-    """GeoParquet 1.1: the key `geo` of the file's metadata describes the outline column."""
+def _geo(table: Any, place: Axis, told: Mapping[str, str] | None) -> Any:
+    """GeoParquet 1.1: the key `geo` of the file's metadata describes the outline column; `about` holds what the
+    publisher says of it, where anything is said."""
     if "geom" not in table.column_names:
         return table
     column = {
@@ -163,4 +165,5 @@ def _geo(table: Any, place: Axis) -> Any:
         "orientation": "counterclockwise",
     }
     about = {"version": "1.1.0", "primary_column": "geom", "columns": {"geom": column}}
-    return table.replace_schema_metadata({"geo": json.dumps(about)})
+    said = {} if told is None else {"about": json.dumps(dict(told), ensure_ascii=False)}
+    return table.replace_schema_metadata({"geo": json.dumps(about)} | said)
