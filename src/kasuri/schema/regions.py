@@ -31,8 +31,8 @@ class Regions(Axis):
     names (empty: at the top), or, with `prefix=(2, 5)`, below the one whose code is the first 2 of its 5 characters.
     `names` are columns of names, such as ("name", "name_ja"); left out, all that are called so. `levels` names the
     levels from the top. `crs` is the system of the shapes where the file does not say it, `points` that of records;
-    `repair` allows outlines that cross themselves, as simplified ones do; `tolerance` is the share of the smaller of two
-    places that both may cover (a point there is in the first of them).
+    `repair` allows outlines that cross themselves, as simplified ones do; `tolerance` is the share of the smaller of
+    two places that both may cover (a point there is in the first of them).
 
     >>> Regions("place", {"code": ["01", "02", "01001"], "name": ["Ala.", "Alaska", "Autauga"]}, prefix=(2, 5)).labels
     ('01001', '02')
