@@ -7,7 +7,7 @@ REGIONS = "tests/contract/test_regions.py"
 
 FAULTS = [
     Fault("a point on a line by a rounded quotient", "kasuri.schema.schemes.scheme:Lines.find",
-          "number += self.at(number + 1) <= place", "number += 0",
+          "number -= self.at(number) > place", "number -= 0",
           f"{GRIDS}::test_points_on_the_lines_of_decimal_steps"),
     Fault("a corner inside a cell taken for a code", "kasuri.schema.schemes.eu:European.decode",
           "(part % _METRES[level] == 0) & (part < _END)", "part < _END",
