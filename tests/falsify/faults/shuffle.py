@@ -83,4 +83,7 @@ FAULTS = [
           'mechanisms={c["name"]: c["mechanism"] for c in every}',
           'mechanisms={c["name"]: c["mechanism"] for c in every if c["mechanism"] != "coin"}',
           f"{SHUFFLE}::test_a_plan_file_means_what_it_meant_whatever_the_default_is"),
+    Fault("rows that depend on others are sent", "kasuri.shuffle.party:Party.run",
+          "row_by_row(stream, self.plan.key,", "(lambda *_: None)(stream, self.plan.key,",
+          f"{SHUFFLE}::test_rows_that_depend_on_others_are_refused_before_the_secret_is_used"),
 ]  # fmt: skip
