@@ -96,4 +96,7 @@ FAULTS = [
           "tests/laws/test_standard_decomposition.py::test_one_person_changes_so_many_coefficients_by_one"),
     Fault("a local epsilon of any size", "kasuri.local.odds:demand", "epsilon > MOST", "epsilon > MOST**2",
           "tests/contract/test_local.py::test_an_epsilon_of_a_thousand_million_is_refused"),
+    Fault("rows that depend on others are sent", "kasuri.shuffle.party:Party.run",
+          "row_by_row(stream, self.plan.key,", "(lambda *_: None)(stream, self.plan.key,",
+          f"{SHUFFLE}::test_rows_that_depend_on_others_are_refused_before_the_secret_is_used"),
 ]  # fmt: skip
