@@ -34,7 +34,7 @@ _HOME = {
     "Unit": "schema",
     "auto": "recipes",
     "bayes_tree": "recipes",
-    "best": "recipes",
+    "best": "recipes.best",
     "compare": "study.evaluate",
     "count": "ingest",
     "geometric": "recipes",
@@ -90,7 +90,6 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.recipes import Mechanism as Mechanism
     from kasuri.recipes import auto as auto
     from kasuri.recipes import bayes_tree as bayes_tree
-    from kasuri.recipes import best as best
     from kasuri.recipes import geometric as geometric
     from kasuri.recipes import haar_topdown as haar_topdown
     from kasuri.recipes import laplace as laplace
@@ -101,6 +100,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.recipes import refined_tree as refined_tree
     from kasuri.recipes import simplex as simplex
     from kasuri.recipes import woven_tree as woven_tree
+    from kasuri.recipes.best import best as best
     from kasuri.schema import Domain as Domain
     from kasuri.schema import Mesh as Mesh
     from kasuri.schema import Nominal as Nominal

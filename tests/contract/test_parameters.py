@@ -117,6 +117,8 @@ SAME = {
     'name = "woven_tree"\nviews = { cells = "12", "grid@1" = "40" }': ks.recipes.woven_tree(
         {"cells": "12", "grid@1": "40"}
     ),
+    'name = "woven_tree"\nwhole = true': ks.woven_tree(whole=True),
+    'name = "best"\nfacts = { density = "0.2", size = "9" }': ks.best(facts={"density": "0.2", "size": "9"}),
     'name = "geometric"': ks.geometric(),
     'name = "laplace"': ks.laplace(),
 }
