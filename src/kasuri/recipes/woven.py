@@ -307,7 +307,7 @@ class WovenRun(TreeRun):
     def _summed(self, tree: Visited) -> Visited:
         """The same noisy cells with sums of theirs as levels above: nothing is measured again."""
         (cells,), (scale,) = tree.levels, tree.scales
-        depths = [depth for depth in self.tree.stages[1:-1] if self.tree.stride(depth) >= ANCHORED]
+        depths = [depth for depth in self.tree.stages[1:-1] if self.tree.nodes(depth) * ANCHORED <= cells.y.size]
         levels: list[tuple[int, Level]] = []
         keys = below = cells.prefix
         for depth in reversed(depths):
@@ -318,7 +318,7 @@ class WovenRun(TreeRun):
             first = np.searchsorted(below // stride, np.append(prefix, prefix[-1:] + 1))
             levels.insert(0, (depth, Level(prefix, y, y.astype(np.float64), first)))
             below = prefix
-        scales = [scale * Fraction(sqrt(self.tree.stride(depth) / TIGHT)) for depth, _ in levels]
+        scales = [scale * Fraction(sqrt(cells.y.size / level.y.size / TIGHT)) for _, level in levels]
         return Visited(
             (*(depth for depth, _ in levels), *tree.cuts), (*scales, scale), (inf,) * len(levels) + tree.slacks,
             (*(level for _, level in levels), cells),
