@@ -1,5 +1,6 @@
 """woven_tree: what each partition costs, by brute force; what a release follows from; what is refused."""
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -8,8 +9,10 @@ from reference.sensitivity import contributions
 
 import kasuri as ks
 from kasuri.errors import DomainError, PrivacyError
+from kasuri.privacy import decimal
 from kasuri.recipes import targets, woven_tree
 from kasuri.recipes.mechanism import Drawn
+from kasuri.recipes.read import read
 from kasuri.recipes.woven import FIRST_PART
 from kasuri.schema.maps import RegionMap
 
@@ -143,6 +146,22 @@ def test_parts_and_levels_do_not_share_noise():
         assert 0.6 < np.abs(found[one]).mean() / float(measured.scale[one]) < 1.5
         for other in names[:i]:
             assert abs(np.corrcoef(found[one], found[other])[0, 1]) < 0.25
+
+
+def test_shares_are_read_as_told_where_rounding_may_differ():
+    domain, maps, _ = CASES["map with none"]
+    run = woven_tree(maps=maps).on(domain, unit(), "1")
+    words = json.loads(json.dumps(run.words()))
+    first, second = list(words["shares"])[:2]
+    for step, taken in ((Fraction(1, 1000), True), (Fraction(1, 100), False)):
+        told = dict(words["shares"])
+        told[first] = decimal(Fraction(told[first]) + step)
+        told[second] = decimal(Fraction(told[second]) - step)
+        back = read(words | {"shares": told}, domain, unit(), "1")
+        assert (back.further()["shares"] == told) == taken and sum(s for _, s in (*back.cuts, *back.parts)) == 1
+        assert back.further()["shares"] == (told if taken else words["shares"])
+    told[second] = words["shares"][second]  # more than 1 in all is never taken
+    assert read(words | {"shares": told}, domain, unit(), "1").further()["shares"] == words["shares"]
 
 
 def test_what_is_wrong_is_refused_before_the_charge():
