@@ -96,7 +96,7 @@ def page(
     ]
     shown = 0 if view is None else 1  # sections before the contents
     menu = f'<nav aria-label="Contents / 目次"><ul>{links}</ul></nav>'
-    opens = f' data-opens="{escape(language)}"' if language else ""
+    opens = (' class="shown"' if shown else "") + (f' data-opens="{escape(language)}"' if language else "")
     mark = f'<p class="secret" role="note">{both(*map(escape, CONFIDENTIAL))}</p>' if secret else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -110,7 +110,7 @@ def page(
         '<button type="button" data-language="ja" aria-pressed="false" lang="ja" class="always">日本語</button>'
         f"</div></div>{mark}<h1>{title.html()}</h1>{''.join(lead)}"
         f"{'' if shown else menu}</header>\n"
-        f"<main{' class=shown' if shown else ''}>\n{''.join(parts[:shown])}{''.join(below)}{menu if shown else ''}"
+        f"<main>\n{''.join(parts[:shown])}{''.join(below)}{menu if shown else ''}"
         f"{''.join(parts[shown:])}</main>\n"
         f"<footer>{_FOOT.html()}</footer>\n"
         f"{data}<script>{script}</script>\n</body>\n</html>\n"
