@@ -120,9 +120,11 @@ def page(
 def viewer(mesh: bool) -> str:
     """The place the viewer fills: a map where there is a mesh, else bars; both with a table of the largest."""
     hint = Text(
-        "Drag to move, wheel or pinch to zoom. Keyboard: arrows move the cursor (with Shift ten cells), + and - zoom, "
+        "Drag to move, pinch to zoom; the wheel zooms with Ctrl, or after a click on the map (Esc ends it). "
+        "Keyboard: arrows move the cursor (with Shift ten cells), + and - zoom, "
         "0 shows all, Page Up and Page Down change the level.",
-        "ドラッグで移動、ホイールまたはピンチで拡大・縮小。"
+        "ドラッグで移動、ピンチで拡大・縮小。ホイールは Ctrl を押しながら、または地図をクリックした後に"
+        "拡大・縮小します（Esc で解除）。"
         "キーボード：矢印キーでカーソル移動（Shift で 10 セル）、+ と - で拡大・縮小、"
         "0 で全体、Page Up / Page Down で階層を切り替えます。",
     )
