@@ -30,6 +30,7 @@ from kasuri.local.files import read_reports
 from kasuri.local.keys import CollectorKey
 from kasuri.local.reports import Store
 from kasuri.local.wire import MAGIC, Round, decode, encode, read_round, verify
+from kasuri.shuffle.rounds import central_claim
 
 WARDS = ks.Nominal("ward", labels=tuple(f"w{i}" for i in range(22)))
 BINARY = {"content-type": "application/octet-stream"}
@@ -181,6 +182,36 @@ def test_one_round_tokens_pay_once_and_leave_no_trace(collector, tmp_path):
         raw = (tmp_path / name).read_bytes()
         assert not any(h in raw for h in hashes), f"a token's hash is still in {name}"
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_closed_round_states_its_shuffle_model_claim(collector):
+    """Beside the local claim, for n = reports under tokens; not while a round is open, and not what it cannot state."""
+    _, key, app, _ = collector
+    envelope, id, randomizer = open_round(app, tokens=True)
+    plain, other, _ = open_round(app)
+    tokens = operator(app, "POST", f"/operator/rounds/{id}/tokens", {"count": 60})[1]["tokens"]
+    for seed, token in enumerate(tokens):
+        body = batch(key, envelope, randomizer, 1, seed)
+        assert call(app, "POST", f"/rounds/{id}/reports", body, {**BINARY, "kasuri-token": token})[0] == 200
+    assert call(app, "POST", f"/rounds/{other}/reports", batch(key, plain, randomizer), BINARY)[0] == 200
+    asked = f"/operator/rounds/{id}/estimate?delta=1e-6"
+    status, told = operator(app, "GET", asked)
+    assert status == 400 and "open round" in told["error"]
+    assert [r["central"] for r in operator(app, "GET", "/operator/status")[1]["rounds"]] == [None, None]
+    for one in (id, other):
+        assert operator(app, "POST", f"/operator/rounds/{one}/close")[0] == 200
+    status, told = operator(app, "GET", asked)
+    rounded = verify(envelope, bytes.fromhex(key.public))
+    assert status == 200 and told["central"] == central_claim(rounded, 60, "1e-6").to_json()
+    assert told["guarantee"]["epsilon"] == "1" and told["central"]["model"] == "shuffle"
+    assert float(told["central"]["epsilon"]) < 1 and any("while it was open" in a for a in told["central"]["assumes"])
+    first, second = (r["central"] for r in operator(app, "GET", "/operator/status?delta=1e-4")[1]["rounds"])
+    assert first == central_claim(rounded, 60, "1e-4").to_json() and "tokens" in second["none"]
+    assert "central" not in operator(app, "GET", f"/operator/rounds/{id}/estimate")[1]
+    for delta in ("0", "1", "-1", "2", "nan", "inf", "", "x", "1e-999999999", "1e999999999", "1/0", "9" * 9999):
+        for path in (f"/operator/rounds/{id}/estimate", "/operator/status"):
+            status, told = operator(app, "GET", f"{path}?delta={delta}")
+            assert status == 400 or "none" in told["rounds"][0]["central"], (path, delta[:20])
 
 
 def test_a_reader_puts_the_wiping_of_the_log_off_and_no_further(collector, tmp_path):
