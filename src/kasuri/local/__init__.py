@@ -42,6 +42,7 @@ _HOME = {
     "send": "device",
     "serve": "collector",
     "square_wave": "numeric",
+    "summary": "moments",
     "two_point": "numeric",
     "unary": "categorical",
     "variance": "moments",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from kasuri.local.longitudinal import memoised as memoised
     from kasuri.local.moments import histogram as histogram
     from kasuri.local.moments import mean as mean
+    from kasuri.local.moments import summary as summary
     from kasuri.local.moments import variance as variance
     from kasuri.local.numeric import hybrid as hybrid
     from kasuri.local.numeric import laplace as laplace

@@ -18,7 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError
+from kasuri.local.grid import Numeric
 from kasuri.local.keys import CollectorKey
 from kasuri.local.openapi import OPENAPI
 from kasuri.local.randomizer import Reports
@@ -269,21 +272,23 @@ class _Desk:
         return 201, {"tokens": self._store.issue_tokens(opened.round.id, count, self._key.token_key)}
 
     def estimate(self, opened: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
-        from kasuri.local import estimators
+        from kasuri.local import estimators, moments
 
         assert opened
         method: Any = query.get("method", "projection")
-        each = opened.round.reports_per_device
-        if method == "em":
+        each, randomizer = opened.round.reports_per_device, opened.round.randomizer
+        if method not in estimators.METHODS:
+            raise DomainError(f"method must be one of {', '.join(estimators.METHODS)}")
+        found: estimators.Estimate | moments.Summary
+        if isinstance(randomizer, Numeric):  # one method serves numbers
+            outputs = np.repeat(np.arange(randomizer.outputs), self._store.tally(opened)[1])
+            found = moments.summary(outputs, randomizer, reports_per_device=each)
+        elif method == "em":
             rows = self._store.rows(opened)
-            found = estimators.estimate(rows, opened.round.randomizer, method="em", reports_per_device=each)
+            found = estimators.estimate(rows, randomizer, method="em", reports_per_device=each)
         else:
             reports, agreeing = self._store.tally(opened)
-            if method not in estimators.METHODS:
-                raise DomainError(f"method must be one of {', '.join(estimators.METHODS)}")
-            found = estimators.from_columns(
-                agreeing, reports, opened.round.randomizer, method=method, reports_per_device=each
-            )
+            found = estimators.from_columns(agreeing, reports, randomizer, method=method, reports_per_device=each)
         told = found.to_json()
         if "delta" in query:
             told["central"] = self._central(opened, query["delta"]).to_json()
@@ -331,7 +336,7 @@ class _Desk:
             "reports": self._store.count(opened),
             "randomizer": randomizer.kind,
             "guarantee": randomizer.guarantee(reports=opened.round.reports_per_device).words(),
-            "domain": randomizer.domain.to_json(),
+            "domain": None if isinstance(randomizer, Numeric) else randomizer.domain.to_json(),
             "central": central,
         }
 
