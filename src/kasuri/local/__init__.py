@@ -38,6 +38,7 @@ _HOME = {
     "oue": "categorical",
     "piecewise": "numeric",
     "plan": "planning",
+    "plan_numbers": "planning",
     "read_reports": "files",
     "send": "device",
     "serve": "collector",
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from kasuri.local.numeric import square_wave as square_wave
     from kasuri.local.numeric import two_point as two_point
     from kasuri.local.planning import plan as plan
+    from kasuri.local.planning import plan_numbers as plan_numbers
     from kasuri.local.randomizer import Randomizer as Randomizer
     from kasuri.local.randomizer import Reports as Reports
     from kasuri.local.read import from_json as from_json

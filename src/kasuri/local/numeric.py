@@ -166,6 +166,8 @@ class Hybrid(Numeric):
     kind: ClassVar[str] = "hybrid"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.wide, Piecewise) or not isinstance(self.narrow, TwoPoint):
+            raise PrivacyError("hybrid: its parts are piecewise and two_point")
         same = [(part.low, part.high, part.epsilon, part.steps, part.bits) for part in (self.wide, self.narrow, self)]
         if len(set(same)) != 1 or not 0 < self.mix < self.words:
             raise PrivacyError("hybrid: two parts of the same bounds, epsilon, steps and bits, and 0 < mix < 2^bits")

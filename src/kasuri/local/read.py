@@ -1,4 +1,4 @@
-"""A randomizer of categories or numbers back from its JSON: the one way that devices, rounds and the collector share."""
+"""A randomizer of categories or numbers back from its JSON: the one way that devices, rounds and collectors share."""
 
 from __future__ import annotations
 

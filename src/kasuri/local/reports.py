@@ -336,7 +336,7 @@ class Store:
         return self.tally(opened)[0]
 
     def tally(self, opened: Opened) -> tuple[int, Ints]:
-        """(reports, agreeing reports by category, or by output of numbers), kept up to date by reading only what is new."""
+        """(reports, agreeing reports by category, or by output), kept up to date by reading only what is new."""
         randomizer = opened.round.randomizer
         with self._reading:
             tally = self._tallies.setdefault(opened.number, _Tally(0, 0, np.zeros(randomizer.size, dtype=np.int64)))
