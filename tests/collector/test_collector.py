@@ -573,7 +573,7 @@ def test_devices_refuse_what_they_should(collector):
 
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_a_round_of_numbers_is_collected_and_refuses_what_it_should(collector, tmp_path, kind):
-    store, key, app, clock = collector
+    _, key, app, clock = collector
     made = getattr(ks.local, kind)((0, 100), epsilon="1")
     data = {"randomizer": made.to_json(), "closes": 2_000_000}
     status, envelope = operator(app, "POST", "/operator/rounds", data)
