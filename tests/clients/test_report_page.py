@@ -473,6 +473,8 @@ def test_every_level_has_intervals_and_advice(kanto, browser, tmp_path):
     browser.choose("layer", "share")
     browser.choose("level", "1")
     assert browser.run("document.getElementById('level').value") == "1", "the map of errors has every level"
+    browser.choose("go", "53394525")
+    assert said(browser)["value"] == f"{out.area(code='53394525'):,}" and "layer" not in said(browser)
     picture(browser, "report-relative-error-1km.png", tmp_path)
     quiet(browser, path)
     assert path.stat().st_size < 600_000

@@ -247,7 +247,7 @@ function showMap(view, data) {
       i = rows.at.get(R * table().cols + C) ?? -1;
     }
     const c = rows.columns;
-    return i < 0 || !c.above || c.above[i] < 0 ? null : [c.value[i] - c.below[i], c.value[i] + c.above[i], share(rows, i)];
+    return i < 0 || !c.above || c.above[i] < 0 ? null : [c.value[i] - c.below[i], c.value[i] + c.above[i], share(rows, i), c.value[i]];
   }
 
   function mask() {
@@ -419,8 +419,9 @@ function showMap(view, data) {
       const off = known[2] / unit, verdict = off <= GOOD ? "good" : off <= POOR ? "care" : "poor";
       $("advice").textContent = t().advice(number(known[0] / unit, unit), number(known[1] / unit, unit), t().unit(view.unit), view.confidence) + t()[verdict](number(Math.ceil(off)));
     }
-    const released = state.layer === "value" ? (at < 0 ? 0 : table().val[at]) : alone ? columns.value[ref] : null;
-    if (state.layer !== "value" && !alone) put(t()[state.layer], "read-layer", number((at < 0 ? 0 : table().val[at]) / unit, unit));
+    const errors = state.layer === "share", of = at < 0 ? 0 : table().val[at] / (errors ? table().num[at] : 1);
+    const released = state.layer === "value" ? of : alone ? columns.value[ref] : errors && known ? known[3] : null;
+    if (released === null) put(t()[state.layer], "read-layer", errors ? `± ${number(Math.ceil(of / unit))} %` : number(of / unit, unit));
     if (released !== null) put(t().released, "read-value", number(released / unit, unit));
     if (sea && s === 1 && sea[row * axis.cols + col]) say(t().sea);
     else if (at < 0) say(`(${t().none})`);
