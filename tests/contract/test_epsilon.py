@@ -79,6 +79,7 @@ DOORS = {
        for name, make in numeric.MAKERS.items()},
     "kasuri.local.memoised": lambda e: local.memoised(PLACES, epsilon_permanent=e, epsilon_instant="1", v_max=2),
     "kasuri.local.plan": lambda e: local.plan(PLACES, users=100, epsilon=e),
+    "kasuri.local.plan_numbers": lambda e: local.plan_numbers((0, 1), users=100, epsilon=e),
     "kasuri.shuffle.Plan": of_columns,
     "kasuri.kanon.choose_cut": chosen,
     "kasuri.kanon.sample_then_anonymize": sampled,

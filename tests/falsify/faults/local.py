@@ -69,7 +69,7 @@ FAULTS = [
           "Ed25519PublicKey.from_public_bytes(public_key).verify(signature, text.encode())",
           'Ed25519PublicKey.from_public_bytes(bytes.fromhex(envelope["key"])).verify(signature, text.encode())',
           f"{COLLECTOR}::test_devices_refuse_what_they_should"),
-    Fault("a number is counted before it is looked at", "kasuri.local.grid:Numeric.at",
+    Fault("numbers outside the bounds are taken", "kasuri.local.grid:Numeric.at",
           "if not 0 <= at <= self.steps:", "if False:",
           f"{COLLECTOR}::test_a_round_of_numbers_is_collected_and_refuses_what_it_should"),
     Fault("numbers beyond the outputs are stored", "kasuri.local.grid:Numeric.bad_rows",
