@@ -28,6 +28,8 @@ BASIS = "docs/proofs/best.md"
 RULE = "1"
 VAST = 10**10
 """Tables of so many cells and more are left to the recipe whose cost follows the people."""
+WIDE = 1 << 28
+"""So are tables of several axes with more cells than this: sums over their axes take long to plan."""
 MESH = 1 << 14
 """Meshes of so many cells and more (128 x 128) have levels enough to be measured."""
 SMALL = 1 << 20
@@ -127,7 +129,7 @@ class Best(Mechanism):
         if self._asked:
             yield self.woven, "views or maps are declared: each is measured with a share of its own"
             return
-        if size < VAST:
+        if size < VAST and (axes == 1 or size <= WIDE):
             if domain.one_mesh and size >= MESH:
                 if told is None:
                     yield bayes_tree(pilot=True), f"one mesh of {size} cells: a pilot chooses the shares of its levels"
