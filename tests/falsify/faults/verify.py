@@ -88,11 +88,6 @@ FAULTS = [
           f"{FORGERIES}::test_a_japanese_certificate_of_another_epsilon"),
     Fault("parents and children are not compared", "kasuri.recipes.counttree:replayed",
           "apart=tuple(apart(tree, pilot))", "apart=None", f"{FORGERIES}::test_true_counts_as_measurements"),
-    Fault("a preset is believed", "kasuri.recipes.choose:Pilot.again",
-          "return self._rule(offer, Whole(offer.pilot[0], scale, measured.prefix[own], measured.value[own])), []",
-          "made = self._rule(offer, Whole(offer.pilot[0], scale, measured.prefix[own], measured.value[own]))\n"
-          "        return Choice(preset, offer.join(preset).word, made.why, made.charged), []",
-          f"{FORGERIES}::test_another_preset"),
     Fault("a part of a split costs nothing, whatever it is", "kasuri.manifest.recompute:_paid",
           'dear = dear and ledger["split"]["parts_per_unit"] == said.unit.max_cells', "pass",
           f"{FORGERIES}::test_a_receipt_that_no_ledger_gives"),
