@@ -73,11 +73,11 @@ def formula(epsilon: float, mu: float) -> float:
     return (math.erfc(-one) - math.exp(epsilon) * math.erfc(two)) / 2
 
 
-variances = st.fractions(min_value=Fraction(1, 3), max_value=12, max_denominator=4)
+variances = st.fractions(min_value=Fraction(1, 3), max_value=6, max_denominator=4)
 
 
-@settings(max_examples=25)
-@given(variances, st.integers(1, 4), st.sampled_from(["0.01", "1e-6", "1e-9"]))
+@settings(max_examples=10)
+@given(variances, st.integers(1, 3), st.sampled_from(["0.01", "1e-6", "1e-9"]))
 def test_the_price_covers_the_enumerated_law_and_is_tight(variance, n, delta):
     delta = Fraction(delta)
     price = normal_epsilon(((variance, n),), delta)
