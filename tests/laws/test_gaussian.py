@@ -274,3 +274,20 @@ def test_arguments_are_refused_with_their_remedy():
             ks.refined_tree(**wrong)
     with pytest.raises(PrivacyError, match="too small"):
         ks.refined_tree(noise="gaussian", delta="1e-9").on(ks.Domain.of(ks.Ordered("x", 4)), UNIT, "0.00001")
+
+
+def test_a_declared_series_is_priced_by_its_law_and_read_back(tmp_path):
+    domain, recipe = ks.Domain.of(ks.Mesh("g", shape=(4, 4))), ks.refined_tree(noise="gaussian", delta="1e-9")
+    series = recipe.series(domain, UNIT, "0.07", 24)
+    parts = recipe.on(domain, UNIT, "0.07").losses.parts
+    assert series.price(DELTA) == normal_epsilon(tuple((s, 24 * n) for s, n in parts), DELTA) < series.pure / 3
+    assert type(series).from_json(series.to_json()) == series
+    with pytest.raises(PrivacyError, match="delta above 0"):
+        series.price(Fraction(0))
+    kind = {"unit": UNIT, "data": "hours", "accounting": "pld", "series": series}
+    ledger = ks.Ledger.open(tmp_path / "l", epsilon="1", delta="1e-9", **kind)
+    counts = ks.Counts.from_dense(np.ones((4, 4), dtype=np.int64), domain, UNIT, data="hours")
+    for number in (1, 2):
+        out = ks.release(counts, recipe, epsilon="0.07", ledger=ledger)
+        assert out.receipt.of_series == number
+    assert ks.Ledger.load(tmp_path / "l").balance().delta_left == 0
