@@ -1,4 +1,4 @@
-"""Mean error of every recipe by kind of area: the measurements behind what kasuri/manifest/bias.py says.
+"""Mean error of every recipe by kind of area: the measurements behind what kasuri/words/bias.py says.
 
 nice .venv/bin/python benchmarks/bias.py [--runs 20] [--epsilon 0.1] [--only fourier]
 
@@ -35,6 +35,7 @@ LARGE: dict[str, Mechanism] = {
     "nonneg_lasso": ks.nonneg_lasso(),
     "lasso": ks.lasso(),
     "sparse": recipes.sparse(),
+    "woven_tree": recipes.woven_tree(),
 }
 SMALL: dict[str, Mechanism] = {
     "matrix": recipes.matrix(),

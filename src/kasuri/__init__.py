@@ -15,7 +15,9 @@ _HOME = {
     "Domain": "schema",
     "DomainError": "errors",
     "FormatError": "errors",
+    "Grid": "schema",
     "Guarantee": "privacy",
+    "H3": "schema",
     "KasuriError": "errors",
     "Ledger": "budget.ledger",
     "Mechanism": "recipes",
@@ -27,12 +29,15 @@ _HOME = {
     "ProtocolError": "errors",
     "PublicMatrix": "public",
     "PublicTable": "public",
+    "RegionMap": "schema.maps",
+    "Regions": "schema",
     "Release": "published.release",
     "Time": "schema",
     "Tree": "schema",
     "Unit": "schema",
     "auto": "recipes",
     "bayes_tree": "recipes",
+    "best": "recipes",
     "compare": "study.evaluate",
     "count": "ingest",
     "geometric": "recipes",
@@ -49,6 +54,7 @@ _HOME = {
     "seeded": "noise.rng",
     "simplex": "recipes",
     "verify": "manifest.verify",
+    "woven_tree": "recipes",
 }
 """Every name and the module it is imported from at first use."""
 
@@ -96,13 +102,19 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.recipes import privelet as privelet
     from kasuri.recipes import refined_tree as refined_tree
     from kasuri.recipes import simplex as simplex
+    from kasuri.recipes import woven_tree as woven_tree
+    from kasuri.recipes.best import best as best
+    from kasuri.schema import H3 as H3
     from kasuri.schema import Domain as Domain
+    from kasuri.schema import Grid as Grid
     from kasuri.schema import Mesh as Mesh
     from kasuri.schema import Nominal as Nominal
     from kasuri.schema import Ordered as Ordered
+    from kasuri.schema import Regions as Regions
     from kasuri.schema import Time as Time
     from kasuri.schema import Tree as Tree
     from kasuri.schema import Unit as Unit
+    from kasuri.schema.maps import RegionMap as RegionMap
     from kasuri.study.evaluate import compare as compare
     from kasuri.study.plan import plan as plan
     from kasuri.table import Counts as Counts

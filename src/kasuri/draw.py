@@ -15,9 +15,10 @@ from kasuri.errors import KasuriError, PrivacyError
 from kasuri.noise.blocks import threads_or_all
 from kasuri.noise.rng import Source, Streams, secure
 from kasuri.privacy import Exact, Guarantee, asked
+from kasuri.published.about import About
 from kasuri.published.protected import NO_LEDGER
 from kasuri.published.release import Release
-from kasuri.recipes import RECIPES
+from kasuri.recipes import RECIPES, best
 from kasuri.recipes.mechanism import Drawn, Mechanism, Run
 from kasuri.schema import Part
 from kasuri.table import Counts
@@ -25,34 +26,39 @@ from kasuri.table import Counts
 
 def release(
     counts: Counts,
-    mechanism: Mechanism,
+    mechanism: Mechanism | None = None,
     *,
     epsilon: Exact,
     ledger: Ledger | None,
     source: Source | None = None,
     threads: int | None = None,
+    about: Mapping[str, str] | None = None,
 ) -> Release:
-    """Publish `counts` with `mechanism` at `epsilon`: the one function that draws noise on counts.
+    """Publish `counts` with `mechanism`, or `best()`, at `epsilon`: the one function that draws noise on counts.
 
     epsilon: an exact decimal such as "0.1"; above 20 with a second word, "25 weak". ledger: must be written out; it is
     charged, durably, before the release key is made, and nothing is refunded. None means unmetered, which the guarantee
     then says. source: `secure()` unless a test wants `seeded(n)`. threads: any number gives the same result.
+    about: words for readers (title, publisher, contact, source, licence, published, language), which the report, the
+    certificates, the manifest and every export then carry.
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
+    mechanism = best() if mechanism is None else mechanism
     source = checked(mechanism, ledger, source)
+    words = None if about is None else About.of(about)
     run = mechanism.on(counts.domain, counts.unit, asked(epsilon))
     if "total" in run.guarantee.public and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
     if counts.data in mechanism.declared:
         raise PrivacyError(f"what is declared public as {counts.data!r} has the name of the confidential data")
     threads = threads_or_all(threads)
-    paid = charge(run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part)
+    paid = charge(run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part, about=words)
     with paid.streams() as streams:
         drawn = draw(run, counts, streams, threads)
-    words = MappingProxyType({**run.words(), **drawn.words})
+    recipe = MappingProxyType({**run.words(), **drawn.words})
     parts = run.domain, drawn.cells, drawn.values, drawn.measurements
-    return Release(*parts, paid.guarantee, words, paid.provenance, paid.receipt)
+    return Release(*parts, paid.guarantee, recipe, paid.provenance, paid.receipt)
 
 
 def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
@@ -63,7 +69,7 @@ def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
 def checked(mechanism: object, ledger: object, source: Source | None) -> Source:
     """Refuse what is no recipe, no ledger or no source of randomness; the source, `secure()` where none was named."""
     if not isinstance(mechanism, Mechanism):
-        raise PrivacyError(f"release() takes a recipe such as haar_topdown(); known: {', '.join(RECIPES)}")
+        raise PrivacyError(f"release() takes a recipe such as best(); known: {', '.join(RECIPES)}")
     if ledger is not None and not isinstance(ledger, Ledger):
         raise PrivacyError("release() is charged to one Ledger (see Ledger.open), or to none: write ledger=None")
     source = secure() if source is None else source
@@ -95,7 +101,14 @@ class Paid:
 
 
 def charge(
-    run: Run, ledger: Ledger | None, source: Source, *, data: str | None, assumes: tuple[str, ...], part: Part | None
+    run: Run,
+    ledger: Ledger | None,
+    source: Source,
+    *,
+    data: str | None,
+    assumes: tuple[str, ...],
+    part: Part | None,
+    about: About | None,
 ) -> Paid:
     """Charge `ledger` for `run`, durably, before any key is made."""
     mechanism, guarantee = run.mechanism, run.guarantee.assuming(*assumes)
@@ -109,6 +122,8 @@ def charge(
         "plan": plan,
         "ledger": None,
     }
+    if about is not None:
+        provenance["about"] = about.to_json()
     receipt = None
     if ledger is None:
         guarantee = guarantee.assuming(NO_LEDGER)

@@ -13,9 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError
-
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

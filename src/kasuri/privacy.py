@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any, Literal
 
+from kasuri import notebook
 from kasuri.errors import PrivacyError
 from kasuri.schema import Unit
 
@@ -150,6 +151,15 @@ class Guarantee:
         loss = f"epsilon {decimal(self.epsilon)}" + (f", delta {decimal(self.delta)}" if self.delta else "")
         loss += "" if self.rho is None else f" (rho {decimal(self.rho)} zCDP)"
         return f"{self.model} differential privacy, {loss}, when {self.relation()}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("promise", self.words()),
+            ("public", "; ".join(self.public) or "nothing further"),
+            ("assumes", "; ".join(self.assumes) or "nothing further"),
+            ("proof", self.basis),
+        ]
+        return notebook.card("kasuri Guarantee", rows)
 
     def relation(self) -> str:
         """The neighbour relation in words; where the total is public, only a record that moves is protected, and where

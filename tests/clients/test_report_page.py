@@ -1,6 +1,7 @@
 """Reports in a real browser: what the page shows against the Parquet file, and that it asks nobody for anything."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -116,7 +117,7 @@ def quiet(browser, path):
 def test_the_map_against_the_table(kanto, browser, tmp_path):
     table = pq.read_table(kanto / "release.parquet").to_pandas()
     path = kanto / "report.html"
-    assert path.stat().st_size < 350_000
+    assert path.stat().st_size < 600_000
     browser.open(path)
     picture(browser, "report-desktop.png", tmp_path)
     to_map(browser)
@@ -158,7 +159,7 @@ def test_the_map_against_the_table(kanto, browser, tmp_path):
     assert said(browser)["value"] == f"{middle.value:,}"
     browser.run("document.querySelector('[data-language=ja]').click()")
     browser.settle()
-    assert browser.run("document.documentElement.lang") == "ja" and "公表統計" in browser.run("document.title")
+    assert browser.run("document.documentElement.lang") == "ja" and "保護しています" in browser.run("document.title")
     words = browser.run("document.body.innerText")
     assert "公表値" in words and "保証の内容" in words and "What is promised" not in words
     assert "対数" in words and "logarithmic" not in words and "500mメッシュ" in words
@@ -248,10 +249,10 @@ def test_the_read_out_is_text_that_can_be_copied_and_read_aloud(kanto, browser, 
     heard = "".join(browser.spoken("#readout"))  # whether or not a reader pauses between two pieces
     assert re.fullmatch(wanted.replace(r"\s+", r"\s*"), heard), heard
     picture(browser, f"report-read-out-{language[1:]}.png", tmp_path)
-    browser.choose("level", "2")  # a remark stands in brackets after what it is about
-    remark = {"#en": r"Released: [\d,]+ \(no interval .*\)", "#ja": r"公表値：[\d,]+\(.*信頼区間はありません\)"}[
-        language
-    ]
+    row, col = np.divmod(np.setdiff1d(np.arange(512 * 512), table.cell)[1000:1001], 512)
+    code = examples.kanto_domain().planes[0].column([row, col])["mesh_code"][0].as_py()
+    browser.choose("go", str(code))  # nobody there: a remark stands in brackets after what it is about
+    remark = {"#en": r"Released: 0 \(not listed.*\)", "#ja": r"公表値：0\(掲載なし.*\)"}[language]
     assert re.fullmatch(remark, browser.run("document.getElementById('readout').innerText").splitlines()[1])
     quiet(browser, kanto / "report.html")
 
@@ -369,7 +370,7 @@ def test_an_estimate_with_its_intervals(tmp_path, browser):
         assert abs(float(seen["value"].replace(",", "")) - found.counts[i]) <= 0.5001, "whole people"
         a, b = (float(end.replace(",", "")) for end in seen["interval"].split(" to "))
         assert low[i] - 1 <= a <= low[i] + 1e-6 and high[i] - 1e-6 <= b <= high[i] + 1, "rounded outwards"
-    browser.choose("layer", "width")
+    browser.choose("layer", "share")
     assert "95 %" in browser.run("document.getElementById('readout').innerText")
     quiet(browser, path)
 
@@ -419,7 +420,7 @@ def test_a_joined_table_of_two_organisations(tmp_path, browser):
 
 
 def test_intervals_of_a_release(kanto, browser, tmp_path):
-    """Columns lower and upper under the cursor, and as a map of widths."""
+    """Columns lower and upper under the cursor, and as a map of relative errors."""
     about = page.read_manifest(kanto)
     sheet = page.Sheet.read(kanto, about)
     reach = np.where(sheet.cells % 3 == 0, 30.0, 5 + np.sqrt(sheet.values))
@@ -430,8 +431,8 @@ def test_intervals_of_a_release(kanto, browser, tmp_path):
     path.write_text(page.compose(about, replace(sheet, lower=lower, upper=upper), words), encoding="utf-8")
     browser.open(path)
     to_map(browser)
-    browser.choose("layer", "width")
-    picture(browser, "report-widths.png", tmp_path)
+    browser.choose("layer", "share")
+    picture(browser, "report-relative-error.png", tmp_path)
     for i in (1, sheet.cells.size // 2, int(sheet.values.argmax())):
         row, col = (int(index[0]) for index in sheet.domain.unravel(sheet.cells[[i]]))
         seen = at(browser, row, col)
@@ -441,6 +442,43 @@ def test_intervals_of_a_release(kanto, browser, tmp_path):
     browser.choose("level", "1")
     assert "no interval for this area" in browser.run("document.getElementById('readout').innerText")
     quiet(browser, path)
+
+
+def test_every_level_has_intervals_and_advice(kanto, browser, tmp_path):
+    """What the page says of an area of any size is what Release.interval says, and its advice follows."""
+    out, path = ks.Release.load(str(kanto)), kanto / "report.html"
+    browser.open(path)
+    to_map(browser)
+    for level, code in ((1, "53394525"), (2, "533945245"), (4, "533945"), (5, "5339")):
+        browser.choose("go", code)
+        true = out.interval(code=code)
+        assert browser.run("document.getElementById('level').value") == str(level)
+        assert said(browser)["value"] == f"{out.area(code=code):,}"
+        assert said(browser)["interval"] == f"{true.lower:,.0f} to {true.upper:,.0f}"
+        advice = browser.run("document.getElementById('advice').textContent")
+        off = math.ceil(50 * (true.upper - true.lower) / true.value)
+        assert advice.startswith(f"Between {true.lower:,.0f} and {true.upper:,.0f} people (such ranges hold for 95 of")
+        assert f"± {off} %" in advice and ("good to use" in advice) == (off <= 10)
+    browser.choose("layer", "share")
+    browser.choose("level", "1")
+    assert browser.run("document.getElementById('level').value") == "1", "the map of errors has every level"
+    picture(browser, "report-relative-error-1km.png", tmp_path)
+    quiet(browser, path)
+    assert path.stat().st_size < 600_000
+
+
+@pytest.mark.parametrize(("width", "height", "phone"), [(1366, 768, False), (768, 1024, False), (390, 844, True)])
+def test_the_map_is_on_the_first_screen(kanto, browser, width, height, phone, tmp_path):
+    """Title, four numbers, the map: most of it before anybody scrolls, and nothing wider than the screen."""
+    browser.size(width, height, phone=phone)
+    browser.open(kanto / "report.html")
+    top, high = browser.run(
+        "(({ top, height }) => [top, height])(document.getElementById('stage').getBoundingClientRect())"
+    )
+    assert top < 0.45 * height and top + 0.8 * high < height
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run("document.querySelectorAll('header .tiles > div').length") == 4
+    picture(browser, f"report-{width}.png", tmp_path)
 
 
 def test_the_internal_report_shows_the_truth_and_says_so(several, browser, tmp_path):

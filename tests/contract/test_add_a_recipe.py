@@ -9,7 +9,6 @@ import pytest
 
 import kasuri as ks
 from kasuri.errors import FormatError
-from kasuri.manifest import bias
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.published.bars import NoBars
 from kasuri.recipes import RECIPES
@@ -17,6 +16,7 @@ from kasuri.recipes.cells import noisy_cells
 from kasuri.recipes.mechanism import Drawn, Mechanism, NoForm, OwnBias, Run, kept, scale_of
 from kasuri.recipes.read import read
 from kasuri.trees import transform
+from kasuri.words import bias
 
 DOMAIN = ks.Domain.of(ks.Mesh("g", level="500m", origin=(8400, 6080), shape=(8, 8)))
 UNIT = ks.Unit("person", "add-remove", 1)

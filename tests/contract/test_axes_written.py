@@ -176,7 +176,7 @@ def test_the_command_line_gives_what_python_gives(tmp_path):
         ("sex", "write NAME=KIND"),
         ("sex=nominal", "write NAME=KIND"),
         ("sex=nominal(f,m", "write NAME=KIND"),
-        ("sex=colour(f,m)", "use mesh, ordered, nominal, time"),
+        ("sex=colour(f,m)", "use mesh, grid, h3, regions, ordered, nominal, time"),
         ("sex=nominal('f','m')", "in quotes goes with a key"),
         ("sex=nominal(a(b,c)", "cannot be read"),
         ("hour=time(2020)", r"time\(START,SECONDS,STEPS\)"),

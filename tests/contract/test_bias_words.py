@@ -9,10 +9,11 @@ from test_recipes import DOMAINS, VARIANTS, counts_on, name
 
 import kasuri as ks
 from kasuri import recipes
-from kasuri.manifest import bias, certificate
+from kasuri.manifest import certificate
 from kasuri.recipes import RECIPES
 from kasuri.recipes.mechanism import Bias
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
+from kasuri.words import bias
 
 PERSON = Unit("person", "add-remove", 1)
 UNBIASED = {"geometric", "laplace", "privelet", "hierarchy", "matrix"}

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 def kasuri(*words, cwd, code=0):
     run = subprocess.run(
-        [sys.executable, "-m", "kasuri.cli", *map(str, words)], cwd=cwd, capture_output=True, text=True,
+        [sys.executable, "-m", "kasuri", *map(str, words)], cwd=cwd, capture_output=True, text=True,
         env=dict(os.environ, COLUMNS="120"),
     )  # fmt: skip
     assert run.returncode == code, run.stdout + run.stderr
@@ -199,7 +199,8 @@ def test_demo_ends_in_a_database_and_a_map(tmp_path):
 
 def test_reproduce(tmp_path):
     run = kasuri("reproduce", "terada2015", "--runs", "1", "--json", "--figures", "figures", cwd=tmp_path)
-    assert json.loads(run.stdout)["table"]["Proposed"]["negative_cells"] == 0
+    told = json.loads(run.stdout)
+    assert told["table"]["Proposed"]["negative_cells"] == 0 and told["coefficients"]["inverse_equal"]
     assert len(list((tmp_path / "figures").iterdir())) == 3
 
 
@@ -218,10 +219,10 @@ def test_import_is_light(tmp_path):
 def test_a_foreign_error_shows_its_kind_only(monkeypatch, capsys):
     from kasuri import cli
 
-    def broken():
+    def broken(command):
         raise ValueError("could not convert 'SECRET'")
 
-    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(cli, "rephrase", broken)
     with pytest.raises(SystemExit) as caught:
         cli.main()
     shown = capsys.readouterr().err
@@ -231,7 +232,7 @@ def test_a_foreign_error_shows_its_kind_only(monkeypatch, capsys):
 def test_a_wrong_export_is_refused_before_anything_is_drawn(census, tmp_path):
     run = kasuri(
         "release", census[0] / "codes.csv", "--origin", "8480,6240", "--shape", "20,30", "--code", "mesh_code",
-        "--count", "population", *UNIT, "--epsilon", "5", "--unmetered", "--out", "a", "--export", "r.xlsx",
+        "--count", "population", *UNIT, "--epsilon", "5", "--unmetered", "--out", "a", "--export", "r.docx",
         cwd=tmp_path, code=1,
     )  # fmt: skip
     assert "a file ending in" in run.stderr and "reading" not in run.stderr and not (tmp_path / "a").exists()

@@ -12,7 +12,7 @@ import pytest
 import kasuri as ks
 from kasuri import manifest
 from kasuri.manifest import certificate
-from kasuri.manifest.package import digest, sha256, text
+from kasuri.manifest.package import digest, sha256, text, versions_hash
 from kasuri.noise.laws import KEYSTREAM
 from kasuri.privacy import decimal
 from kasuri.published.measurements import Measurements
@@ -343,7 +343,8 @@ def test_another_preset(made, tmp_path, name):
     other = next(preset for preset in run.offer.choices if preset != own)
     shares = {str(depth): decimal(share) for depth, share in run.offer.choices[other]}
     for index, words in enumerate(({"preset": other}, {"preset": "best"}, {"preset": other, "shares": shares})):
-        assert ks.verify(saved(tmp_path / str(index), saying(made[name], **words), RECIPES[name]))["faults"]
+        faults = ks.verify(saved(tmp_path / str(index), saying(made[name], **words), RECIPES[name]))["faults"]
+        assert any("preset" in fault or "is not what the recipe gives" in fault for fault in faults), faults
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -460,6 +461,168 @@ def test_another_receipt(tmp_path, change, fault):
     assert any(fault in found for found in verified(tmp_path, out)["faults"])
 
 
+def overdrawn(ledger):
+    """An allowance of half of what was spent."""
+    for balance in ("before", "after"):
+        ledger[balance] = {**ledger[balance], "allowance": "0.5"}
+    ledger["before"]["left"], ledger["after"]["left"] = "0.5", "-0.5"
+
+
+def free(**place):
+    """Charged nothing, for a reason that is `place`."""
+
+    def change(ledger):
+        ledger["charged"] = {**ledger["charged"], "amount": "0"}
+        ledger["after"] = ledger["before"]
+        ledger.update(place)
+
+    return change
+
+
+PRICE = "the ledger was charged another price than the promise has"
+SPLIT = {"id": "0" * 32, "part": "f", "parts_per_unit": 1}
+SERIES = {"number": 3, "of": 5, "price": "1"}
+RECEIPTS = {
+    "overdrawn": (overdrawn, "the ledger's receipt does not add up"),
+    "the entry that opens a ledger": (lambda ledger: ledger.update(entry=1), "the ledger's receipt does not add up"),
+    "another currency": (receipt(charged__currency="rho"), "the ledger's receipt does not add up"),
+    "nothing, for no reason": (free(), PRICE),
+    "nothing, as a part of more cells": (free(split={**SPLIT, "parts_per_unit": 2}), PRICE),
+    "nothing, as one of a series of a ledger without one": (free(series=SERIES), PRICE),
+    "nothing, as the last of a series": (free(series=SERIES, accounting="pld"), "has another price"),
+}
+
+
+@pytest.mark.parametrize("name", RECEIPTS)
+def test_a_receipt_that_no_ledger_gives(tmp_path, name):
+    change, fault = RECEIPTS[name]
+    test_another_receipt(tmp_path, change, fault)
+
+
+def test_a_part_of_a_split_says_why_it_costs_nothing(tmp_path):
+    """The second part of two: charged 0, and manifest and certificates say in which table it is a part."""
+    domain = ks.Domain.of(MESH, ks.Nominal("sex", ("f", "m")))
+    parts = ks.Counts.from_dense(np.stack([TRUE, TRUE], axis=-1), domain, UNIT, data="census").split("sex")
+    ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="3", unit=UNIT, data="census")
+    for name in ("f", "m"):
+        out = ks.release(parts[name], ks.geometric(), epsilon="1", ledger=ledger)
+        out.save(tmp_path / name)
+        found = ks.verify(tmp_path / name, ledger=tmp_path / "census.ledger")
+        assert found["ok"], found["faults"]
+    said = json.loads((tmp_path / "m" / "datapackage.json").read_bytes())["privacy"]["accounting"]
+    assert said["ledger"]["charged"]["amount"] == "0" and "parts of one split" in said["composition"]
+    assert said["ledger"]["split"] == {"id": parts["m"].part.split, "part": "m", "parts_per_unit": 1}
+    english, japanese = ((tmp_path / "m" / name).read_text() for name in ("certificate.md", "certificate.ja.md"))
+    assert "Part m of one table that was split" in english and "charged in parallel" in english
+    assert "一つの表を分割したもの" in japanese and "並列に計上" in japanese
+
+
+def test_the_price_of_a_series_is_that_of_its_recipe(tmp_path):
+    series = ks.geometric().series(DOMAIN, UNIT, "0.1", 40)
+    ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="4", delta="1e-6", accounting="pld", series=series,
+                            unit=UNIT, data="census")  # fmt: skip
+    out = released(ks.geometric(), epsilon="0.1", ledger=ledger)
+    assert verified(tmp_path, out)["ok"]
+    said = json.loads(json.dumps(out.provenance["ledger"]))
+    said["series"]["price"] = "0.2"
+    for balance, left in (("before", "0.2"), ("after", "0.1")):
+        said[balance] = {**said[balance], "set_aside": left}
+        spent = Fraction(said[balance]["spent"])
+        said[balance]["left"] = decimal(Fraction(said[balance]["allowance"]) - spent - Fraction(left))
+    out = replace(out, provenance=MappingProxyType({**out.provenance, "ledger": said}))
+    found = ks.verify(saved(tmp_path / "cheap", out))
+    assert found["faults"] == ["datapackage.json: a series of these releases has another price"]
+
+
+MAKING = {
+    "the hash of its versions is not theirs": lambda own: own["environment"]["versions"].update(numpy="0.0.1"),
+    "names two versions of kasuri": lambda own: own["environment"].update(
+        versions={"kasuri": "0.0.1"}, hash=versions_hash({"kasuri": "0.0.1"})
+    ),
+    "its recipe is not that of release_meta.parquet": lambda own: own["recipe"].pop("sensitivity"),
+}
+
+
+@pytest.mark.parametrize("fault", MAKING)
+def test_what_is_stated_about_the_making_does_not_contradict_itself(made, tmp_path, fault):
+    folder = saved(tmp_path / "forged", made["geometric"], ks.geometric())
+    assert f"datapackage.json: {fault}" in edited(folder, lambda data: MAKING[fault](data["privacy"]["implementation"]))
+
+
+def test_words_of_an_earlier_kasuri_need_an_earlier_kasuri(made, tmp_path):
+    words = {name: word for name, word in made["geometric"].recipe.items() if name != "sensitivity"}
+    out = replace(made["geometric"], recipe=MappingProxyType(words))
+    assert any("sensitivity is not what the recipe gives" in fault for fault in verified(tmp_path, out)["faults"])
+
+
+def test_a_seed_is_not_a_secure_source(made, tmp_path):
+    said = {**made["geometric"].provenance, "source": ks.seeded(7).words()}
+    found = verified(tmp_path, replace(made["geometric"], provenance=MappingProxyType(said)))
+    assert "datapackage.json: its randomness is not that of a secure source" in found["faults"]
+
+
+@pytest.mark.parametrize("name", ["report", "data", "rho", "max_weight", "level"])
+def test_a_field_that_may_be_null_is_there_all_the_same(made, tmp_path, name):
+    """A missing one is a fault; it ended `verify` with an error of Python's own."""
+    folder = saved(tmp_path / "forged", made["geometric"], ks.geometric())
+    data = json.loads((folder / "datapackage.json").read_bytes())
+    todo = [data]
+    while todo:
+        part = todo.pop()
+        part.pop(name, None)
+        todo += [inner for inner in part.values() if isinstance(inner, dict)]
+    assert any("missing or malformed" in fault for fault in rehashed(folder, data))
+
+
+def test_limits_moved_by_one(made, tmp_path, monkeypatch):
+    """On the machine that made them they are the same to the last one."""
+    from kasuri.published import intervals
+
+    real = intervals.columns
+
+    def narrower(*words):
+        lower, upper = real(*words)
+        return lower, np.maximum(upper - 1, lower)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(intervals, "columns", narrower)
+        folder = saved(tmp_path / "forged", made["haar_topdown"], ks.haar_topdown())
+    assert "release.parquet: lower or upper does not follow from the measurements" in ks.verify(folder)["faults"]
+
+
+def in_parquet(folder):
+    import pyarrow.parquet as pq
+
+    path = folder / "release.parquet"
+    pq.write_table(pq.read_table(path).replace_schema_metadata({"epsilon": "0.001"}), path, compression="zstd")
+
+
+def in_duckdb(sql):
+    def change(folder):
+        import duckdb
+
+        with duckdb.connect(str(folder / "release.duckdb")) as base:
+            base.execute(sql)
+
+    return change
+
+
+HIDDEN = {
+    "metadata": ("release.parquet", in_parquet),
+    "a comment": ("release.duckdb", in_duckdb("COMMENT ON TABLE release IS 'epsilon 0.001'")),
+    "a sequence": ("release.duckdb", in_duckdb("CREATE SEQUENCE true_total START 12345")),
+    "a type": ("release.duckdb", in_duckdb("CREATE TYPE t AS ENUM ('12', '345')")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_table_with_something_beside_it(made, tmp_path, name):
+    folder = saved(tmp_path / "forged", made["geometric"], ks.geometric())
+    file, change = HIDDEN[name]
+    change(folder)
+    assert any(fault.startswith(f"{file}: holds something") for fault in edited(folder, lambda data: None))
+
+
 def test_a_receipt_that_adds_up_is_not_looked_up_without_the_ledger(tmp_path):
     ledger = ks.Ledger.open(tmp_path / "census.ledger", epsilon="3", unit=UNIT, data="census")
     out = released(ks.geometric(), ledger=ledger)
@@ -506,9 +669,12 @@ def test_another_machine_or_version_is_no_excuse(made, tmp_path, claim):
             del implementation["recipe"], implementation["refinement"]
         else:
             implementation["environment"].update(claim)
+            implementation["environment"]["hash"] = versions_hash(implementation["environment"]["versions"])
 
     for name in TREES:
         out = replace(made[name], cells=COUNTS.cells, values=COUNTS.values)
+        if claim and "versions" in claim:
+            out = replace(out, provenance=MappingProxyType({**out.provenance, "software": "kasuri 0.0.1"}))
         faults = edited(saved(tmp_path / name, out, RECIPES[name]), change)
         assert "release.parquet: its values do not follow from the measurements" in faults
 
@@ -516,9 +682,13 @@ def test_another_machine_or_version_is_no_excuse(made, tmp_path, claim):
 def test_a_unit_of_rounding_from_another_machine_is_named(made, tmp_path):
     values = made["refined_tree"].values.copy()
     values[np.argsort(values)[-2:]] += (1, -1)
-    folder = saved(tmp_path / "forged", replace(made["refined_tree"], values=values), ks.refined_tree())
-    assert not ks.verify(folder)["ok"]
-    elsewhere = {"machine": "another", "versions": {"kasuri": "0.0.1"}}
+    out = replace(made["refined_tree"], values=values)
+    here = ks.verify(saved(tmp_path / "here", out, ks.refined_tree()))
+    assert any("values do not follow" in fault for fault in here["faults"])
+    out = replace(out, provenance=MappingProxyType({**out.provenance, "software": "kasuri 0.0.1"}))
+    folder = saved(tmp_path / "forged", out, ks.refined_tree())
+    versions = {"kasuri": "0.0.1"}
+    elsewhere = {"machine": "another", "versions": versions, "hash": versions_hash(versions)}
     edited(folder, lambda data: data["privacy"]["implementation"]["environment"].update(elsewhere))
     found = ks.verify(folder)
     assert found["ok"] and any("to within rounding" in item for item in found["not_recomputed"])

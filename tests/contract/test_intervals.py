@@ -241,20 +241,42 @@ def cut(tree, keys, level):
     return lower, upper, upper
 
 
+def pooled(tree, keys, level):
+    """The rule after that: windows that begin anywhere."""
+    return OF_CELLS(tree, keys, level, bounds.EVER)
+
+
+OF_CELLS = bounds.of_cells
+EARLIER = [(cut, ""), (pooled, "; pooled with the nodes around it")]
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["another version", "the same version"])
+@pytest.mark.parametrize(("rule", "words"), EARLIER, ids=["cut", "pooled"])
 @pytest.mark.parametrize("recipe", [ks.refined_tree(), ks.haar_topdown()], ids=lambda recipe: recipe.name)
-def test_limits_saved_by_the_earlier_rule_are_known(recipe, tmp_path, monkeypatch):
+def test_limits_saved_by_an_earlier_rule_are_known(recipe, rule, words, old, tmp_path, monkeypatch):
     """A release saved with them can be read; with others under that name it cannot."""
     out, _ = make(recipe)
     today = intervals.columns(out)
     what = "counts" if recipe.name == "refined_tree" else "differences"
     with monkeypatch.context() as earlier:
-        method = f"least squares of the noisy {what} of the drawn tree, without sign constraint"
-        earlier.setattr(bounds, "of_cells", cut)
+        method = f"least squares of the noisy {what} of the drawn tree, without sign constraint{words}"
+        earlier.setattr(bounds, "of_cells", rule)
         earlier.setattr(intervals.TreeBars, "method", method)
         out.save(str(tmp_path / "r"), unmetered=True)
         assert not np.array_equal(intervals.columns(out), today)
-    aged(tmp_path / "r")
-    assert ks.verify(str(tmp_path / "r"))["ok"]
+    if old:
+        aged(tmp_path / "r")
+    found = ks.verify(str(tmp_path / "r"))
+    assert found["ok"], found["faults"]
     back = ks.Release.load(str(tmp_path / "r"))
     assert np.array_equal(intervals.columns(back), today) and back.interval(rows=1) == out.interval(rows=1)
     assert_found_when_changed(tmp_path / "r")
+
+
+@pytest.mark.parametrize("recipe", [ks.refined_tree(), ks.haar_topdown()], ids=lambda recipe: recipe.name)
+def test_limits_of_one_rule_under_the_name_of_another_are_found(recipe, tmp_path, monkeypatch):
+    out, _ = make(recipe)
+    with monkeypatch.context() as other:
+        other.setattr(bounds, "of_cells", cut)
+        out.save(str(tmp_path / "r"), unmetered=True)
+    assert any("does not follow" in fault for fault in ks.verify(str(tmp_path / "r"))["faults"])

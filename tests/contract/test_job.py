@@ -233,7 +233,10 @@ def test_check_names_the_lines_a_release_drops(tmp_path):
     (tmp_path / "v.csv").write_bytes(b"\n".join(lines))
     text = "\n".join(job.check(path))
     assert "v.csv: the line does not have the header's number of cells: rows 2, 5" in text
-    assert "v.csv: column person: the id is missing, not UTF-8 or longer than 1024 bytes: rows 3, 4" in text
+    assert (
+        "v.csv: column person: the id is missing, not in the file's encoding, or longer than 1024 bytes: rows 3, 4"
+        in text
+    )
     assert "v.csv: column mesh_code: not a 500m mesh code inside the window: rows 6" in text
     run("release", path)
 
@@ -292,7 +295,7 @@ def test_release_files_hold_no_true_row(tmp_path):
 def test_exports_are_judged_before_the_data_is_read(tmp_path, monkeypatch):
     path = template(
         tmp_path,
-        exports=("exports = []", 'exports = ["r.csv", "r.xlsx"]'),
+        exports=("exports = []", 'exports = ["r.csv", "r.docx"]'),
         levels=("levels = []", 'levels = ["1km", "250m"]'),
     )
     (tmp_path / "r_1km.csv").write_text("")
@@ -302,7 +305,7 @@ def test_exports_are_judged_before_the_data_is_read(tmp_path, monkeypatch):
         job.run(job.load(path), tmp_path)
     monkeypatch.undo()
     for text in (str(caught.value), "\n".join(job.check(path))):
-        assert "r.xlsx: a file ending in" in text and "r_1km.csv exists" in text and "level 250m is not made" in text
+        assert "r.docx: a file ending in" in text and "r_1km.csv exists" in text and "level 250m is not made" in text
     assert not (tmp_path / "release").exists()
 
 

@@ -249,3 +249,66 @@ def test_an_estimate_claims_what_its_devices_spent():
     for wrong in (0, -1, float("nan")):
         with pytest.raises(ks.DomainError):
             ks.local.estimate(reports, randomizer, tolerance=wrong)
+
+
+@pytest.mark.parametrize("passes", [-1, 0, 2.5, True, None])
+@pytest.mark.parametrize("method", ["em", "em_columns", "inversion"])
+def test_a_number_of_passes_is_at_least_one(passes, method):
+    rr = ks.local.unary(ks.Nominal("w", labels=("a", "b")), epsilon="1")
+    reports = rr.randomize(["a"] * 20, source=ks.seeded(1))
+    with pytest.raises(ks.DomainError, match="max_passes"):
+        ks.local.estimate(reports, rr, method=method, max_passes=passes)
+
+
+@pytest.mark.parametrize("kind", ["unary", "grr", "oue", "olh", "hadamard"])
+def test_an_epsilon_of_a_thousand_million_is_refused(kind):
+    for epsilon in ("1000000000", "1000000000 weak"):
+        with pytest.raises(ks.PrivacyError):
+            getattr(ks.local, kind)(ks.Nominal("w", labels=("a", "b", "c")), epsilon=epsilon)
+
+
+def test_hybrid_is_two_point_alone_up_to_its_threshold():
+    from kasuri.local import numeric
+
+    for epsilon in ("0.1", "0.61"):
+        assert numeric.hybrid((0, 1), epsilon=epsilon) == numeric.two_point((0, 1), epsilon=epsilon)
+    assert numeric.hybrid((0, 1), epsilon="0.62").kind == "hybrid"
+
+
+@pytest.mark.parametrize("labels", [("a", "b", "c"), ("1", "13101", "x")])
+def test_many_texts_are_looked_up_as_few_are(labels):
+    """Above 1,000 values each different text is looked up once: the same categories, the same refusals."""
+    rr = ks.local.unary(ks.Nominal("w", labels=labels), epsilon="1")
+    few = [*labels, "elsewhere", None]
+    wanted = [int(rr.categories([value])[0]) for value in few]
+    many = [few[i % 5] for i in range(2000)]
+    import pyarrow as pa
+
+    told = [wanted[i % 5] for i in range(2000)]
+    for values in (
+        many,
+        tuple(many),
+        np.array(many, dtype=object),
+        pa.array(many),
+        pa.chunked_array([many[:7], many[7:]]),
+    ):
+        assert rr.categories(values).tolist() == told
+    assert rr.categories(np.array([v for v in many if v is not None])).tolist() == [t for v, t in zip(many, told) if v is not None]  # fmt: skip  # noqa: B905, E501
+    for bad in ("d", b"a", 1.5, True, "", float("nan")):
+        with pytest.raises(ks.DomainError, match=r"1 of 2001 values \(the first at position 2000\)"):
+            rr.categories([*many, bad])
+    with pytest.raises(ks.DomainError, match="2000 of 2000"):
+        rr.categories([b"a"] * 2000)
+    strict = ks.local.unary(ks.Nominal("w", labels=labels), epsilon="1", elsewhere=False)
+    with pytest.raises(ks.DomainError, match="800 of 2000"):
+        strict.categories(many)
+
+
+def test_the_operator_chooses_the_randomizer():
+    for kind in MAKERS:
+        found = ks.local.plan(
+            ks.Nominal("w", labels=("a", "b", "c")), users=1000, epsilon="1", randomizer=kind, elsewhere=False
+        )
+        assert [option.randomizer.kind for option in found.options] == [kind] and found.best.randomizer.size == 3
+    with pytest.raises(ks.DomainError, match="one of count_mean_sketch"):
+        ks.local.plan(ks.Ordered("x", 3), users=10, epsilon="1", randomizer="rappor")

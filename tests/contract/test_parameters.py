@@ -115,6 +115,9 @@ SAME = {
     'name = "haar_topdown"\ndescent = "jump"\ninterleave = ["grid"]': ks.haar_topdown(
         descent="jump", interleave=("grid",)
     ),
+    'name = "woven_tree"\nviews = { cells = "12", "grid@1" = "40" }': ks.recipes.woven_tree(
+        {"cells": "12", "grid@1": "40"}
+    ),
     'name = "geometric"': ks.geometric(),
     'name = "laplace"': ks.laplace(),
 }
@@ -169,7 +172,7 @@ REFUSED = {
     'name = "bayes_tree"\npilot = "yes"\nshares = 3\norder = "2d"': (
         "line 21: recipe.pilot: input should be a valid boolean",
         "line 22: recipe.shares: input should be a valid string or input should be a valid dictionary",
-        "line 23: recipe.order: input should be 'morton', '1d' or 'hierarchy'",
+        "line 23: recipe.order: input should be 'morton', '1d', 'hierarchy' or 'interleaved'",
     ),
     'name = "simplex"\nshare = 0.05': ('line 21: recipe.share: an exact decimal in quotes is needed, such as "0.05"',),
     'name = "simplex"\nshare = "0.05x"': ("line 19: recipe: ",),

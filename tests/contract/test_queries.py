@@ -1,8 +1,10 @@
 """A query only reads: one SELECT, no other file, in every database, also under `kasuri check`; and what is
 vouched for is said in the release, in both languages."""
 
+import re
 import shutil
 import sqlite3
+from functools import partial
 
 import duckdb
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 
 import kasuri as ks
 from kasuri import job
-from kasuri.ingest import Query, Table
+from kasuri.ingest import Query, Table, databases, frames
 from kasuri.schema import ROWS_ALONE, Domain, Nominal, Ordered, Unit
 
 SEX = Domain.of(Nominal("s", ("s", "f")))
@@ -228,6 +230,120 @@ def test_what_is_vouched_for_is_said_in_both_languages(folder):
     with pytest.raises(ks.PrivacyError, match="nobody's"):
         ks.count(Query("p.duckdb", "SELECT s, 1 AS n FROM t LIMIT 1"), SEX, columns={"s": "s"}, unit=UNIT, weight="n",
                  assume=ROWS_ALONE)  # fmt: skip
+
+
+ONE_FOR_ALL = "SELECT person, (SELECT max(s) FROM kept) AS s FROM kept"
+"""A view in which one record decides over the rows of all."""
+
+
+CHANGED = r"changed after it was checked|not a stored table"
+
+
+def swap(database):
+    """Put a view in the place of table t."""
+    connect = duckdb.connect if database.endswith("duckdb") else partial(sqlite3.connect, timeout=0)
+    with connect(database) as base:
+        base.execute("ALTER TABLE t RENAME TO kept")
+        base.execute(f"CREATE VIEW t AS {ONE_FOR_ALL}")
+
+
+def between(monkeypatch, module, name, step):
+    """Run `step` right after a function of kasuri was called for the first time."""
+    whole, left = getattr(module, name), [step]
+
+    def called(*given, **named):
+        out = whole(*given, **named)
+        if left:
+            left.pop()()
+        return out
+
+    monkeypatch.setattr(module, name, called)
+
+
+@pytest.mark.parametrize("database", ["p.duckdb", "p.sqlite"])
+@pytest.mark.parametrize("kind", [Table, Query])
+def test_what_was_checked_is_what_is_read(folder, monkeypatch, database, kind):
+    """Another program puts a view in the place of the table, after the check and before the rows are read."""
+    source = Table(database, "t") if kind is Table else Query(database, "SELECT person, s FROM t")
+    if (kind, database) == (Query, "p.sqlite"):
+        pytest.skip("own SQL of SQLite is taken on trust")
+    assert counted(source) == {0: 2, 1: 1}
+    between(monkeypatch, frames, "trusted", lambda: swap(database))
+    with pytest.raises(ks.KasuriError, match=CHANGED):
+        counted(source)
+
+
+@pytest.mark.parametrize("database", ["p.duckdb", "p.sqlite"])
+def test_no_one_comes_between_the_last_look_and_the_reading(folder, monkeypatch, database):
+    def try_to_swap():
+        with pytest.raises((duckdb.Error, sqlite3.OperationalError)):
+            swap(database)
+
+    between(monkeypatch, databases, "unchanged", try_to_swap)
+    assert counted(Table(database, "t")) == {0: 2, 1: 1}
+
+
+def test_a_relation_that_changes_is_refused(folder, monkeypatch):
+    base = duckdb.connect("p.duckdb")
+    relation = base.sql("SELECT person, s FROM t")
+    assert counted(relation) == {0: 2, 1: 1}
+
+    def step():
+        base.execute("ALTER TABLE t RENAME TO kept")
+        base.execute(f"CREATE VIEW t AS {ONE_FOR_ALL}")
+
+    between(monkeypatch, frames, "trusted", step)
+    with pytest.raises(ks.KasuriError):
+        counted(relation)
+
+
+def test_a_table_of_postgresql_that_changes_is_refused(postgres, monkeypatch):
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as base:
+        base.execute("CREATE TABLE t AS SELECT * FROM (VALUES ('a', 's'), ('b', 'f')) v(person, s)")
+        base.execute("CREATE TABLE u (LIKE t)")
+        assert counted(Table(postgres, "t")) == {0: 1, 1: 1}
+        for name, change in (
+            ("t", f"ALTER TABLE t RENAME TO kept; CREATE VIEW t AS {ONE_FOR_ALL}"),
+            ("u", "ALTER TABLE u RENAME TO old; CREATE TABLE u AS SELECT * FROM kept"),
+        ):
+            with monkeypatch.context() as patched:
+                between(patched, frames, "trusted", lambda change=change: base.execute(change))
+                with pytest.raises(ks.KasuriError, match=CHANGED):
+                    counted(Table(postgres, name))
+
+
+def test_what_sqlite_keeps_for_itself_is_not_a_table_of_records(folder):
+    """Where a record is in an index depends on the others."""
+    with sqlite3.connect("p.sqlite") as base:
+        base.execute("CREATE VIRTUAL TABLE near USING rtree(person, low, high)")
+        base.execute("CREATE TABLE made (person INTEGER PRIMARY KEY AUTOINCREMENT, s TEXT)")
+        base.execute("INSERT INTO made (s) VALUES ('s')")
+    assert counted(Table("p.sqlite", "made")) == {0: 1}
+    for name in ("near", "near_rowid", "near_node", "words", "words_content", "words_data", "w", "sqlite_sequence",
+                 "sqlite_master", "sqlite_schema"):  # fmt: skip
+        with pytest.raises(ks.DomainError, match="not a stored table"):
+            counted(Table("p.sqlite", name))
+
+
+def test_text_of_postgresql_that_cannot_be_written_ends_no_release(postgres):
+    """One record with a byte that UTF-8 has no letter for."""
+    import psycopg
+
+    odd = "CREATE TABLE t (person text, s text); INSERT INTO t VALUES ('a', 's'), ('b', convert_from('\\x81', '{0}'))"
+    for encoding, good in (("SQL_ASCII", True), ("WIN1252", False)):
+        name = f"odd_{encoding.lower()}"
+        with psycopg.connect(postgres, autocommit=True) as base:
+            base.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+        address = re.sub(r"/[^/?]*[?]", f"/{name}?", postgres)
+        with psycopg.connect(address, autocommit=True, client_encoding=encoding) as base:
+            base.execute(odd.format(encoding))
+        if good:
+            assert counted(Table(address, "t")) == {0: 1}
+        else:
+            with pytest.raises(ks.DomainError, match="not in UTF-8"):
+                counted(Table(address, "t"))
 
 
 def test_a_table_and_a_query_of_postgresql(postgres):

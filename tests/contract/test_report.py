@@ -1,15 +1,18 @@
 """The report of a release: a function of its folder, byte for byte; no truth in it; what a forger changes is found."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,8 +22,8 @@ from typer.testing import CliRunner
 import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
 from kasuri.report import frame, page
-from kasuri.report.japanese import ja
 from kasuri.report.pack import Rows, distances, from_planes, from_varints, pack, planes, unpack, varints, whole
+from kasuri.words.japanese import ja
 
 UNIT = ks.Unit("person", "add-remove", 1)
 DOMAIN = ks.Domain.of(ks.Mesh("grid", level="500m", origin=(8403, 6081), shape=(24, 20)))
@@ -179,7 +182,8 @@ def test_a_process_that_reads_only_the_folder_makes_the_same_page(saved, tmp_pat
     others = sorted(p for p in read if p != out and not any(p.is_relative_to(top) for top in allowed))
     inside = {p.name for p in others if p.is_relative_to(saved)}
     assert [p for p in others if not p.is_relative_to(saved) and p.is_file()] == []
-    assert inside - {""} <= {"release.parquet", "datapackage.json", "certificate.md", "certificate.ja.md", saved.name}
+    assert inside - {""} <= {"release.parquet", "release_meta.parquet", "measurements.parquet", "datapackage.json",
+                             "certificate.md", "certificate.ja.md", saved.name}  # fmt: skip
     assert not [p for p in read if p.is_relative_to(source) and p.suffix in (".parquet", ".csv", ".toml")]
 
 
@@ -199,10 +203,22 @@ def forge(folder, change):
 def other_rows(page_text):
     head, _, foot = page._around(page_text)
     about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
-    rows = unpack(about, page._around(page_text)[1])
+    first, _, others = page._around(page_text)[1].partition(".")
+    rows = unpack(about, first)
     values = rows.columns["value"].copy()
     values[3] += 1 if values[3] % 2 == 0 else -1  # same length of bytes, another number
-    return head + pack(replace(rows, columns={"value": values}))[1] + "</script>" + foot
+    return head + pack(replace(rows, columns={"value": values}))[1] + "." + others + "</script>" + foot
+
+
+def other_ranges(page_text):
+    """An interval of a coarser level made narrower."""
+    head, packed, foot = page._around(page_text)
+    (_, about), *_ = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["ranges"]
+    texts = packed.split(".")
+    rows = unpack(about, texts[1])
+    above = np.where(rows.columns["above"] > 1, rows.columns["above"] - 2, rows.columns["above"])
+    texts[1] = pack(replace(rows, columns={**rows.columns, "above": above}))[1]
+    return head + ".".join(texts) + "</script>" + foot
 
 
 @pytest.mark.parametrize("change", [
@@ -210,6 +226,7 @@ def other_rows(page_text):
     lambda t: t.replace('id="rows">', 'id="rows">A'),
     lambda t: t.replace("<main>", "<main><p>trust me</p>"),
     other_rows,
+    other_ranges,
 ])  # fmt: skip
 def test_a_forged_report_is_found(saved, tmp_path, change):
     shutil.copytree(saved, tmp_path / "r")
@@ -238,8 +255,10 @@ def test_another_zlib_is_no_forgery(saved, tmp_path):
     def again(page_text):
         head, packed, foot = page._around(page_text)
         squeeze = zlib.compressobj(1, zlib.DEFLATED, -15)
-        raw = zlib.decompress(base64.b64decode(packed), -15)
-        return head + base64.b64encode(squeeze.compress(raw) + squeeze.flush()).decode() + "</script>" + foot
+        first, _, others = packed.partition(".")
+        raw = zlib.decompress(base64.b64decode(first), -15)
+        again = base64.b64encode(squeeze.compress(raw) + squeeze.flush()).decode()
+        return head + again + "." + others + "</script>" + foot
 
     shutil.copytree(saved, tmp_path / "r")
     forge(tmp_path / "r", again)
@@ -423,3 +442,108 @@ def test_a_national_map_stays_small():
     domain = ks.Domain.of(ks.Mesh.window("grid", "japan4096"))
     (about, packed), drawn = page.Sheet(domain, cells, values, none, none).shown()
     assert drawn.domain == domain and about["rows"] == cells.size and len(packed) < 1_500_000
+
+
+ABOUT = {
+    "title": "Where people <b>live</b> & work", "publisher": "統計局", "contact": "a@example.org",
+    "source": "census 2020",
+    "licence": "CC BY 4.0", "published": "2026-11-18", "language": "en",
+}  # fmt: skip
+
+
+def test_who_and_when_are_on_everything_that_leaves(tmp_path):
+    """Report, both certificates, manifest, stored table and exports; and a folder that was loaded still tells them."""
+    released = ks.release(counts(), ks.haar_topdown(), epsilon="1", ledger=None, about=ABOUT)
+    released.save(str(tmp_path / "r"), unmetered=True)
+    found = ks.verify(tmp_path / "r")
+    assert found["ok"], found["faults"]
+    html = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "<h1>Where people &lt;b&gt;live&lt;/b&gt; &amp; work</h1>" in html and "<b>live" not in html
+    shown = html.partition("How to cite")[0]
+    for name in ("publisher", "contact", "source", "licence", "published"):
+        assert ABOUT[name] in shown
+        for certificate in page.CERTIFICATES:
+            assert ABOUT[name] in (tmp_path / "r" / certificate).read_text(encoding="utf-8")
+    manifest = page.read_manifest(tmp_path / "r")
+    assert manifest["about"] == ABOUT and manifest["title"] == ABOUT["title"]
+    assert manifest["sources"] == [{"title": "census 2020"}] and manifest["contributors"][0]["title"] == "統計局"
+    assert ks.Release.load(str(tmp_path / "r")).provenance["about"] == ABOUT
+    for name in ("x.csv", "x.parquet", "x.gpkg", "x.sqlite", "x.duckdb"):
+        released.export(str(tmp_path / name), unmetered=True)
+    assert json.loads(pq.read_schema(tmp_path / "x.parquet").metadata[b"about"]) == ABOUT
+    assert "census 2020" in (tmp_path / "x_meta.csv").read_text(encoding="utf-8-sig")
+    for name in ("x.gpkg", "x.sqlite"):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as base:
+            (row,) = base.execute("SELECT provenance FROM release_meta").fetchall()
+        assert json.loads(row[0])["about"] == ABOUT
+
+
+def test_what_a_publisher_may_not_say(saved):
+    for words, fault in [
+        ({"title": "two\nlines"}, "U\\+000A"), ({"publisher": "a\u202eb"}, "U\\+202E"),
+        ({"published": "18.11.2026"}, "day"),
+        ({"published": "2026-11-18T10:00"}, "day"), ({"language": "English"}, "language"),
+        ({"title": " "}, "characters"),
+        ({"time": "now"}, "mapping"), ({"title": 3}, "text"),
+        ("title", "mapping"), ({"source": "x" * 501}, "characters"),
+    ]:  # fmt: skip
+        with pytest.raises(ks.DomainError, match=fault):
+            ks.release(counts(), ks.haar_topdown(), epsilon="1", ledger=None, about=words)
+    assert "about" not in page.read_manifest(saved)
+    assert "about" not in ks.Release.load(str(saved)).provenance
+
+
+def test_words_of_a_publisher_that_were_changed_are_found(tmp_path):
+    ks.release(counts(), ks.haar_topdown(), epsilon="1", ledger=None, about=ABOUT).save(
+        str(tmp_path / "r"), unmetered=True
+    )
+    path = tmp_path / "r" / "datapackage.json"
+    for change in ({"publisher": "somebody else"}, {"title": "a\u202eb"}, None, ["x"]):
+        manifest = json.loads((tmp_path / "r" / "datapackage.json").read_text(encoding="utf-8"))
+        forged = ABOUT | change if isinstance(change, dict) else change
+        (tmp_path / "f").mkdir()
+        for item in path.parent.iterdir():
+            shutil.copy(item, tmp_path / "f")
+        manifest["about"] = forged
+        manifest["digest"] = digest(manifest)
+        (tmp_path / "f" / "datapackage.json").write_bytes(text(manifest))
+        assert not ks.verify(tmp_path / "f")["ok"]
+        shutil.rmtree(tmp_path / "f")
+
+
+def test_a_job_says_who_and_when(tmp_path):
+    from kasuri import job
+
+    (tmp_path / "t.csv").write_text("ward,population\na,30\nb,40\n")
+    words = """
+[data]
+name = "t"
+files = ["t.csv"]
+columns = { ward = "ward" }
+weight = "population"
+[[axes]]
+kind = "nominal"
+name = "ward"
+labels = ["a", "b"]
+[unit]
+id = "person"
+change = "add-remove"
+max_cells = 1
+[recipe]
+name = "geometric"
+[budget]
+epsilon = "1"
+unmetered = true
+[output]
+folder = "r"
+[about]
+title = "Two wards"
+"""
+    path = tmp_path / "job.toml"
+    path.write_text(words + "published = 18.11\n")
+    assert "about.published" in job.check(path)[0]
+    path.write_text(words + "published = 2026-11-18\n")
+    assert job.check(path) == []
+    job.run(job.load(path), tmp_path)
+    assert page.read_manifest(tmp_path / "r")["about"] == {"title": "Two wards", "published": "2026-11-18"}
+    assert ks.verify(tmp_path / "r")["ok"]

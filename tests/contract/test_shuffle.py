@@ -17,6 +17,7 @@ from pyarrow import csv, parquet
 import kasuri as ks
 from kasuri._kernels import shuffle as kernels
 from kasuri.errors import BudgetError, DomainError, FormatError, PrivacyError, ProtocolError
+from kasuri.ingest import Query, Table
 from kasuri.manifest import keys
 from kasuri.shuffle.joined import permutation
 
@@ -274,6 +275,36 @@ def test_bad_rows_are_refused_before_the_secret_is_used(change, words):
         assert "81" not in str(fault.value) and "zzz" not in str(fault.value)
 
 
+def test_rows_that_depend_on_others_are_refused_before_the_secret_is_used(tmp_path):
+    """One person's age would decide over the ages of all."""
+    duckdb, polars = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    plan, file, source = plan_of(), str(tmp_path / "a.duckdb"), str(tmp_path / "rows.parquet")
+    parquet.write_table(pa.table(rows()[0]), source)
+    victim = "EXISTS (SELECT 1 FROM t v WHERE v.phone = '09000000000' AND v.age > 50)"
+    plain, mixed = "SELECT phone, age FROM t", f"SELECT phone, CASE WHEN {victim} THEN 20 ELSE 80 END AS age FROM t"
+    made_key = "SELECT phone || '1' AS phone, age FROM t"
+    base, lazy = duckdb.connect(file), polars.scan_parquet(source)
+    base.execute(f"CREATE TABLE t AS SELECT * FROM '{source}'")
+
+    def run(table, good):
+        with ks.shuffle.Party(plan, "a", ks.shuffle.Secret.pair()[0]) as party:
+            if good:
+                assert len(party.run(table, source=ks.seeded(1))) == N
+                return
+            with pytest.raises(PrivacyError, match="one record might change the rows of others"):
+                party.run(table, source=ks.seeded(1))
+        assert "order" not in party.deletion["destroyed"]  # not a word of the secret was used
+
+    for sql, good in ((plain, True), (mixed, False), (made_key, False)):
+        run(base.sql(sql), good)
+    run(lazy, True)
+    run(lazy.with_columns(polars.col("age").max()), False)
+    base.close()
+    for sql, good in ((plain, True), (mixed, False), (made_key, False)):
+        run(Query(file, sql), good)
+    run(Table(file, "t"), True)
+
+
 def test_a_line_that_is_no_row_is_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("phone,age\n0901,30\n0902,30,7\n0903,40\n")
     secret, _ = ks.shuffle.Secret.pair()
@@ -495,7 +526,7 @@ def test_joined_rows_carry_no_pseudonym(tmp_path):
 
 def kasuri(folder, *words, code=0):
     done = subprocess.run(
-        [sys.executable, "-m", "kasuri.cli", *map(str, words)], cwd=folder, capture_output=True, text=True,
+        [sys.executable, "-m", "kasuri", *map(str, words)], cwd=folder, capture_output=True, text=True,
         env=dict(os.environ, TERM="dumb", NO_COLOR="1"),
     )  # fmt: skip
     assert done.returncode == code, done.stderr

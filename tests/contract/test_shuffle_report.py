@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import kasuri as ks
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.report import shuffle as page
-from kasuri.report.japanese import ja
+from kasuri.words.japanese import ja
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,10 @@ def test_six_faults_of_six_rows(tmp_path):
     assert all(fault.startswith(f"{path}: column ") for fault in found)
     assert [fault.removeprefix(f"{path}: column ") for fault in found] == [
         "mesh_code: not a 500m mesh code inside the window: rows 3, 4; correct it, or leave the row out",
-        "mesh_code: a cell appears more than once: rows 1, 2; write one row per cell",
-        "population: not a whole number: rows 5; write digits, 0 for nobody",
+        "mesh_code: a cell appears more than once: rows 1, 2; add an axis for the columns in which these rows differ, "
+        "or say sum = true to add them",
+        "population: not a whole number: rows 5; write plain digits (1234; neither 1,234 nor full-width "
+        "digits), 0 for nobody",
         "population: a count has a fraction: rows 6; counts are 0, 1, 2, ...",
         "population: a count is negative: rows 4; counts are 0 or more",
     ]

@@ -11,7 +11,7 @@ from kasuri.ingest import read_table
 from kasuri.noise.rng import Streams
 from kasuri.published import bounds, intervals
 from kasuri.schema import Domain, Mesh, Ordered
-from kasuri.trees.regions import Boxes
+from kasuri.trees.regions import Boxes, CellSearch
 
 PERSON = ks.Unit("person", "add-remove", 1)
 SIDE = 128
@@ -85,23 +85,43 @@ def test_95_percent_intervals_cover_in_every_class(census, recipe):
     assert ("region", "100+") in found and ("block", "1-99") in found
 
 
-@pytest.mark.parametrize("size", [300, 2000])
+def places(size, town):
+    """25 lone places on an empty map of 256 x 256 cells; with `town` each near one of 5,000, so that the nodes around
+    it are large down to where the two part."""
+    rng, truth = np.random.default_rng(0), np.zeros((256, 256), dtype=np.int64)
+    if not town:
+        truth.ravel()[rng.choice(truth.size, 25, replace=False)] = size
+        return truth
+    towns = np.stack(np.divmod(rng.choice(60 * 60, 25, replace=False), 60)) * 4 + 8
+    truth[*(towns + rng.integers(3, 9, (2, 25)))] = size
+    truth[*towns] = 5000
+    return truth
+
+
+@pytest.mark.parametrize(("size", "town"), [(300, False), (400, False), (2000, False), (300, True)])
 @pytest.mark.parametrize(
     "recipe", [ks.haar_topdown(), ks.refined_tree(), ks.bayes_tree("sparse")], ids=lambda r: r.name
 )
-def test_isolated_places_are_covered(recipe, size):
+def test_isolated_places_are_covered(recipe, size, town):
     """Every node around a lone place holds it alone: the least of their limits is below it far too often. Of 400
-    intervals 80 % held with that cut (haar_topdown), 90 % (refined_tree)."""
-    truth = np.zeros((256, 256), dtype=np.int64)
-    places = np.sort(np.random.default_rng(0).choice(truth.size, 25, replace=False))
-    truth.ravel()[places] = size
+    intervals 80 % held with that cut (haar_topdown), 90 % (refined_tree). And areas that cut the nodes around it."""
+    truth = places(size, town)
+    cells = np.flatnonzero(truth == size)
     counts = ks.Counts.from_dense(truth, Domain.of(Mesh("grid", shape=truth.shape)), PERSON)
-    held = 0
+    y, x = np.mgrid[:256, :256]
+    discs = [np.flatnonzero((y - cell // 256 - 3) ** 2 + (x - cell % 256 + 2) ** 2 < 49) for cell in cells[:12]]
+    held, in_discs = 0, 0
     for run in range(16):
         out = ks.release(counts, recipe, epsilon="0.1", ledger=None, source=ks.seeded(run))
-        lower, upper, _ = intervals.bars_of(out).of_cells(places, np.zeros(25), 0.95)
+        bars = intervals.bars_of(out)
+        lower, upper, _ = bars.of_cells(cells, np.zeros(cells.size), 0.95)
         held += int(((lower <= size) & (size <= upper)).sum())
-    assert held >= 0.93 * 400, held
+        keys = [i * bars.tree.leaves + bars.tree.keys(disc) for i, disc in enumerate(discs)]
+        lower, upper, _ = bars.search(CellSearch(bars.tree, np.sort(np.concatenate(keys)), len(discs)), 0.95)
+        people = np.array([truth.ravel()[disc].sum() for disc in discs])
+        in_discs += int(((np.ceil(lower) <= people) & (people <= np.floor(upper) + 1)).sum())
+    assert held >= 0.93 * 16 * cells.size, held
+    assert in_discs >= 0.93 * 16 * len(discs), in_discs
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -257,3 +257,53 @@ def test_labels_have_their_shares(labels, rows):
     utility = rng.normal(size=(rows, labels))
     seen = np.bincount(synthesis._choice(utility, shares), minlength=labels) / rows
     assert (np.abs(seen - shares) <= 3 * np.sqrt(shares * (1 - shares) / rows) + 1 / rows).all()
+
+
+@pytest.mark.parametrize("method", ["regression", "svm"])
+def test_columns_drawn_one_after_another_keep_means_shares_and_relations(method):
+    """60,000 people at epsilon 4 a column: laws and shares are those estimated, correlations near the imitated ones."""
+    rows = made_up(60_000, 1)
+    joined = joined_of(made_up_plan(), rows, 2)
+    made = ks.shuffle.synthesize(joined, rows=40_000, method=method, source=ks.seeded(5))
+    near = ks.shuffle.quality(made, joined)
+    assert made.method == method and near.failed == ()
+    kept = ks.shuffle.covariance(joined)
+    x, y = (made.columns[name] for name in "xy")
+    yes = (made.columns["s"] == "yes").astype(float)
+    at = {name: i for i, name in enumerate(kept.names)}
+    assert np.corrcoef(x, y)[0, 1] == pytest.approx(kept.imitated[at["x"], at["y"]], abs=0.05)
+    assert np.corrcoef(x, yes)[0, 1] == pytest.approx(kept.imitated[at["x"], at["s=yes"]], abs=0.08)
+    r = made.columns["t"] == "r"
+    assert r[made.columns["s"] == "yes"].mean() < 0.6 * r[made.columns["s"] == "no"].mean()
+    assert np.abs(np.corrcoef(x, np.random.default_rng(1).permutation(y))[0, 1]) < 0.02  # the check itself sees a break
+
+
+@pytest.mark.parametrize("method", ["regression", "svm"])
+def test_columns_one_after_another_read_nothing_but_the_joined_rows(method):
+    """Equal estimates and equal seed, equal rows; another seed, other rows."""
+    joined = joined_of(made_up_plan(), made_up(5_000, 3), 4)
+    one, two, other = (
+        ks.shuffle.synthesize(joined, rows=500, method=method, source=ks.seeded(seed)).columns for seed in (7, 7, 8)
+    )
+    assert all((one[name] == two[name]).all() for name in one)
+    assert any((one[name] != other[name]).any() for name in one)
+
+
+def test_an_unknown_method_is_refused():
+    joined = joined_of(made_up_plan(), made_up(5_000, 3), 4)
+    with pytest.raises(ks.DomainError, match="copula, pca, regression, svm"):
+        ks.shuffle.synthesize(joined, rows=10, method="tree")
+
+
+def test_a_model_that_does_not_fit_says_what_would():
+    """1,000 rows at epsilon 0.2: the message names rows, epsilon and a ridge, and that ridge fits."""
+    joined = joined_of(adult_plan("piecewise", each="0.2"), {k: v[:1000] for k, v in adult().items()}, 9)
+    with pytest.raises(
+        NumericsError, match=r"take about [\d,]+ rows \(1,000 are here\), or about [\d.]+ times"
+    ) as caught:
+        ks.shuffle.regression(joined, NAMES[0], tuple(NAMES[1:]))
+    asked = int(re.search(r"about ([\d,]+) rows", str(caught.value))[1].replace(",", ""))
+    times = float(re.search(r"about ([\d.]+) times", str(caught.value))[1])
+    assert asked > 1000 and times == pytest.approx((asked / 1000) ** 0.25, rel=0.05)
+    ridge = float(re.search(r"a ridge of ([\d.e+]+)", str(caught.value))[1])
+    ks.shuffle.regression(joined, NAMES[0], tuple(NAMES[1:]), ridge=1.1 * ridge)

@@ -254,6 +254,9 @@ def recipe_claims() -> list[Claim]:
     couple, beside = Domain.of(Ordered("x", 2)), Domain.of(Mesh("g", level="1km", origin=(8, 8), shape=(1, 2)))
     two, three = np.array([9, 9]), np.array([[3, 3]])
     shaped = {"enters two cells": (couple, ADD, two, with_more(two, {0: 1}))}
+    # half of epsilon on the total: an empty table then shows one
+    nobody = {"enters two empty cells": (couple, ADD, 0 * two, with_more(0 * two, {0: 1})), **few}
+    tuned: dict[str, Any] = {"epsilon": "4", "least": 300}
     grid = {"enters two cells": (beside, ADD, three, with_more(three, {0: 1})), **grid}
     passing = {"at the threshold": (LINE, ADD, edge, with_more(edge, {0: 1})), **pairs()}
     normal = ks.refined_tree("u4", noise="gaussian", delta="0.001")
@@ -286,11 +289,11 @@ def recipe_claims() -> list[Claim]:
         central('simplex(share="0.01")', ks.simplex(share="0.01"), tables=full, cost=0.25, enough=40_000),
         central('simplex("public")', ks.simplex("public", declared_total=declared), tables=moving, cost=0.25),
         central('neg_l2_simplex("0.9")', ks.neg_l2_simplex("0.9"), tables=full, cost=0.25),
-        central('neg_l2_simplex("auto")', ks.neg_l2_simplex(), tables=few, cost=30),
+        central('neg_l2_simplex("auto", share="0.5")', ks.neg_l2_simplex(share="0.5"), tables=nobody, cost=30, **tuned),
         central('nonneg_lasso("1")', ks.nonneg_lasso("1"), tables=full, cost=0.25),
-        central('nonneg_lasso("auto")', ks.nonneg_lasso(), tables=few, cost=60),
+        central('nonneg_lasso("auto", share="0.5")', ks.nonneg_lasso(share="0.5"), tables=nobody, cost=60, **tuned),
         central('lasso("1", adjust="shift")', ks.lasso("1", adjust="shift"), tables=full, cost=0.25),
-        central('lasso("auto")', ks.lasso(), tables=few, cost=65),
+        central('lasso("auto", share="0.5")', ks.lasso(share="0.5"), tables=nobody, cost=65, **tuned),
         central('hierarchy("1d")', recipes.hierarchy(), cost=0.4),
         central('hierarchy("morton")', recipes.hierarchy("morton"), cost=0.4),
         central("fourier(1)", recipes.fourier(1), tables=shaped | pairs(), cost=2.2, least=3000),

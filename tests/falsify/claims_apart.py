@@ -376,8 +376,8 @@ def retained(side: int, runs: int, seed: int) -> Sample:
 
 def kanon_claims() -> list[Claim]:
     small = (Case(f"a class of {size} or {size + 1}", partial(classes, size, 3, "1/3", "1")) for size in (0, 2, 5, 8))
-    # at this rate the smallest class that may be shown is shown often enough to be counted
-    sizes = (Case("a class of 10 or 11, k = 10", partial(classes, 10, 10, "0.7", "1.25")), *small)
+    # at this rate and k the smallest class that may be shown is shown far more often than delta allows for
+    sizes = (Case("a class of 30 or 31, k = 30", partial(classes, 30, 30, "0.9", "1.25")), *small)
     cuts = (
         Case("all or nothing", partial(choices, (CUTS[0], CUTS[2]), "xxxxx")),
         Case("enters", partial(choices, CUTS, "xxxxxxyyyyzzzz")),

@@ -61,6 +61,7 @@ def test_the_installer_takes_hashes_only():
     """uv from bootstrap.lock, packages from requirements.lock, kasuri itself without a download."""
     text = (ROOT / "run.py").read_text(encoding="utf-8")
     assert '"--require-hashes", "-r", "bootstrap.lock"' in text
+    assert '"--require-hashes", "-r", "core.lock"' in text
     assert '"--require-hashes", "-r", "requirements.lock"' in text
     assert '"--no-deps", "--no-build-isolation", "-e", "."' in text
     assert len(re.findall(r'"install"', text)) == 2

@@ -38,6 +38,7 @@ def test_text_and_figure_are_made(tmp_path):
         "counter_example": {"10000": {"theorem 4": 0.248, "attack": 0.486, "ours": 0.605}},
         "figure3": {"local": [1, 2, 3], "n": {"10000": rows, "1000000": rows}},
         "figure4": {"same": True},
+        "as_printed": paper.as_the_paper(1),
         "figures5to7": use,
     }
     assert "unknown" in paper.text(result)

@@ -73,5 +73,6 @@ def test_unaligned_ranges_measured():
 
 def test_figures(tmp_path):
     row = {"mae": [1.0] * 10, "rmse": [2.0] * 10}
-    terada2015.figure({"table": {"Laplace": row | {"printed": terada2015.PRINTED["Laplace"]}}}, tmp_path / "f.png", 800)
+    result = {"table": {"Laplace": row | {"printed": terada2015.PRINTED["Laplace"]}}, "standard": {"table": {}}}
+    terada2015.figure(result, tmp_path / "f.png", 800)
     assert (tmp_path / "f.png").read_bytes()[:4] == b"\x89PNG"

@@ -16,8 +16,9 @@ from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace
 from kasuri._kernels.visit import project
 from kasuri.noise.rng import Streams, seeded
 from kasuri.recipes import shares
+from kasuri.recipes.bayestree import ChosenTreeRun, OfPrior, Preset
 from kasuri.recipes.choose import Chooser
-from kasuri.recipes.counttree import ChosenTreeRun, Given, OfPrior, Preset
+from kasuri.recipes.spending import Given
 from kasuri.recipes.visit import Visit
 from kasuri.refine import bayes
 from kasuri.refine.least_squares import least_squares
@@ -70,7 +71,7 @@ def test_neighbours_are_averaged_without_the_cell_itself():
     drawn = rng.random(values.shape) < 0.7
     domain = Domain.of(Mesh("g", shape=values.shape))
     cells = rng.permutation(np.flatnonzero(drawn))  # in any order
-    place = bayes._Neighbours.of(cells, domain)
+    place = bayes.Neighbours.of(cells, domain)
     near, far = place.smooth(values.ravel()[cells])
     dense = np.where(drawn, values, 0.0)
     narrow, wide, widest = (slow.smooth(dense, sigma, RADIUS).ravel()[cells] for sigma in bayes.WINDOWS)
@@ -80,7 +81,7 @@ def test_neighbours_are_averaged_without_the_cell_itself():
 def test_layers_of_other_axes_do_not_mix():
     domain = Domain.of(Ordered("age", 3), Mesh("g", shape=(8, 8)))
     cells = np.arange(domain.size)
-    near, _ = bayes._Neighbours.of(cells, domain).smooth(np.where(cells < 64, 1.0, 0.0))
+    near, _ = bayes.Neighbours.of(cells, domain).smooth(np.where(cells < 64, 1.0, 0.0))
     assert (near[:64] > 0).all() and (near[64:] == 0).all()
 
 
@@ -237,7 +238,7 @@ def test_the_cost_on_2_36_cells_follows_the_drawn_nodes(name, monkeypatch):
     cells = np.sort(rng.choice(1 << 36, 60, replace=False))
     counts = ks.Counts.from_coo(cells, rng.integers(1, 1 << 24, cells.size), HUGE[name], PERSON)
     made, tiles = [], []
-    children, smooth = order.Order.children, bayes._Neighbours.smooth
+    children, smooth = order.Order.children, bayes.Neighbours.smooth
 
     def counted(self, *words):
         found = children(self, *words)
@@ -246,7 +247,7 @@ def test_the_cost_on_2_36_cells_follows_the_drawn_nodes(name, monkeypatch):
 
     monkeypatch.setattr(bayes, "ROOM", 1 << 10)
     monkeypatch.setattr(order.Order, "children", counted)
-    monkeypatch.setattr(bayes._Neighbours, "smooth", lambda self, values: (
+    monkeypatch.setattr(bayes.Neighbours, "smooth", lambda self, values: (
         tiles.append(np.unique(self.tile).size), smooth(self, values))[1])  # fmt: skip
     out = ks.release(counts, ks.bayes_tree(), epsilon="0.0001", ledger=None, source=ks.seeded(0), threads=1)
     drawn = out.measurements.value.size

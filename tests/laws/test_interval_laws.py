@@ -85,27 +85,27 @@ def test_the_variance_of_an_area_is_that_of_least_squares(which, recipe, seed):
     possible = np.flatnonzero(out.domain.possible_dense().ravel())
     cells = np.sort(rng.choice(possible, rng.integers(1, possible.size + 1), replace=False))
     keys, every = np.sort(tree.keys(cells)), tree.keys(possible)
-    found = bounds.of_regions(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys), 0.95)
+    found = bounds.sums(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys))
     a = []
     for depth, prefix in ends:
         inside, below = (np.sum(part // tree.stride(depth) == prefix) for part in (keys, every))
         a.append(inside / below)
     a = np.array(a)
-    assert np.isclose(found.limits[2][0], a @ x) and np.isclose(found.variance[0], a @ inverse @ a)
+    assert np.isclose(found.estimate[0], a @ x) and np.isclose(found.variance[0], a @ inverse @ a)
 
 
 @given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES) - 1), seed=st.integers(0, 10**6),
-       mean=st.sampled_from([0.2, 4.0]))  # fmt: skip
-def test_windows_are_the_best_estimates_of_one_count_along_a_path(which, recipe, seed, mean):
+       mean=st.sampled_from([0.2, 4.0]), parts=st.sampled_from([bounds.TWICE, bounds.EVER]))  # fmt: skip
+def test_windows_are_the_best_estimates_of_one_count_along_a_path(which, recipe, seed, mean, parts):
     out, _ = released(DOMAINS[which], COUNT_TREES[recipe], seed, mean)
     tree, nodes, parent, y, variance = dense_tree(out)
     _, inverse, ends = slow.covariance(nodes, parent, y, variance)
     found = estimate.counts(out.measurements, tree, shrink=False)
-    seen, at = bounds.windows(found), {depth: i for i, depth in enumerate(found.depths)}
+    seen, at = bounds.windows(found, parts), {depth: i for i, depth in enumerate(found.depths)}
     siblings: dict = {}
     for node in nodes:
         siblings.setdefault(parent.get(node), []).append(node)
-    factors = [bounds.factor(0.95, 1 + n) for n in range(20)]
+    factors = [bounds.factor(0.95, parts[n]) if n < len(parts) else np.inf for n in range(20)]
     for node in [nodes[i] for i in np.random.default_rng(seed).choice(len(nodes), 8)]:
         path, above = [], node
         while above is not None:
@@ -118,8 +118,56 @@ def test_windows_are_the_best_estimates_of_one_count_along_a_path(which, recipe,
         wanted = slow.window(np.array(x), weights @ inverse @ weights.T, factors, bounds._SMALL)
         window, place = seen[at[node[0]]], found.find(at[node[0]], np.array([node[1]]))[0]
         assert np.allclose((window.x[place], window.sd[place] ** 2, window.chances[place]), wanted)
-        limit = slow._limit(*wanted[:2], bounds.factor(0.9, 1 + wanted[2]))
+        limit = slow._limit(*wanted[:2], bounds.factor(0.9, parts[wanted[2]]))
         assert np.isclose(window.upper(0.9)[place], limit)
+
+
+def lone(people, least, seed, paths=20000, depth=14):
+    """Paths of a tree of differences of scale 1, each around one count that is all its nodes hold, down to the first
+    estimate below `least`: per level the estimates and whether the path reached it."""
+    rng = np.random.default_rng(seed)
+    x, there = people + rng.laplace(size=paths), np.ones(paths, dtype=bool)
+    out = [(x, there)]
+    for _ in range(depth):
+        there = there & (x >= least)
+        x = (x + people + rng.laplace(size=paths)) / 2
+        out.append((x, there))
+    return out
+
+
+def as_tree(levels):
+    """The levels of such paths as estimates: every node that is descended has the path's next node and a sibling."""
+    f, made = 2.0, []
+    for at, (x, there) in enumerate(levels):
+        last = at + 1 == len(levels)
+        goes_on = np.zeros(there.sum(), dtype=bool) if last else levels[at + 1][1][there]
+        if at == 0:
+            own, fan = x, np.where(goes_on, 2, 0)
+        else:
+            f = (f + 2) / 4
+            up = levels[at - 1][0][there]
+            own = np.column_stack((x[there], up - x[there])).ravel()
+            fan = np.column_stack((np.where(goes_on, 2, 0), np.zeros(goes_on.size, dtype=np.int64))).ravel()
+        first, n = np.concatenate(([0], np.cumsum(fan))), own.size
+        v = np.full(n, 2.0 if at == 0 else 1.0)
+        made.append(estimate.Level(np.arange(n), first, own, v, own, np.full(n, f), own, v))
+    return estimate.Estimated(None, tuple(range(len(made))), tuple(made), True)
+
+
+def test_a_lone_count_is_seldom_above_the_limit_where_it_was_lost():
+    """Alone from the top of the tree on, the worst case, at every size: at least 94 %. Windows that begin anywhere with
+    ever less of the error hold 92.9 %, with all of it 80 %."""
+    held = {}
+    for people in (1.5, 2.0, 2.5, 3.0, 4.0):
+        levels = lone(people, 0.5, 3)
+        tree = as_tree(levels)
+        for parts in (bounds.TWICE, bounds.EVER, (1.0,) * 20):
+            seen, missed = bounds.windows(tree, parts), 0
+            for at, (_, there) in enumerate(levels[:-1]):
+                upper, lost = seen[at].upper(0.95)[:: 2 if at else 1], ~levels[at + 1][1][there]
+                missed += int((upper < people)[lost].sum())
+            held[parts] = min(held.get(parts, 1.0), 1 - missed / levels[0][0].size)
+    assert held[bounds.TWICE] >= 0.937 > held[bounds.EVER] > 0.92 > held[(1.0,) * 20], held
 
 
 @given(which=st.integers(0, 2), order_of=st.sampled_from([order.morton, order.row_major]), seed=st.integers(0, 10**6))

@@ -17,11 +17,11 @@ import pytest
 from reference.bounding import bounded
 
 import kasuri as ks
-from kasuri.report.japanese import ja
 from kasuri.schema import ROWS_ALONE
 from kasuri.spark import bounding, files, keep, subtrees
 from kasuri.spark import cluster as module
 from kasuri.spark import session as checks
+from kasuri.words.japanese import ja
 
 sys.path.insert(0, str(Path(__file__).parent))
 import search

@@ -226,6 +226,24 @@ def test_what_may_depend_on_other_records_or_fail_is_refused(cluster, stored):
         assert trusted(frame, assume=ROWS_ALONE) == (ROWS_ALONE,)
 
 
+def test_rows_are_not_skipped_by_statistics_of_other_rows(cluster, stored):
+    """Files and caches know the least and the largest number of many rows, without NaN, and -0.0 below 0.0: where one
+    person's number is the largest, rows of others that a filter keeps are no longer skipped."""
+    rows = {"person": [*(f"p{i}" for i in range(20)), "victim"], "s": [0] * 21}
+    rows |= {"d": [1.0] + [float("nan")] * 19 + [6.0], "z": [-0.0] * 20 + [5.0]}
+    table, taken, found = pa.table(rows), "try_cast(d AS decimal(18, 6)) > 5", []
+    for name, part in (("with", table), ("without", table.slice(0, 20))):
+        pq.write_table(part, stored / f"numbers-{name}.parquet")
+        frame = cluster.session.read.parquet(str(stored / f"numbers-{name}.parquet"))
+        for text in ("d > 5D", "z >= 0D", "d IN (6D, 7D)", "NOT d <= 5D"):
+            for each in (frame.where(text), frame.selectExpr("*", f"{text} AS k").where("k")):
+                with pytest.raises(ks.PrivacyError, match="compares floating-point numbers"):
+                    trusted(each)
+        assert trusted(frame.where(taken)) == ()
+        found.append(frame.where(taken).count())
+    assert found == [1, 0]
+
+
 def test_settings_under_which_one_record_stops_others(cluster, stored):
     """A time in milliseconds that Spark cannot hold: with `ignoreCorruptFiles` it would take the whole file along."""
     table = cluster.session.read.parquet(str(stored / "with.parquet"))

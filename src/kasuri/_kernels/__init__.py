@@ -1,7 +1,7 @@
 """Arrays in, arrays out: compiled with numba at the first call, cached on disk. No kasuri import below this line."""
 
-_MODULES = ("bayes", "intervals", "kanon", "local", "mesh", "morton", "noise", "records", "shuffle", "simplex", "sort",
-            "topdown", "visit")  # fmt: skip
+_MODULES = ("bayes", "fuse", "intervals", "kanon", "local", "mesh", "morton", "noise", "records", "shuffle", "simplex",
+            "sort", "topdown", "visit")  # fmt: skip
 
 
 def warm_up() -> None:

@@ -52,6 +52,7 @@ _BITS = 16  # of a scale that is solved for
 SMOOTH = 4
 """From this variance parameter on a sum of draws is one discrete Gaussian, but for a factor below 1 + 1e-15."""
 _CONVOLVED = 1 << 12  # most draws below SMOOTH whose law is convolved
+_WIDEST = 1 << 20  # furthest sum of draws whose law is held
 
 
 def normal_epsilon(parts: Normals, delta: Fraction) -> Fraction:
@@ -78,9 +79,12 @@ def normal_epsilon(parts: Normals, delta: Fraction) -> Fraction:
     if not MIN_DELTA <= delta < 1:
         raise PrivacyError("delta must lie from 1e-30 to below 1")
     converted = tight_epsilon_of_zcdp(rho_of(tuple(joined.items())), delta)
-    if any(variance < SMOOTH and count > _CONVOLVED for variance, count in joined.items()):
-        return converted
     tail = float(delta) * _TAIL / len(joined)
+    if any(
+        (variance < SMOOTH and count > _CONVOLVED) or _reach(variance, count, tail) > _WIDEST
+        for variance, count in joined.items()
+    ):
+        return converted
     loss, mass = _joined([_law(variance, count, tail) for variance, count in joined.items()])
     spare = float(delta) * (1 - 4 * _TAIL)
 
@@ -111,15 +115,19 @@ def _joined(pieces: Sequence[tuple[float, float, Any]]) -> tuple[Any, Any]:
     return base + width * (np.arange(whole.size) + len(pieces) * _SLACK), whole
 
 
-@lru_cache(maxsize=64)
+def _reach(variance: Fraction, n: int, tail: float) -> int:
+    """At most `tail` of a sum of n draws lies from here on: P(S >= t) <= exp(-t^2 / (2 n s)), as it is sub-Gaussian."""
+    return math.ceil(math.sqrt(2 * n * float(variance) * math.log(1 / tail)) * (1 + _SLACK)) + 1
+
+
+@lru_cache(maxsize=16)
 def _law(variance: Fraction, n: int, tail: float) -> tuple[float, float, Any]:
     """(lowest loss, step, masses) of n draws: the middle of the law, each mass at least the true one.
 
-    By the sub-Gaussian bound P(S >= t) <= exp(-t^2 / (2 n s)) at most `tail` lies beyond either end. What lies below is
-    dearer at the lowest point, where it is added; what lies above is paid from delta by the caller.
+    At most `tail` lies beyond either end (`_reach`). What lies below is dearer at the lowest point, where it is added;
+    what lies above is paid from delta by the caller.
     """
-    s = float(variance)
-    reach = math.ceil(math.sqrt(2 * n * s * math.log(1 / tail)) * (1 + _SLACK)) + 1
+    s, reach = float(variance), _reach(variance, n, tail)
     if variance >= SMOOTH:
         at = np.arange(-reach, reach + 1, dtype=np.float64)
         mass = np.exp(-at * at / (2 * n * s))

@@ -5,18 +5,33 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 budget refused. Results go to stdout, pr
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
 
 from kasuri import __version__
-from kasuri.cli import demo, job, kanon, ledger, local, manifest, options, plan, release, report, reproduce, shuffle
+from kasuri.cli import (
+    demo,
+    job,
+    kanon,
+    ledger,
+    local,
+    manifest,
+    options,
+    plan,
+    query,
+    release,
+    report,
+    reproduce,
+    shuffle,
+)
+from kasuri.cli.spoken import program, rephrase, spoken
 from kasuri.errors import BudgetError, KasuriError
 
 app = typer.Typer(
     name="kasuri",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Publish population tables and mesh statistics with differential privacy.\n\nStart with:  kasuri demo",
@@ -30,6 +45,8 @@ app.command("release", cls=options.NamesRecipes)(release.release)
 app.add_typer(local.app, name="local")
 app.command("verify")(manifest.verify)
 app.command("report")(report.report)
+app.command("query")(query.query)
+app.command("diff")(query.diff)
 app.command("keygen")(manifest.keygen)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(kanon.app, name="kanon")
@@ -47,10 +64,14 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 def main() -> None:
     """Run the command line; a KasuriError becomes a message and an exit code, any other error its kind."""
     try:
-        app()
+        if os.name != "posix":
+            raise KasuriError("kasuri runs on Linux and macOS; on Windows use it inside WSL (wsl --install)")
+        command = typer.main.get_command(app)
+        rephrase(command)
+        command(prog_name=program())
     except KasuriError as error:
         for fault in error.faults:
-            typer.echo(f"kasuri: {fault}", err=True)
+            typer.echo(f"kasuri: {spoken(fault)}", err=True)
         sys.exit(3 if isinstance(error, BudgetError) else 1)
     except Exception as error:  # a library's message can quote a record: only its kind is shown
         typer.echo(f"kasuri: failed ({type(error).__name__}); its message is withheld, it could quote data", err=True)

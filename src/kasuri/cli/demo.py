@@ -42,7 +42,7 @@ def demo(
             data="census-2020-kanto",
         )
         begin(f"releasing {domain.size:,} cells at epsilon {epsilon}")
-        released = ks.release(counts, recipe, epsilon=epsilon, ledger=None)
+        released = ks.release(counts, recipe, epsilon=epsilon, ledger=None, about=examples.ABOUT)
         begin(f"writing {folder}: tables, certificate, report")
         released.save(str(folder), unmetered=True)
         picture = folder.with_name(f"{folder.name}.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
@@ -11,19 +12,27 @@ from kasuri.cli import show
 
 
 def init(
-    path: Path = typer.Argument(Path("job.toml"), help="File to write; an existing one is left alone."),
+    path: Path = typer.Argument(Path("job.toml"), help="The job file to write, or the table to begin it from."),
+    out: Path = typer.Option(Path("job.toml"), "--out", help="The job file to write for a table."),
     schema: bool = typer.Option(False, "--schema", help="Write the JSON Schema of job files instead."),
     as_json: bool = show.JSON,
 ) -> None:
-    """Write a commented job file to start from; nothing in it is taken from data.
+    """Write a job file to start from: a commented one, or one begun from the column names of a CSV, Excel or Parquet
+    file. No row is read; domain, unit, epsilon and ledger are left open. An existing file is left alone. Examples:
 
-    Example: kasuri init job.toml
+    kasuri init job.toml
+
+    kasuri init census.xlsx --out job.toml
     """
     import json
 
     from kasuri import job
+    from kasuri.ingest.sources import KINDS, open_stream
 
     text = json.dumps(job.schema(), indent=2) + "\n" if schema else job.TEMPLATE
+    if path.suffix.lower() in KINDS:
+        where = os.path.relpath(path, out.parent)
+        text, path = job.begun(open_stream(path).names, where), out
     if path.exists():
         raise typer.BadParameter(f"{path} exists; choose another name")
     files.write(path, text, new=True)

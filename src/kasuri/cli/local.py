@@ -53,7 +53,13 @@ def plan(
     labels: str | None = LABELS,
     mesh: str | None = MESH,
     categories: int | None = SIZE,
-    save: Path | None = typer.Option(None, "--save", help="Write the best randomizer here as JSON."),
+    randomizer: str | None = typer.Option(
+        None, "--randomizer", help="Your choice: unary, oue, grr, olh, hadamard, count_mean_sketch; else all compared."
+    ),
+    elsewhere: bool = typer.Option(
+        True, "--elsewhere/--no-elsewhere", help="A category for places outside; without it nobody may be there."
+    ),
+    save: Path | None = typer.Option(None, "--save", help="Write the chosen, or best, randomizer here as JSON."),
     as_json: bool = show.JSON,
 ) -> None:
     """Compare the randomizers before anyone is asked: standard error, bytes, loss. Reads no data.
@@ -62,12 +68,20 @@ def plan(
     """
     from kasuri import local
 
-    found = local.plan(_places(labels, mesh, categories), users=users, epsilon=epsilon, reports=reports)
+    found = local.plan(
+        _places(labels, mesh, categories),
+        users=users,
+        epsilon=epsilon,
+        reports=reports,
+        randomizer=randomizer,
+        elsewhere=elsewhere,
+    )
     if save is not None:
         files.write(save, json.dumps(found.best.randomizer.to_json(), ensure_ascii=False) + "\n")
     size = found.best.randomizer.size
+    with_elsewhere = " ('elsewhere' included)" if elsewhere else ""
     lines = [
-        f"{size} categories ('elsewhere' included), {users} people, {reports} report(s) each",
+        f"{size} categories{with_elsewhere}, {users} people, {reports} report(s) each",
         f"{'randomizer':20}{'std. error':>12}{'at 10 % share':>15}{'bytes':>7}{'epsilon of one':>16}",
     ]
     for option in found.options:
@@ -75,7 +89,8 @@ def plan(
             f"{option.randomizer.kind:20}{option.standard_error:12.1f}{option.standard_error_share:15.1f}"
             f"{option.bytes:7}{option.loss:16.6f}"
         )
-    lines.append(f"best: {found.best.randomizer.kind}; {found.best.randomizer.guarantee(reports=reports).words()}")
+    kind, claim = found.best.randomizer.kind, found.best.randomizer.guarantee(reports=reports)
+    lines.append(f"{'best' if randomizer is None else 'chosen'}: {kind}; {claim.words()}")
     show.result(found.to_json(), "\n".join(lines), as_json)
 
 
@@ -113,7 +128,7 @@ def randomize(
     values = table.column(column)
     if str(values.type).startswith(("int", "uint")):
         values = values.cast("string")  # a column holds labels; without labels these are the cells' numbers
-    reports = made.randomize(values.to_pylist())
+    reports = made.randomize(values)
     rounded = local.Round.new(made, closes=(1 << 40) - 1)
     local.write_reports(out, reports, rounded)
     claim = made.guarantee()
@@ -128,6 +143,9 @@ def estimate(
     prior: float | None = typer.Option(None, "--prior", help="Imaginary people spread evenly (Dirichlet), for em."),
     neighbours: float | None = typer.Option(None, "--neighbours", help="People by which cells side by side differ."),
     out: Path | None = typer.Option(None, "--out", help="Write the estimate as CSV."),
+    delta: str | None = typer.Option(
+        None, "--delta", help="Also state what the published estimate costs in the shuffle model at this delta."
+    ),
     report: Path | None = typer.Option(None, "--report", help="Also write a one-file HTML report here."),
     as_json: bool = show.JSON,
 ) -> None:
@@ -148,6 +166,11 @@ def estimate(
         reports_per_device=rounded.reports_per_device,
         prior=chosen,
     )
+    central = None
+    if delta is not None:
+        from kasuri.shuffle.rounds import central_claim
+
+        central = central_claim(rounded, len(packed), delta)
     low, high = found.interval()
     rows = list(zip(found.labels, found.counts, found.standard_error, low, high, strict=True))
     lines = [f"{'category':16}{'people':>12}{'std. error':>12}{'95 % from':>12}{'to':>12}"]
@@ -163,7 +186,13 @@ def estimate(
         files.write(report, estimate_page(found.to_json(), rounded.randomizer.domain, reports.stem))
     state = "converged" if found.converged else "NOT converged"
     lines.append(f"{found.reports} reports, {found.method}: {state} ({found.passes} passes, gap {found.gap:.2g} nats)")
-    show.result(found.to_json(), "\n".join(lines), as_json)
+    told = found.to_json()
+    if central is not None:
+        told["central"] = central.to_json()
+        lines.append(f"to each device: {found.guarantee.words()}")
+        lines.append(f"to the public, who sees the estimate alone (beside it, never instead): {central.words()}")
+        lines.append(f"assumed: {'; '.join(central.assumes)}")
+    show.result(told, "\n".join(lines), as_json)
     if not found.converged:
         raise typer.Exit(1)
 

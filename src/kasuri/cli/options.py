@@ -53,6 +53,12 @@ Places = Annotated[
         "--column", help="NAME=COLUMN of an --axis, where it is not called so; NAME=ROW,COL of a mesh. Repeatable."
     ),
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option("--encoding", help="Of a CSV file: utf-8, cp932, utf-16, cp1252 (else by its header line)."),
+]
+Sheet = Annotated[str | None, typer.Option("--sheet", help="Sheet of an .xlsx file, where several have cells.")]
+Add = Annotated[bool, typer.Option("--sum", help="Add the rows of one cell; else a table has one row per cell.")]
 Recipe = Annotated[
     str,
     typer.Option(
@@ -127,6 +133,7 @@ def asked(context: typer.Context, table: Path | None, *also: str) -> Asked:
     """What the options of a command ask for, about the data `table` (None: no data is touched). Options named in `also`
     have no default either."""
     import kasuri as ks
+    from kasuri.ingest import File
 
     given = context.params
     missing = [name for name in (*also, "unit", "change", "max_cells") if given[name] is None]
@@ -142,9 +149,10 @@ def asked(context: typer.Context, table: Path | None, *also: str) -> Asked:
         return Asked(domain, unit)
     columns = _columns(given, [axis.name for axis in domain.axes])
     value, data = given["count"], given.get("data")
+    source, add = File([table], given["encoding"], given["sheet"]), given["add"]
 
     def read(**further: Any) -> Any:
-        return ks.count(str(table), domain, columns=columns, unit=unit, weight=value, data=data, **further)
+        return ks.count(source, domain, columns=columns, unit=unit, weight=value, data=data, sum=add, **further)
 
     return Asked(domain, unit, read, [table], columns, value, data)
 

@@ -82,7 +82,9 @@ def plan(
 
 def compare(
     context: typer.Context,
-    table: Path = typer.Argument(..., help="A job file (.toml), or CSV or Parquet: one row per cell, or records."),
+    table: Path = typer.Argument(
+        ..., help="A job file (.toml), or CSV, Excel or Parquet: one row per cell, or records."
+    ),
     epsilons: options.Epsilons = None,
     unit: options.UnitId = None,
     change: options.Change = None,
@@ -101,6 +103,9 @@ def compare(
     lat: options.Lat = None,
     lon: options.Lon = None,
     column: options.Places = None,
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
+    add: options.Add = False,
     recipes: options.Recipes = None,
     areas: str = typer.Option("1,4,16,64", "--areas", help="Numbers of cells of square areas."),
     trials: int = typer.Option(20, "--trials", min=1, help="Releases per recipe and epsilon; none can be published."),

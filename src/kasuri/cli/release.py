@@ -13,7 +13,9 @@ from kasuri.cli import options, show
 
 def release(
     context: typer.Context,
-    table: Path = typer.Argument(..., help="A job file (.toml), or CSV or Parquet: one row per cell, or records."),
+    table: Path = typer.Argument(
+        ..., help="A job file (.toml), or CSV, Excel or Parquet: one row per cell, or records."
+    ),
     out: Path | None = typer.Option(None, "--out", help="New folder for the release."),
     epsilon: str | None = typer.Option(None, "--epsilon", help='Privacy loss, such as "0.1"; above 20: "25 weak".'),
     unit: options.UnitId = None,
@@ -33,14 +35,18 @@ def release(
     lat: options.Lat = None,
     lon: options.Lon = None,
     column: options.Places = None,
-    recipe: options.Recipe = "haar_topdown",
+    recipe: options.Recipe = "best",
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
+    add: options.Add = False,
     data: str | None = typer.Option(None, "--data", help='Declared name of the data, e.g. "census-2020".'),
-    export: list[str] = typer.Option([], "--export", help="Also write x.csv, .parquet, .gpkg, .sqlite, postgresql://."),
+    export: list[str] = typer.Option([], "--export", help="Also write x.csv, .xlsx, .parquet, .gpkg, .sqlite, ..."),
     levels: str = typer.Option("", "--levels", help="Coarser levels for the exports, e.g. 1km,10km."),
     ledger: list[Path] | None = typer.Option(None, "--ledger", help="The budget that pays (see kasuri ledger open)."),
     unmetered: bool = typer.Option(False, "--unmetered", help="Release without a ledger, and say so."),
     sign: Path | None = typer.Option(None, "--sign", help="Private key to sign with (see kasuri keygen)."),
     threads: int | None = typer.Option(None, "--threads", help="Threads; the result does not depend on it."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Judge everything but the data, charge nothing, stop."),
     as_json: bool = show.JSON,
 ) -> None:
     """Publish a table of counts on a mesh, or records, with differential privacy.
@@ -59,8 +65,8 @@ def release(
     --recipe 'haar_topdown(transform="nominal")'
     """
     if table.suffix.lower() == ".toml":
-        options.alone(context, "table", "threads", "as_json")
-        _job(table, threads, as_json)
+        options.alone(context, "table", "threads", "dry_run", "as_json")
+        _job(table, threads, dry_run, as_json)
         return
     asked = options.asked(context, table, "out", "epsilon")
     assert out is not None and asked.read is not None and epsilon is not None
@@ -87,6 +93,9 @@ def release(
     if sign is not None:
         keys.private(sign)  # readable, before anything is charged
     ready(out)  # and writable
+    if dry_run:
+        _rehearsed(asked.domain, asked.unit, mechanism, epsilon, book, as_json)
+        return
     with show.step(f"reading {table}") as progress:
         counts = asked.read(progress=progress, away=[out])
     with show.step(f"releasing {asked.domain.size:,} cells"):
@@ -98,10 +107,28 @@ def release(
     show.result(summary(released, out), describe(released, out), as_json)
 
 
-def _job(path: Path, threads: int | None, as_json: bool) -> None:
+def _rehearsed(domain: Any, unit: Any, mechanism: Any, epsilon: Any, book: Any, as_json: bool) -> None:
+    """What a release would promise and cost; nothing was read, nothing is charged."""
+    from kasuri import privacy
+
+    loss = privacy.asked(epsilon)
+    guarantee = mechanism.guarantee(domain, unit, loss)
+    left = None if book is None else book.balance().to_json()
+    data = {"dry_run": True, "cells": domain.size, "guarantee": guarantee.to_json(), "ledger": left}
+    paid = "no ledger pays" if left is None else f"the ledger has {_left(left)}"
+    text = f"dry run: {domain.size:,} cells, {guarantee.words()}.\n  {paid}. No row was read and nothing was charged."
+    show.result(data, text, as_json)
+
+
+def _job(path: Path, threads: int | None, dry_run: bool, as_json: bool) -> None:
     from kasuri import job
 
     work = job.load(path)
+    if dry_run:
+        recipe, book = job.rehearse(work, path.parent)
+        facts = job.domain(work, path.parent), job.unit(work), recipe
+        _rehearsed(*facts, work.budget.epsilon, book, as_json)
+        return
     out = path.parent / work.output.folder
     with show.step(f"running {path}") as progress:
         released = job.run(work, path.parent, threads=threads, progress=progress)
@@ -140,7 +167,7 @@ def describe(released: Any, out: Path) -> str:
 
 
 def _counted(released: Any) -> str:
-    from kasuri.report.japanese import counted
+    from kasuri.words.japanese import counted
 
     unit = released.guarantee.unit
     return counted(unit.id, unit.max_cells, unit.max_weight)[0]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kasuri.cli.spoken import spoken
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -19,7 +21,7 @@ JSON = typer.Option(False, "--json", help="Print one JSON object instead of text
 
 def result(data: dict[str, Any], text: str, as_json: bool) -> None:
     """The result of a command, for a machine or for a person."""
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2) if as_json else text)
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2) if as_json else spoken(text))
 
 
 @contextmanager

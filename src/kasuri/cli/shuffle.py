@@ -41,6 +41,16 @@ def _pairs(words: list[str], what: str) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
+def _two(words: dict[str, str]) -> dict[str, tuple[str, str]]:
+    out = {}
+    for name, word in words.items():
+        a, _, b = word.partition(",")
+        if not a or not b:
+            raise typer.BadParameter("--ab is column=a,b")
+        out[name] = (a.strip(), b.strip())
+    return out
+
+
 @app.command()
 def plan(
     out: Path = typer.Argument(..., help="The plan file to write (JSON)."),
@@ -53,6 +63,10 @@ def plan(
         [],
         "--mechanism",
         help="column=piecewise (default), hybrid, coin, two_point, laplace; grr (default) or one_hot.",
+    ),
+    ab: list[str] = typer.Option([], "--ab", help="column=a,b: the pair of Kii's Algorithm 3, of a two_point column."),
+    k: int | None = typer.Option(
+        None, "--k", help="In place of --epsilon-each: the largest epsilon at which the joined rows are Pk-anonymous."
     ),
     delta: str = typer.Option(..., "--delta", help='Delta of the joined rows, e.g. "1e-8".'),
     minimum_overlap: int = typer.Option(1000, "--minimum-overlap", help="Fewer joined rows are refused."),
@@ -69,20 +83,25 @@ def plan(
 
     a_names, a_bounds, a_labels = _columns(a)
     b_names, b_bounds, b_labels = _columns(b)
-    made = ks.shuffle.Plan(
-        key=key,
-        a=tuple(a_names),
-        b=tuple(b_names),
-        bounds=a_bounds | b_bounds,
-        categories=a_labels | b_labels,
-        epsilon_each=epsilon_each,
-        epsilons=_pairs(epsilon, "--epsilon"),
-        mechanisms=_pairs(mechanism, "--mechanism"),
-        delta=delta,
-        minimum_overlap=minimum_overlap,
-        outside=cast(Any, outside),  # the plan refuses other words
-        trusted_joiner=trusted_joiner,
-    )
+    told: dict[str, Any] = {
+        "key": key,
+        "a": tuple(a_names),
+        "b": tuple(b_names),
+        "bounds": a_bounds | b_bounds,
+        "categories": a_labels | b_labels,
+        "mechanisms": _pairs(mechanism, "--mechanism"),
+        "ab": _two(_pairs(ab, "--ab")),
+        "delta": delta,
+        "minimum_overlap": minimum_overlap,
+        "outside": outside,
+        "trusted_joiner": trusted_joiner,
+    }
+    if k is None:
+        made = ks.shuffle.Plan(epsilon_each=epsilon_each, epsilons=_pairs(epsilon, "--epsilon"), **told)
+    elif epsilon_each is not None or epsilon:
+        raise typer.BadParameter("--k finds every epsilon: leave --epsilon-each and --epsilon out")
+    else:
+        made = ks.shuffle.Plan.anonymous(k, **told)
     from kasuri.shuffle.files import refuse_existing
 
     refuse_existing(out)
@@ -227,7 +246,7 @@ def stats(
 def synthesize(
     joined_file: Path = typer.Argument(..., help="Joined rows (kasuri shuffle join)."),
     rows: int = typer.Option(..., "--rows", min=1, help="How many synthetic people."),
-    method: str = typer.Option("copula", "--method", help="copula or pca."),
+    method: str = typer.Option("copula", "--method", help="copula, pca, regression or svm."),
     out: Path = typer.Option(..., "--out", help="CSV or Parquet file to write."),
     report: Path | None = REPORT,
     as_json: bool = show.JSON,

@@ -13,6 +13,16 @@ CREDIT_EN = "Made from the 2020 census of Japan, 500 m mesh, Statistics Bureau (
 CREDIT = f"総務省統計局「令和2年国勢調査」500mメッシュ（e-Stat 統計GIS）を加工して作成 / {CREDIT_EN}"
 
 
+ABOUT = {
+    "title": "Where people live around Tokyo: the 2020 census on a map of 500 m cells, protected",
+    "publisher": "kasuri demo",
+    "source": CREDIT,
+    "licence": "e-Stat terms of use: free reuse with attribution",
+    "language": "en",
+}
+"""What the demo tells readers of its release."""
+
+
 def kanto_domain() -> Domain:
     """The public window of the extract."""
     return Domain.of(Mesh.window("grid", "kanto"))

@@ -16,7 +16,7 @@ _LONGEST_LINE = 1 << 26  # bytes; a line that is longer than a block of the read
 
 
 def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = False) -> Any:
-    """A CSV (header line, UTF-8) or Parquet file as an Arrow table.
+    """A CSV (header line; its encoding is that of the header, see `encodings`) or Parquet file as an Arrow table.
 
     A CSV file has no types. Those of its columns are guessed from all their cells, so that one record can change how
     every other is read; the columns named in `text` are not guessed: each cell is the text that stands in the file.
@@ -46,10 +46,15 @@ def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = Fal
 
 
 def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
+    with utf8.readable(path) as (clean, mark):
+        return utf8.unmarked(_read_utf8(path, clean, text, only), mark)
+
+
+def _read_utf8(path: Path, clean: Path, text: Collection[str], only: bool) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+    with open(clean, encoding="utf-8-sig", errors="replace", newline="") as file:
         header = next(reader(iter(lambda: file.readline(_LONGEST_LINE), "")), [])
     if len(header) > MAX_COLUMNS:
         raise DomainError(f"{path}: has more than {MAX_COLUMNS} columns; keep those that are needed")
@@ -62,10 +67,8 @@ def _read_csv(path: Path, text: Collection[str], only: bool) -> Any:
         options.include_columns = wanted
         parse = csv.ParseOptions(invalid_row_handler=lambda row: "skip")
         blocks = csv.ReadOptions(block_size=_LONGEST_LINE)
-        with utf8.readable(path) as (clean, mark):
-            found = csv.read_csv(clean, read_options=blocks, parse_options=parse, convert_options=options)
-            return utf8.unmarked(found, mark)
-    return csv.read_csv(path, convert_options=options)
+        return csv.read_csv(clean, read_options=blocks, parse_options=parse, convert_options=options)
+    return csv.read_csv(clean, convert_options=options)
 
 
 def read_array(path: Path) -> Any:

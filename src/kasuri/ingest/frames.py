@@ -21,6 +21,8 @@ from kasuri.public import PublicTable
 from kasuri.schema import MAX_CELLS, PROVIDER_BOUNDED, Domain, Unit
 from kasuri.table import Counts, checked
 
+DIGITS = "write plain digits (1234; neither 1,234 nor full-width digits), 0 for nobody"
+
 
 def count(
     frame: Any,
@@ -37,8 +39,9 @@ def count(
     progress: Progress | None = None,
     away: Sequence[str | Path] = (),
     assume: str | None = None,
+    sum: bool = False,
 ) -> Counts:
-    """Counts from a frame, a CSV or Parquet file (or several), or a `Table` or `Query` of a database.
+    """Counts from a frame, a CSV, Excel or Parquet file (or several, or a `File`), or a database's `Table` or `Query`.
 
     With the column `unit.id` the rows are records (people, visits, events): the tool bounds them, each unit counts in
     at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`). Rows
@@ -50,7 +53,8 @@ def count(
     release will be written.
 
     Without that column the table is pre-aggregated: one row per cell, its count in column `weight`; every fault of
-    every row is reported at once, by row and column, never by value.
+    every row is reported at once, by row and column, never by value. With `sum` rows of one cell are added, as of a
+    table that also tells age where the domain does not; `max_cells` then bounds what a unit adds over all rows.
 
     `columns` says where each axis stands: a mesh in one column of mesh codes, in two of row and column numbers of the
     level's grid (not of the window), or in {"lat": column, "lon": column}; any other axis in one column of labels,
@@ -84,7 +88,7 @@ def count(
             f"{stream.label}: a table without the id column {unit.id!r} is pre-aggregated: "
             "name its count column (weight=)",
         )
-    cells, values = _one_row_per_cell(stream, domain, columns, weight, whole=True)
+    cells, values = _one_row_per_cell(stream, domain, columns, weight, whole=True, add=sum)
     return checked(cells, values, domain, unit, data, assumes=(PROVIDER_BOUNDED,))
 
 
@@ -115,7 +119,7 @@ def read_public(
 
 
 def _one_row_per_cell(
-    stream: Stream, domain: Domain, columns: Mapping[str, Place], weight: str, *, whole: bool
+    stream: Stream, domain: Domain, columns: Mapping[str, Place], weight: str, *, whole: bool, add: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Cells and numbers (`whole` ones) of a table with one row per cell. Every fault of every row is named at once: a
     row that cannot be placed may have a wrong number too, and hides no other row."""
@@ -134,7 +138,7 @@ def _one_row_per_cell(
     for batch, _ in stream.start(wanted, ragged):
         batches.append(batch)
         rows += batch.num_rows
-        if rows > max(domain.size, BATCH):  # before all are held: a small file can unfold into very many
+        if rows > max(domain.size, BATCH) and not add:  # before all are held: a small file can unfold into very many
             raise DomainError(f"{stream.label}: has more rows than the domain has cells; one row per cell is needed")
     faults = rows_faults(stream.label, "", RAGGED, ragged)
     if not batches:
@@ -148,7 +152,7 @@ def _one_row_per_cell(
     placed = np.ones(rows, dtype=bool)
 
     def report(wrong: NDArray[np.bool_], column: str, broken: str, remedy: str) -> None:
-        found = rows_faults(stream.label, column, broken, numbered(np.flatnonzero(wrong), ragged))
+        found = rows_faults(stream.label, column, broken, numbered(np.flatnonzero(wrong), ragged, stream.fold))
         faults.extend(f"{fault}; {remedy}" for fault in found)
 
     for axis in domain.axes:
@@ -168,20 +172,32 @@ def _one_row_per_cell(
     cells = domain.ravel(index) if len(index) == len(domain.shape) else np.zeros(rows, dtype=np.int64)
     if domain.mask:
         report(placed & ~domain.possible(cells), every, "a cell is impossible by the mask", "correct row or mask")
-    report(_repeated(cells, placed), every, "a cell appears more than once", "write one row per cell")
+    if not add:
+        remedy = "add an axis for the columns in which these rows differ, or say sum = true to add them"
+        report(_repeated(cells, placed), every, "a cell appears more than once", remedy)
     values, wrong = numbers(_one(table, weight))
-    report(wrong, weight, "not a whole number" if whole else "not a number", "write digits, 0 for nobody")
+    report(wrong, weight, "not a whole number" if whole else "not a number", DIGITS)
     with np.errstate(invalid="ignore"):
         if values.dtype.kind == "f":
             finite = np.isfinite(values)
-            report(~wrong & ~finite, weight, "a count is missing or not finite", "write digits, 0 for nobody")
+            report(~wrong & ~finite, weight, "a count is missing or not finite", DIGITS)
             if whole:
                 broken_up = finite & (values != np.floor(values))
                 report(broken_up, weight, "a count has a fraction", "counts are 0, 1, 2, ...")
         report(values < 0, weight, "a count is negative", "counts are 0 or more")
         report(values > MAX_CELLS, weight, "a count is larger than 2^62", "correct it")
     raise_faults(DomainError, faults)
-    return cells, values
+    return _added(cells, values, stream.label) if add else (cells, values)
+
+
+def _added(cells: NDArray[np.int64], values: NDArray[Any], label: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """One row per cell, with the sum of its rows."""
+    if values.astype(float).sum() > MAX_CELLS:
+        raise DomainError(f"{label}: the counts add up to more than 2^62; correct them")
+    found, at = np.unique(cells, return_inverse=True)
+    total = np.zeros(found.size, values.dtype)
+    np.add.at(total, at, values)
+    return found, total
 
 
 def _repeated(cells: NDArray[np.int64], placed: NDArray[np.bool_]) -> NDArray[np.bool_]:

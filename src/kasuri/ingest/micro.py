@@ -17,13 +17,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, NumericsError, PrivacyError, raise_faults
 from kasuri.ingest import axes, scratch
 from kasuri.ingest.stream import Stream
 from kasuri.schema import MAX_CELLS, Domain, Unit
 from kasuri.table import Counts, checked
 
-Int = NDArray[np.int64]
 Engine = Literal["auto", "duckdb", "radix"]
 Progress = Callable[[float], None]
 

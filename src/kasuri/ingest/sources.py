@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
-from kasuri.ingest import databases, utf8
+from kasuri.ingest import databases, encodings, utf8, workbook
 from kasuri.ingest.axes import LONGEST, twice
+from kasuri.ingest.melt import Melt, melted
 from kasuri.ingest.stream import BATCH, TEXT, Batches, Doubt, Stream
 from kasuri.ingest.workshop import without_rows
 
+KINDS = (".csv", ".parquet", ".xlsx")
+
+
+@dataclass(frozen=True)
+class File:
+    """Files that need words beside their names: `encoding` of CSV files (else found by the header line, see
+    `encodings`), `sheet` of a workbook, and which columns become rows."""
+
+    paths: Sequence[str | Path]
+    encoding: str | None = None
+    sheet: str | None = None
+    melt: Melt | None = None
+
 
 def open_stream(source: Any, file: str | None = None, *, memory: str = "1GB", away: Sequence[Path] = ()) -> Stream:
-    """The stream of a path, several paths, a Query, a Table, or any data frame narwhals knows. `memory` limits DuckDB
-    where it runs the query; what it spills does not lie in the folders `away`.
+    """The stream of a path, several paths, a File, a Query, a Table, or any data frame narwhals knows. `memory` limits
+    DuckDB where it runs the query; what it spills does not lie in the folders `away`.
 
     An error of a library can quote a record, so only its kind is passed on, here and while the rows are read.
     """
@@ -81,32 +95,33 @@ def short(batch: Any) -> Iterator[Any]:
 RAGGED = "the line does not have the header's number of cells"
 
 
-def numbered(rows: NDArray[np.int64], ragged: Sequence[int]) -> list[int]:
+def numbered(rows: NDArray[np.int64], ragged: Sequence[int], fold: int = 1) -> list[int]:
     """Numbers of rows in their file (1 is the first below the header) from their places in the stream (0 is the first),
-    which leaves `ragged` lines out."""
+    which leaves `ragged` lines out and has `fold` rows for each of the others."""
+    rows = np.unique(rows // fold)
     kept_before = np.asarray(ragged, np.int64) - np.arange(len(ragged))
     return (rows + 1 + np.searchsorted(kept_before, rows + 1, side="right")).tolist()
 
 
 def _open(source: Any, file: str | None, memory: str, away: Sequence[Path]) -> Stream:
     if isinstance(source, (str, Path)):
-        return _files([Path(source)], file, away)
+        source = [source]
     if isinstance(source, (list, tuple)) and source and all(isinstance(item, (str, Path)) for item in source):
-        return _files([Path(item) for item in source], file, away)
+        source = File(source)
+    if isinstance(source, File):
+        found = _files(source, file, away)
+        return found if source.melt is None else melted(found, source.melt)
     if isinstance(source, (databases.Query, databases.Table)):
         return databases.stream(source, file, memory, away)
     return _frame(source, file or "frame")
 
 
-def _files(paths: list[Path], file: str | None, away: Sequence[Path]) -> Stream:
+def _files(source: File, file: str | None, away: Sequence[Path]) -> Stream:
+    paths = [Path(path) for path in source.paths]
     faults = [f"{path}: no such file" for path in paths if not path.exists()]
-    faults += [
-        f"{path}: a .csv or .parquet file is needed"
-        for path in paths
-        if path.suffix.lower() not in (".csv", ".parquet")
-    ]
+    faults += [f"{path}: {NEEDED}" for path in paths if path.suffix.lower() not in KINDS]
     raise_faults(DomainError, faults)
-    every = [_file_names(path, away) for path in paths]
+    every = [_file_names(path, away, source) for path in paths]
     first = every[0]
     for path, own in zip(paths[1:], every[1:], strict=True):
         faults += [f"{path}: no column {name!r}, which {paths[0]} has" for name in first if name not in own]
@@ -118,38 +133,50 @@ def _files(paths: list[Path], file: str | None, away: Sequence[Path]) -> Stream:
         before = 0
         for i, path in enumerate(paths):
             rows, own = 0, list[int]()
-            for batch, share in _file_batches(path, wanted, own, away):
+            for batch, share in _file_batches(path, wanted, own, away, source):
                 rows += batch.num_rows
                 yield batch, (i + share) / len(paths)
             ragged += [before + row for row in own]
             before += rows + len(own)
 
-    label = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    label = encodings.labelled(paths[0], source.encoding) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
     return Stream(first, start, file or label)
 
 
-def _file_names(path: Path, away: Sequence[Path]) -> tuple[str, ...]:
+NEEDED = "a .csv, .xlsx or .parquet file is needed; save it as one of these"
+
+
+def _file_names(path: Path, away: Sequence[Path], source: File) -> tuple[str, ...]:
     import pyarrow as pa
 
     try:
+        if path.suffix.lower() == ".xlsx":
+            with workbook.opened(path, source.sheet) as sheet:
+                return workbook.header(path, sheet)
         if path.suffix.lower() == ".parquet":
             from pyarrow import parquet
 
             with parquet.ParquetFile(path) as file:
                 return tuple(file.schema_arrow.names)
-        with utf8.readable(path, away) as (clean, _), _csv(clean, None, []) as reader:
-            return tuple(reader.schema.names)
+        with utf8.readable(path, away, source.encoding) as (clean, _), _csv(clean, None, []) as reader:
+            names = tuple(reader.schema.names)
+        if len(names) == 1 and any(mark in names[0] for mark in "\t;"):
+            raise FormatError(f"{path}: its columns are separated by tabs or semicolons; save it with commas")
+        return names
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
 
 
 def _file_batches(
-    path: Path, wanted: Sequence[str], ragged: list[int], away: Sequence[Path]
+    path: Path, wanted: Sequence[str], ragged: list[int], away: Sequence[Path], source: File
 ) -> Iterator[tuple[Any, float]]:
     import pyarrow as pa
 
     try:
-        if path.suffix.lower() == ".parquet":
+        if path.suffix.lower() == ".xlsx":
+            with workbook.opened(path, source.sheet) as sheet:
+                yield from workbook.batches(path, sheet, wanted, ragged)
+        elif path.suffix.lower() == ".parquet":
             from pyarrow import parquet
 
             # without the first two Arrow keeps every column chunk it has read until the file is closed; text stays
@@ -163,7 +190,8 @@ def _file_batches(
                     yield without_rows(file.schema_arrow).select(list(wanted)), 1.0
         else:
             size, done = max(1, path.stat().st_size), 0
-            with utf8.readable(path, away) as (clean, mark), _csv(clean, wanted, ragged) as reader:
+            readable = utf8.readable(path, away, source.encoding)
+            with readable as (clean, mark), _csv(clean, wanted, ragged) as reader:
                 some = False
                 for batch in reader:
                     done, some = min(size, done + _CSV_BLOCK), some or batch.num_rows > 0
@@ -229,7 +257,7 @@ def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None, 
 
 def _damaged(path: Path | str, error: Exception) -> FormatError:
     # the library's message can quote a line of the file: only its kind is passed on
-    return FormatError(f"{path}: cannot be read ({type(error).__name__}); is it damaged, or not UTF-8?")
+    return FormatError(f"{path}: cannot be read ({type(error).__name__}); is it damaged?")
 
 
 def _frame(frame: Any, label: str) -> Stream:

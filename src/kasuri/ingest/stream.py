@@ -48,6 +48,8 @@ class Stream:
     start: Callable[[Sequence[str], list[int]], Batches]
     label: str
     doubt: Doubt = Doubt()
+    fold: int = 1
+    """Rows of the stream for one row of the file."""
 
 
 def vouched(assume: str | None) -> tuple[str, ...]:
@@ -61,11 +63,19 @@ def trusted(stream: Stream, unit_id: str, wanted: Sequence[str], assume: str | N
     """What the counts of these records rest on; refused where one record may change the rows of another and nobody
     vouches that it does not."""
     assumes = vouched(assume)
+    if not assumes:
+        row_by_row(
+            stream, unit_id, wanted, f"if each row depends on the records of its own id alone, vouch for it: "
+            f'assume="{ROWS_ALONE}"',
+        )  # fmt: skip
+    return assumes
+
+
+def row_by_row(stream: Stream, unit_id: str, wanted: Sequence[str], remedy: str) -> None:
+    """Refuse rows of which kasuri cannot see that each comes from one record by itself."""
     why = stream.doubt.words(unit_id, wanted)
-    if why is not None and not assumes:
+    if why is not None:
         raise PrivacyError(
             f"{stream.label}: one record might change the rows of others: {why}. Name a stored table and conditions "
-            "on its columns, or use (in DuckDB) one SELECT of expressions over its columns; or, if each row depends on "
-            f'the records of its own id alone, vouch for it: assume="{ROWS_ALONE}"'
+            f"on its columns, or use (in DuckDB) one SELECT of expressions over its columns; or, {remedy}"
         )
-    return assumes

@@ -1,7 +1,8 @@
-"""CSV files with bytes that are no UTF-8: those cells are unknown, and nothing else of the file changes.
+"""CSV files as UTF-8: those of other encodings, and those with wrong bytes, are read from a private copy.
 
-Arrow stops at a line that both has too few or too many cells and is no UTF-8. One record must never stop the others, so
-such a file is read from a private copy in which every wrong byte has become a mark that stands nowhere else in it.
+Arrow stops at a line that both has too few or too many cells and is not UTF-8. One record must never stop the others,
+so in the copy every wrong byte has become a mark that stands nowhere else in it; cells with the mark are unknown, and
+nothing else of the file changes.
 """
 
 from __future__ import annotations
@@ -14,26 +15,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kasuri.ingest import scratch
+from kasuri.ingest import encodings, scratch
 
 _BLOCK = 1 << 24
-_WRONG = re.compile("[\udc80-\udcff]+")  # what a wrong byte is decoded to; no text in UTF-8 holds it
+# What a wrong byte is decoded to: in UTF-8, of which a copy is made only where there is one, what no text can hold, so
+# that it changes no other record; the other encodings, of which there is always a copy, may have the same for good.
+_WRONG = {True: ("surrogateescape", re.compile("[\udc80-\udcff]+")), False: ("replace", re.compile("\ufffd+"))}
 
 
 @contextmanager
-def readable(path: Path, away: Sequence[Path] = ()) -> Iterator[tuple[Path, str | None]]:
-    """The file itself, or a copy without wrong bytes and the mark that stands for them; it ends with the block."""
-    if _is_utf8(path):
+def readable(path: Path, away: Sequence[Path] = (), encoding: str | None = None) -> Iterator[tuple[Path, str | None]]:
+    """The file itself, or a copy in UTF-8 and the mark that stands for its wrong bytes; it ends with the block."""
+    codec = encodings.of(path, encoding)
+    if codec == "utf-8" and _is_utf8(path):
         yield path, None
         return
     mark = f"\N{REPLACEMENT CHARACTER}{secrets.token_hex(16)}"  # nobody can have written it before
     with scratch.folder(away) as folder:
         copy = folder / "copy.csv"
-        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        handling, wrong = _WRONG[codec == "utf-8"]
+        decoder = codecs.getincrementaldecoder(codec)(handling)
         with open(path, "rb") as source, open(copy, "w", encoding="utf-8", newline="") as target:
             for block in iter(lambda: source.read(_BLOCK), b""):
-                target.write(_WRONG.sub(mark, decoder.decode(block)))
-            target.write(_WRONG.sub(mark, decoder.decode(b"", final=True)))
+                target.write(wrong.sub(mark, decoder.decode(block)))
+            target.write(wrong.sub(mark, decoder.decode(b"", final=True)))
         yield copy, mark
 
 

@@ -3,16 +3,18 @@
 Nothing public is derived from the data: what the file does not say is an error, never a guess.
 """
 
+from kasuri.job.begun import begun
 from kasuri.job.checking import check
 from kasuri.job.facts import domain, mechanism, public_columns, sources, unit
 from kasuri.job.lines import line_of, load, schema
 from kasuri.job.models import Job
-from kasuri.job.running import counts, judge_exports, run
+from kasuri.job.running import counts, judge_exports, rehearse, run
 from kasuri.job.template import TEMPLATE
 
 __all__ = [
     "TEMPLATE",
     "Job",
+    "begun",
     "check",
     "counts",
     "domain",
@@ -21,6 +23,7 @@ __all__ = [
     "load",
     "mechanism",
     "public_columns",
+    "rehearse",
     "run",
     "schema",
     "sources",

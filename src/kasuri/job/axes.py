@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 from kasuri.errors import DomainError, KasuriError
 from kasuri.ingest.labels import read_labels
 from kasuri.job.parameters import File, Part, arguments, form_faults, same_file, split
-from kasuri.schema import Axis, Mesh, Nominal, Ordered, Time, Tree
+from kasuri.schema import H3, Axis, Grid, Mesh, Nominal, Ordered, Regions, Time, Tree
 
 
 class AxisPart(Part):
@@ -61,6 +61,94 @@ class MeshAxis(AxisPart):
         if len(words) != 1:
             raise ValueError("mesh(WINDOW), or origin=[ROW, COL], shape=[ROWS, COLS]")
         return {"window": words[0]}
+
+
+Points = Annotated[str, Field(description="EPSG code of the coordinates in records: lat and lon, or north and east.")]
+Number = int | str
+
+
+class GridAxis(AxisPart):
+    kind: Literal["grid"]
+    scheme: str | None = Field(None, description="A grid with codes: eu, geohash, quadkey.")
+    level: str | None = Field(None, description="A level of the scheme, such as 1km (eu) or 17 (quadkey).")
+    window: tuple[str, str] | None = Field(None, description="Codes of its south-west and its north-east cell.")
+    origin: tuple[int, int] | None = Field(None, description="(row, col) of the south-west cell, with shape.")
+    shape: tuple[int, int] | None = None
+    crs: str | None = Field(None, description="Without a scheme: the EPSG code of its reference system.")
+    step: Number | tuple[Number, Number] | None = Field(
+        None, description='Without a scheme: the side of a cell in units of crs, exactly: 1000, "0.1", "1/120".'
+    )
+    anchor: tuple[Number, Number] | None = Field(
+        None, description="Without a scheme: (north, east) of the south-west corner of cell (0, 0)."
+    )
+    splits: list[int] | None = Field(
+        None, description="Into how many rows (and columns) each level of the tree splits the one above it."
+    )
+    points: Points = "EPSG:4326"
+
+    def make(self, base: Path) -> Grid:
+        given: dict[str, Any] = {"splits": self.splits, "points": self.points}
+        if self.window is not None:
+            if self.scheme is None or any((self.origin, self.shape, self.level, self.crs, self.step, self.anchor)):
+                raise DomainError(f"axis {self.name!r}: window goes with scheme alone; its codes tell level and place")
+            return Grid.window(self.name, self.scheme, *self.window, **given)
+        if self.shape is None:
+            raise DomainError(f"axis {self.name!r}: the public window is missing: window, or origin and shape")
+        given |= {"scheme": self.scheme, "level": self.level, "crs": self.crs or "", "step": self.step}
+        return Grid(self.name, origin=self.origin or (0, 0), shape=self.shape, anchor=self.anchor, **given)
+
+    @classmethod
+    def short(cls, words: list[str]) -> dict[str, Any]:
+        if len(words) != 3:
+            raise ValueError("grid(SCHEME,SOUTH_WEST_CODE,NORTH_EAST_CODE), or the keys of a job file")
+        return {"scheme": words[0], "window": words[1:]}
+
+
+class H3Axis(AxisPart):
+    kind: Literal["h3"]
+    resolution: int = Field(description="0 to 15.")
+    within: list[str] = Field(default_factory=list, description="H3 indices that hold its cells; none: the earth.")
+    points: Points = "EPSG:4326"
+
+    def make(self, base: Path) -> H3:
+        return H3(self.name, self.resolution, tuple(self.within), points=self.points)
+
+    @classmethod
+    def short(cls, words: list[str]) -> dict[str, Any]:
+        return {"resolution": words[0], "within": words[1:]}
+
+
+class RegionsAxis(AxisPart):
+    kind: Literal["regions"]
+    places: File = Field(
+        description="A public list of places, relative to this job file: .csv, or .geojson, .topojson, .gpkg, .shp."
+    )
+    layers: list[str] = Field(default_factory=list, description="The layers of a file of shapes that are read.")
+    code: str = Field("code", description="The column of codes.")
+    parent: str | None = Field(None, description="The column of the code above; parent, where there is one.")
+    prefix: list[int] | None = Field(None, description="Lengths of codes by level, from the top: [2, 5].")
+    names: list[str] | None = Field(None, description="Columns of names; those called name or name_..., unless given.")
+    levels: list[str] = Field(
+        default_factory=list, description='Names of the levels from the top: ["state", "county"].'
+    )
+    crs: str | None = Field(None, description="EPSG code of the shapes, where the file does not say it.")
+    repair: bool = Field(False, description="Repair outlines that cross themselves.")
+    tolerance: float = Field(1e-6, ge=0, le=0.5, description="Share of a place that another may cover as well.")
+    points: Points = "EPSG:4326"
+
+    @property
+    def file(self) -> str | None:
+        return self.places
+
+    def make(self, base: Path) -> Regions:
+        given = self.model_dump(exclude={"kind", "name", "places"})
+        return Regions(self.name, base / self.places, **given)
+
+    @classmethod
+    def short(cls, words: list[str]) -> dict[str, Any]:
+        if len(words) != 1 or not words[0].startswith("@"):
+            raise ValueError("regions(@FILE), or the keys of a job file")
+        return {"places": words[0][1:]}
 
 
 class TimeAxis(AxisPart):
@@ -198,6 +286,9 @@ def _group(word: str) -> str | dict[str, list[Any]]:
 
 PARTS: dict[str, type[AxisPart]] = {
     "mesh": MeshAxis,
+    "grid": GridAxis,
+    "h3": H3Axis,
+    "regions": RegionsAxis,
     "ordered": OrderedAxis,
     "nominal": NominalAxis,
     "time": TimeAxis,

@@ -12,7 +12,7 @@ from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ingest.stream import trusted
-from kasuri.job.facts import domain, mechanism, sources, unit
+from kasuri.job.facts import about, domain, mechanism, opened, sources, unit
 from kasuri.job.lines import line_of, load
 from kasuri.job.models import Job
 from kasuri.job.parameters import places
@@ -51,6 +51,10 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
         report("output", export_faults(parts["domain"], exports(job, base), job.output.levels))
     if len(parts) == 3:
         attempt("claim", "recipe", lambda: judge_recipe(job, parts["recipe"], parts["domain"], parts["unit"]))
+    try:
+        about(job)
+    except KasuriError as error:
+        report("about", error.faults)
     if (base / job.output.folder).exists():
         report("output", ["folder exists; a release is never written over another"])
     if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here
@@ -63,7 +67,7 @@ def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) 
     records = []
     if job.data.kind == "table":
         try:
-            found = sources(job, base)
+            found = [opened(job, [source]) for source in sources(job, base)]
         except KasuriError as error:
             return list(error.faults)
         for source in found:
@@ -126,7 +130,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
         report(
             ids.is_null().to_numpy(zero_copy_only=False),
             who.id,
-            f"the id is missing, not UTF-8 or longer than {axes.LONGEST} bytes",
+            f"the id is missing, not in the file's encoding, or longer than {axes.LONGEST} bytes",
         )
         if job.data.weight is not None:
             values, wrong = numbers(batch.column(job.data.weight))
@@ -146,5 +150,5 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
         done += batch.num_rows
     found += rows_faults(stream.label, "", RAGGED, ragged)
     for (column, rule), at in wrong_rows.items():
-        found += rows_faults(stream.label, column, rule, numbered(np.concatenate(at), ragged))
+        found += rows_faults(stream.label, column, rule, numbered(np.concatenate(at), ragged, stream.fold))
     return found

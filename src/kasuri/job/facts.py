@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
-from kasuri.ingest import Query, Table, read_array
+from kasuri.ingest import File, Melt, Query, Table, read_array
 from kasuri.job.axes import not_public
 from kasuri.job.models import Job
 from kasuri.job.parameters import places, refuse_public
+from kasuri.published.about import About
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Axis, Domain, Mask, Unit
+
+
+def about(job: Job) -> dict[str, str] | None:
+    """What readers are told of the release."""
+    return None if job.about is None else About.of(job.about.words()).to_json()
 
 
 def domain(job: Job, base: Path) -> Domain:
@@ -65,3 +71,12 @@ def sources(job: Job, base: Path) -> list[Any]:
     if job.spark is not None:
         return [file if "://" in file else f"file://{(base / file).absolute()}" for file in job.data.files]
     return [base / file for file in job.data.files]
+
+
+def opened(job: Job, found: list[Any]) -> Any:
+    """Some of the `sources` as `count` reads them: files with their encoding, their sheet and what becomes rows."""
+    data = job.data
+    if data.encoding is None and data.sheet is None and data.melt is None:
+        return found[0] if len(found) == 1 else found
+    melt = None if data.melt is None else Melt(*data.melt.words())
+    return File(found, data.encoding, data.sheet, melt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -23,12 +24,33 @@ class ConditionPart(Part):
         return (self.column, self.op) if self.value is None else (self.column, self.op, self.value)
 
 
+class MeltPart(Part):
+    """Columns of a wide table that become rows: one column per age group, for example."""
+
+    into: str | list[str] = Field(description='New column of labels, or several: "age", ["sex", "age"].')
+    value: str = Field(description="New column of the numbers that stand in the listed columns.")
+    columns: list[str] | dict[str, str | list[str]] = Field(
+        description="The columns, where their names are the labels; or column -> label, or a label for each of into."
+    )
+
+    def words(self) -> tuple[Any, ...]:
+        into = (self.into,) if isinstance(self.into, str) else tuple(self.into)
+        given = self.columns if isinstance(self.columns, dict) else {name: name for name in self.columns}
+        return into, self.value, {n: (own,) if isinstance(own, str) else tuple(own) for n, own in given.items()}
+
+
 class Data(Part):
     """Where the rows are: `files`, or `database` with `table` (and `where`) or with `query`."""
 
     name: str = Field(description='Declared name of the data, e.g. "census-2020".')
-    kind: Literal["table", "estat"] = Field("table", description="table: CSV, Parquet or a query. estat: e-Stat files.")
+    kind: Literal["table", "estat"] = Field("table", description="table: files or a database. estat: e-Stat files.")
     files: list[File] = Field(default_factory=list, description="Files, relative to this job file.")
+    encoding: str | None = Field(
+        None, description="Of CSV files: utf-8, cp932, utf-16, cp1252; else found by the header line."
+    )
+    sheet: str | None = Field(None, description="The sheet of an .xlsx file, where several have cells.")
+    melt: MeltPart | None = Field(None, description="Columns of a wide table that become rows.")
+    sum: bool = Field(False, description="Rows of one cell are added; without it a table has one row per cell.")
     database: File | None = Field(None, description="A .duckdb or SQLite file, or postgresql://...")
     table: str | tuple[str, str] | None = Field(
         None, description="A stored table of the database, or [schema, table]; kasuri writes the SQL."
@@ -62,6 +84,8 @@ class Data(Part):
             raise ValueError("where goes with table; a query has its own WHERE")
         if self.reads and self.query is None:
             raise ValueError("reads goes with query")
+        if (self.encoding or self.sheet or self.melt) and (not self.files or self.kind == "estat"):
+            raise ValueError("encoding, sheet and melt go with files of kind table")
         return self
 
 
@@ -93,8 +117,26 @@ class Budget(Part):
 
 class Output(Part):
     folder: File = Field(description="New folder for the release.")
-    exports: list[File] = Field(default_factory=list, description=".csv .parquet .gpkg .sqlite .duckdb, postgresql://")
+    exports: list[File] = Field(
+        default_factory=list, description=".csv .xlsx .parquet .gpkg .sqlite .duckdb, postgresql://"
+    )
     levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
+
+
+class AboutPart(Part):
+    """What readers are told of the release: on its report, certificates, manifest and exports."""
+
+    title: str = Field("", description="What the release shows, in a sentence.")
+    publisher: str = Field("", description="Who publishes it.")
+    contact: str = Field("", description="Where questions go.")
+    source: str = Field("", description="The credit that the source of the data asks for.")
+    licence: str = Field("", description="What others may do with it.")
+    published: date | str = Field("", description="The day of publication, e.g. 2026-11-18.")
+    language: str = Field("", description='The language these words are in, e.g. "en" or "ja".')
+
+    def words(self) -> dict[str, str]:
+        """What is said, as `release` takes it."""
+        return {name: str(value) for name, value in self if value}
 
 
 class SparkPart(Part):
@@ -114,10 +156,19 @@ class Job(Part):
     axes: list[AnyAxis] = Field(min_length=1)
     masks: list[MaskPart] = Field(default_factory=list)
     unit: UnitPart
-    recipe: AnyRecipe = MODELS["haar_topdown"](name="haar_topdown")
+    recipe: AnyRecipe = MODELS["best"](name="best")
     budget: Budget
     output: Output
+    about: AboutPart | None = None
     spark: SparkPart | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spark_default(cls, content: Any) -> Any:
+        """Not everything that `best` chooses is drawn block by block."""
+        if isinstance(content, dict) and content.get("engine") == "spark" and "recipe" not in content:
+            return content | {"recipe": {"name": "haar_topdown"}}
+        return content
 
     @model_validator(mode="after")
     def _spark_can(self) -> Job:
@@ -128,6 +179,8 @@ class Job(Part):
         faults = []
         if self.data.kind != "table" or not all(file.lower().endswith((".parquet", "/")) for file in self.data.files):
             faults.append("data.files are Parquet files or folders (ending in /)")
+        if self.data.melt or self.data.sum:
+            faults.append("melt and sum are not done; make the table long before")
         if not self.data.files:
             faults.append("data comes from files, not from a query")
         if self.output.exports:

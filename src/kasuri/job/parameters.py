@@ -41,6 +41,7 @@ from kasuri.public import PublicMatrix, PublicTable
 from kasuri.recipes import RECIPES
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Ordered
+from kasuri.schema.maps import RegionMap
 
 
 class Part(BaseModel):
@@ -92,6 +93,14 @@ class MatrixFile(Part):
     file: File = Field(description="A .npy array of whole numbers, one column per cell.")
 
 
+class MapFile(Part):
+    """A map of one axis' cells to regions. Writing it here declares it public."""
+
+    public: str = Field(description='The name it is declared public under, e.g. "municipality"; views use it.')
+    axis: str = Field(description="The axis whose cells it maps.")
+    file: File = Field(description="A .npy array of whole numbers, one per cell of the axis: a region, or -1 for none.")
+
+
 def _exact(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError('an exact decimal in quotes is needed, such as "0.05"')
@@ -115,6 +124,7 @@ _KINDS: dict[Any, Any] = {
     Sequence[Sequence[object]]: list[list[StrictInt]],
     NDArray[Any]: list[list[StrictInt]],
     PublicMatrix: MatrixFile,
+    Sequence[RegionMap]: list[MapFile],
 }
 """How the arguments of a constructor are written, by their types there."""
 
@@ -134,7 +144,7 @@ class Recipe(Part):
 
     name: str
 
-    def make(self, opened: Callable[[PublicFile | MatrixFile], Any]) -> Mechanism:
+    def make(self, opened: Callable[[PublicFile | MatrixFile | MapFile], Any]) -> Mechanism:
         """The recipe, with what `opened` makes of the files it names."""
         given = {name: _value(getattr(self, name), opened) for name in self.model_fields_set if name != "name"}
         return RECIPES[self.name](**given)
@@ -145,9 +155,11 @@ class Recipe(Part):
         """The recipe for tables over `domain`. Its files are relative to `base`; in a CSV or Parquet file the axes
         stand in `columns` and the numbers in `value` unless the recipe says otherwise."""
 
-        def opened(part: PublicFile | MatrixFile) -> Any:
+        def opened(part: PublicFile | MatrixFile | MapFile) -> Any:
             if isinstance(part, MatrixFile):
                 return PublicMatrix(read_array(base / part.file), part.public)
+            if isinstance(part, MapFile):
+                return RegionMap(part.axis, read_array(base / part.file), name=part.public)
             table = part.file.lower().endswith((".csv", ".parquet"))
             return read_public(
                 base / part.file,
@@ -160,10 +172,11 @@ class Recipe(Part):
         return self.make(opened)
 
     @property
-    def public(self) -> list[PublicFile | MatrixFile]:
+    def public(self) -> list[PublicFile | MatrixFile | MapFile]:
         """The files it declares public."""
         given = (getattr(self, name) for name in self.model_fields_set)
-        return [part for part in given if isinstance(part, PublicFile | MatrixFile)]
+        flat = (part for one in given for part in (one if isinstance(one, list) else [one]))
+        return [part for part in flat if isinstance(part, PublicFile | MatrixFile | MapFile)]
 
     @model_validator(mode="after")
     def _sound(self) -> Recipe:
@@ -174,15 +187,19 @@ class Recipe(Part):
         return self
 
 
-def _stand_in(part: PublicFile | MatrixFile) -> PublicTable | PublicMatrix:
+def _stand_in(part: PublicFile | MatrixFile | MapFile) -> PublicTable | PublicMatrix | RegionMap:
     if isinstance(part, MatrixFile):
         return PublicMatrix([[1]], part.public)
+    if isinstance(part, MapFile):
+        return RegionMap(part.axis, [0], name=part.public)
     return PublicTable.from_dense([1], Domain.of(Ordered("any", 1)), name=part.public)
 
 
-def _value(value: Any, opened: Callable[[PublicFile | MatrixFile], Any]) -> Any:
-    if isinstance(value, PublicFile | MatrixFile):
+def _value(value: Any, opened: Callable[[PublicFile | MatrixFile | MapFile], Any]) -> Any:
+    if isinstance(value, PublicFile | MatrixFile | MapFile):
         return opened(value)
+    if isinstance(value, list) and any(isinstance(part, MapFile) for part in value):
+        return tuple(opened(part) for part in value)
     if isinstance(value, dict):
         return {int(key) if key.isdecimal() else key: part for key, part in value.items()}
     return tuple(value) if isinstance(value, list) and not any(isinstance(part, list) for part in value) else value

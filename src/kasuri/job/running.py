@@ -10,7 +10,7 @@ from kasuri.draw import release as make_release
 from kasuri.errors import DomainError, raise_faults
 from kasuri.ingest import count, read_estat
 from kasuri.ingest.micro import Progress
-from kasuri.job.facts import domain, mechanism, sources, unit
+from kasuri.job.facts import about, domain, mechanism, opened, sources, unit
 from kasuri.job.models import Job, SparkPart
 from kasuri.job.parameters import places
 from kasuri.privacy import asked
@@ -30,9 +30,8 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         meshes = [plane.name for plane in table.planes]
         picked = where[meshes[0]] if list(where) == meshes[:1] else where
         return read_estat(found, table, columns=picked, unit=who, data=job.data.name, suppressed=job.data.suppressed)
-    source = found[0] if len(found) == 1 else found
     return count(
-        source,
+        opened(job, found),
         table,
         columns=places(job.data.columns),
         unit=who,
@@ -43,6 +42,7 @@ def counts(job: Job, base: Path, progress: Progress | None = None) -> Counts:
         progress=progress,
         away=away(job, base),
         assume=job.data.assume,
+        sum=job.data.sum,
     )
 
 
@@ -67,7 +67,23 @@ def judge_exports(table: Domain, targets: list[str], levels: list[str]) -> None:
 def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress | None = None) -> Described:
     """Count, release, save and export, here or on Spark. Everything that can be refused without the data is refused
     before it is read."""
+    recipe, book = rehearse(job, base)
+    target, words = base / job.output.folder, about(job)
+    if job.spark is not None:
+        return _run_on_spark(job, job.spark, base, recipe, book)
+    released = make_release(
+        counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads, about=words
+    )
+    released.save(str(target), unmetered=book is None)
+    for where in exports(job, base):
+        released.export(where, levels=job.output.levels, unmetered=book is None)
+    return released
+
+
+def rehearse(job: Job, base: Path) -> tuple[Mechanism, Ledger | None]:
+    """Refuse what can be refused without the data; the recipe, and the ledger that would pay. Nothing is charged."""
     table, who = domain(job, base), unit(job)
+    about(job)
     recipe = mechanism(job, base, table)
     judge_recipe(job, recipe, table, who)
     target = base / job.output.folder
@@ -76,15 +92,7 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
     judge_exports(table, exports(job, base), job.output.levels)
     book = None if job.budget.ledger is None else Ledger.load(base / job.budget.ledger)
     ready(target)  # writable, before anything is read or charged
-    if job.spark is not None:
-        return _run_on_spark(job, job.spark, base, recipe, book)
-    released = make_release(
-        counts(job, base, progress), recipe, epsilon=job.budget.epsilon, ledger=book, threads=threads
-    )
-    released.save(str(target), unmetered=book is None)
-    for where in exports(job, base):
-        released.export(where, levels=job.output.levels, unmetered=book is None)
-    return released
+    return recipe, book
 
 
 def judge_recipe(job: Job, recipe: Mechanism, table: Domain, who: Unit) -> None:
@@ -107,7 +115,7 @@ def _run_on_spark(job: Job, part: SparkPart, base: Path, recipe: Mechanism, book
     released = spark.release(
         frame, domain(job, base), recipe, epsilon=job.budget.epsilon, unit=unit(job), ledger=book,
         columns=places(job.data.columns), work=base / part.work, weight=job.data.weight, data=job.data.name,
-        key=_sampling_key(job), partitions=part.partitions, assume=job.data.assume,
+        key=_sampling_key(job), partitions=part.partitions, assume=job.data.assume, about=about(job),
     )  # fmt: skip
     with released:
         released.save(str(base / job.output.folder), unmetered=book is None)

@@ -38,7 +38,8 @@ max_cells = 1
 # max_weight = 10                 # needed where records carry weights
 
 [recipe]                          # its name and its arguments, as in Python; kasuri plan job.toml shows its error
-name = "haar_topdown"
+name = "best"                     # chosen from what is declared here; it says what and why
+# name = "haar_topdown"           # the recipe before: the cost follows the people
 # name = "bayes_tree"             # small errors at every area size; how epsilon is shared over the levels:
 # pilot = true                    #   one level is measured first and chooses, or
 # shares = "middle"               #   "sparse", "middle", "dense", or { 0 = "0.6", 3 = "0.2", 5 = "0.2" } by height, or
@@ -60,6 +61,15 @@ unmetered = true                  # charged to no ledger, and the release says s
 folder = "release"                # a new folder
 exports = []                      # "release.gpkg", "release.csv", "release.sqlite", "postgresql://..."
 levels = []                       # "1km", "10km": the sums at coarser levels, in the exports
+
+# [about]                         # words for readers: on the report, the certificates and every export
+# title = "Where people live around Tokyo, 2020"   # a sentence
+# publisher = "Statistics Office"
+# contact = "statistics@example.org"
+# source = "2020 census, Statistics Office"        # the credit that the source asks for
+# licence = "CC BY 4.0"
+# published = 2026-11-18          # the day of publication; the run leaves no time stamp
+# language = "en"                 # of these words
 
 # [spark]
 # work = "/shared/tmp"            # a folder that driver and executors share

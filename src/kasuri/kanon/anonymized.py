@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.files import whole
 from kasuri.kanon.classes import Measures, Tuples, grouped, measured
 from kasuri.kanon.recoding import Coded, Cut, Recoding
 from kasuri.names import cells
 from kasuri.privacy import Guarantee
-
-Int = NDArray[np.int64]
 
 NO_GUARANTEE = (
     "k-anonymity is a property of this table, not of how it was made: it is no differential privacy, "

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, KasuriError, raise_faults
 from kasuri.kanon import columns
 from kasuri.kanon.anonymized import NO_GUARANTEE, Anonymized
@@ -31,9 +32,6 @@ from kasuri.kanon.recoding import Coded, Recoding, encode
 from kasuri.kanon.specialize import Conditions, checked, decimal_of, specialized, too_few
 from kasuri.noise.rng import Source, Streams
 from kasuri.privacy import Exact, decimal
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 DELTA = Fraction(1, 10**6)
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.kanon.columns import arrow_of, ranked, table_of
 from kasuri.kanon.recoding import Coded, Order, Recoding, Sensitive, Small
-
-Int = NDArray[np.int64]
 
 _DENSE_KEYS = 1 << 25
 

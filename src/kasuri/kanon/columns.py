@@ -12,9 +12,8 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError
-
-Int = NDArray[np.int64]
 
 UNREADABLE = "\ufffd unreadable"
 """Stands for a cell that cannot be read; no label of a sensible tree."""

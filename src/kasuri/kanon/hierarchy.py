@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode, names
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, FormatError, raise_faults
 from kasuri.files import whole
 from kasuri.schema import Mesh, Tree
 
-Int = NDArray[np.int64]
 Kind = Literal["categories", "numbers", "mesh", "dates"]
 Node = tuple[str, tuple[Any, ...]]
 """(label, children); a leaf has none."""

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.kanon.anonymized import Anonymized, assemble
 from kasuri.kanon.classes import Tuples, spread, tuples_of
 from kasuri.kanon.hierarchy import Hierarchy
 from kasuri.kanon.recoding import Coded, Recoding, Small, encode
 from kasuri.kanon.specialize import Conditions, checked, reachable, too_few
-
-Int = NDArray[np.int64]
 
 
 def mondrian(

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import names
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
 from kasuri.kanon import hierarchy
 from kasuri.kanon.columns import arrow_of, cells_of, ranked, table_of
 from kasuri.kanon.hierarchy import MISSING, OUTSIDE, Hierarchy
 from kasuri.schema import Domain, Mesh
 
-Int = NDArray[np.int64]
 Small = NDArray[np.int32]
 Order = Literal["nominal", "ordered"]
 Cut = tuple[Int, ...]

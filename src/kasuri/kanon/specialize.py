@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.kanon.anonymized import Anonymized, by_cut
 from kasuri.kanon.classes import Tuples, grouped, spread, tuples_of
 from kasuri.kanon.recoding import Coded, Recoding, encode
-
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -190,16 +190,18 @@ def estimate(
             randomizer.agreeing(rows), rows.shape[0], randomizer, method=method, reports_per_device=reports_per_device,
             prior=prior, tolerance=tolerance, max_passes=max_passes,
         )  # fmt: skip
-    each = _each(reports_per_device, randomizer, tolerance)
+    each = _each(reports_per_device, randomizer, tolerance, max_passes)
     start = _project(randomizer.agreeing(rows), rows.shape[0], randomizer)
     found = _maximise(expectation(randomizer, rows), start, rows.shape[0], randomizer, "em", prior, tolerance,
                       max_passes, rows)  # fmt: skip
     return _of_devices(found, each)
 
 
-def _each(reports_per_device: int | None, randomizer: Randomizer, tolerance: float) -> int:
+def _each(reports_per_device: int | None, randomizer: Randomizer, tolerance: float, max_passes: int) -> int:
     if not tolerance > 0:
         raise DomainError("tolerance must be a positive number of nats")
+    if type(max_passes) is not int or max_passes < 1:
+        raise DomainError("max_passes must be a whole number of at least 1")
     if reports_per_device is None:
         if isinstance(randomizer, Memoised):
             raise DomainError("give reports_per_device: memoised reports of one device are copies, not new evidence")
@@ -232,7 +234,7 @@ def from_columns(
         raise DomainError("em needs whole reports: column sums are not sufficient for it; use method='em_columns'")
     if agreeing.shape != (randomizer.size,) or n < 1 or agreeing.min() < 0 or agreeing.max() > n:
         raise DomainError(f"column sums: {randomizer.size} numbers from 0 to the number of reports, at least one")
-    each = _each(reports_per_device, randomizer, tolerance)
+    each = _each(reports_per_device, randomizer, tolerance, max_passes)
     if method in ("inversion", "projection"):
         counts = (invert if method == "inversion" else _project)(agreeing, n, randomizer)
         error = _inversion_error(counts, n, randomizer)

@@ -278,9 +278,16 @@ def square_wave(bounds: Bounds, *, epsilon: Exact, steps: int = 64, bits: int = 
     return made
 
 
-def hybrid(bounds: Bounds, *, epsilon: Exact, steps: int = 64, shift: int = 4, bits: int = BITS) -> Hybrid:
-    """Piecewise with probability 1 - e^(-eps/2), else two-point: best above epsilon 0.61 (below, take two_point)."""
+ALONE = Fraction("0.61")
+"""Up to this epsilon [Wang2019] mixes no piecewise report into the hybrid: two-point alone has the smaller variance."""
+
+
+def hybrid(bounds: Bounds, *, epsilon: Exact, steps: int = 64, shift: int = 4, bits: int = BITS) -> Hybrid | TwoPoint:
+    """Piecewise with probability 1 - e^(-eps/2), else two-point; up to epsilon 0.61 two-point alone, which tells
+    nothing of the variance."""
     eps, N = asked(epsilon), 1 << bits
+    if eps <= ALONE:
+        return two_point(bounds, epsilon=eps, steps=steps, bits=bits)
     mix = min(max(1, round(N * -math.expm1(-float(eps) / 2))), N - 1)
     wide = piecewise(bounds, epsilon=eps, steps=steps, shift=shift, bits=bits)
     narrow = two_point(bounds, epsilon=eps, steps=steps, bits=bits)

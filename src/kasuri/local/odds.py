@@ -45,8 +45,14 @@ def loss(ratio: Fraction) -> float:
     return math.log(ratio.numerator) - math.log(ratio.denominator)
 
 
+MOST = 10**6
+"""No randomizer states a larger epsilon: a claim that nothing could break is a slip of the hand."""
+
+
 def demand(ratio: Fraction, epsilon: Fraction, what: str) -> None:
-    """Refuse probabilities whose worst ratio exceeds e^epsilon."""
+    """Refuse probabilities whose worst ratio exceeds e^epsilon, and an epsilon beyond `MOST`."""
+    if epsilon > MOST:
+        raise PrivacyError(f"{what}: an epsilon above {MOST:,} protects nobody; ask for a smaller one")
     if not within(ratio, epsilon):
         raise PrivacyError(
             f"{what}: its probabilities lose {loss(ratio):.6g}, more than the epsilon {float(epsilon):.6g} it states"

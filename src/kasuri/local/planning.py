@@ -55,23 +55,34 @@ class Plan:
         }
 
 
-def plan(places: Places, *, users: int, epsilon: Exact, reports: int = 1, share: float = 0.1) -> Plan:
+def plan(
+    places: Places,
+    *,
+    users: int,
+    epsilon: Exact,
+    reports: int = 1,
+    share: float = 0.1,
+    randomizer: str | None = None,
+    elsewhere: bool = True,
+) -> Plan:
     """Compare the randomizers for `users` people who each may spend `epsilon` in all, over `reports` fresh reports.
 
+    randomizer: one of them by name, where the operator has chosen; `elsewhere` False leaves out the category of places
+    outside the domain: then nobody may be elsewhere.
     standard_error = sqrt(n q (1 - q)) / (p - q) with the exact p and q: of the inversion; em and a prior do better.
     """
     if not isinstance(users, int) or users < 1 or not isinstance(reports, int) or reports < 1 or not 0 <= share <= 1:
         raise DomainError("plan: users and reports are whole numbers of at least 1, share lies in 0..1")
+    if randomizer is not None and randomizer not in MAKERS:
+        raise DomainError(f"plan: the randomizer is one of {', '.join(MAKERS)}")
     whole = asked(epsilon)
     each = Meant(whole / reports) if isinstance(whole, Meant) else whole / reports
     options = []
-    for make in MAKERS.values():
-        randomizer = make(places, epsilon=each)
-        p, q = float(randomizer.law.p), float(randomizer.law.q)
+    for make in MAKERS.values() if randomizer is None else (MAKERS[randomizer],):
+        made = make(places, epsilon=each, elsewhere=elsewhere)
+        p, q = float(made.law.p), float(made.law.q)
         empty = users * q * (1 - q)
         full = users * (share * p * (1 - p) + (1 - share) * q * (1 - q))
-        options.append(
-            Option(randomizer, empty**0.5 / (p - q), full**0.5 / (p - q), randomizer.width, loss(randomizer.law.ratio))
-        )
+        options.append(Option(made, empty**0.5 / (p - q), full**0.5 / (p - q), made.width, loss(made.law.ratio)))
     options.sort(key=lambda option: (option.standard_error_share, option.bytes))
     return Plan(tuple(options), users, reports, whole)

@@ -175,17 +175,23 @@ class Randomizer(ABC):
         Where a label is a numeral ("1", "13101"), a whole number, or a float that is one, is looked up by its digits
         as a label; elsewhere it is the number of a category. This depends on the public labels alone.
         """
-        array = np.asarray(values)
-        if array.ndim != 1:
+        texts = _texts(values)
+        array = None if texts is not None else np.asarray(values)
+        if array is not None and array.ndim != 1:
             raise DomainError("values must be one list, one category for each report")
-        if array.dtype.kind in "iu" and not self._numerals:
+        if array is not None and array.dtype.kind in "iu" and not self._numerals:
             found = array.astype(np.int64)
             bad = (array < 0) | (array >= self.size)
         else:
             index: dict[Any, int] = {label: i for i, label in enumerate(self.labels)}
             if self.elsewhere:
                 index[None] = self.size - 1
-            found = np.array([self._look_up(value, index) for value in array.tolist()], dtype=np.int64)
+            if array is not None:
+                found = np.array([self._look_up(value, index) for value in array.tolist()], dtype=np.int64)
+            else:
+                assert texts is not None
+                codes, different = texts
+                found = np.array([index.get(text, -1) for text in different], dtype=np.int64)[codes]
             bad = found < 0
         if bad.any():
             where = int(np.flatnonzero(bad)[0])
@@ -251,6 +257,34 @@ class Randomizer(ABC):
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON: reports of another randomizer, or another version, do not match it."""
         return fingerprint_of(self.to_json())
+
+
+_MANY = 1000
+"""Fewer values are looked up one by one: a device has one, and need not load Arrow for it."""
+
+
+def _texts(values: Any) -> tuple[Ints, list[str | None]] | None:
+    """(number of the text of each value, the different texts) where the values are many and all text or None; else
+    None. Each different text is then looked up once, not each value."""
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "UO":
+        values = values.tolist()  # numpy's fixed-width text is read faster as Python's
+    if not isinstance(values, (list, tuple)) and not type(values).__module__.startswith("pyarrow"):
+        return None
+    if len(values) < _MANY:
+        return None
+    import pyarrow as pa
+
+    try:
+        arrow = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return None  # values of several kinds: looked up one by one
+    if not pa.types.is_string(arrow.type) and not pa.types.is_large_string(arrow.type):
+        return None
+    whole = arrow.combine_chunks() if isinstance(arrow, pa.ChunkedArray) else arrow
+    coded = whole.dictionary_encode()
+    different: list[str | None] = [*coded.dictionary.to_pylist(), None]
+    codes = coded.indices.fill_null(len(different) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, different
 
 
 def fingerprint_of(description: Mapping[str, Any]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kasuri.manifest.bias import AREAS
-from kasuri.report.japanese import ja, unit
+from kasuri.words.bias import AREAS
+from kasuri.words.japanese import ja, unit
 
 
-def english(privacy: Mapping[str, Any]) -> str:
-    """certificate.md"""
+def english(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) -> str:
+    """certificate.md; `about` is what the publisher says of the release."""
     loss, variant = privacy["privacy_loss"], privacy["dp_variant"]
     parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
     implementation, accounting = privacy["implementation"], privacy["accounting"]
@@ -19,7 +19,10 @@ def english(privacy: Mapping[str, Any]) -> str:
         [
             (
                 "Release",
-                [f"Release `{privacy['release_id']}` of the data set **{privacy['data'] or 'without a name'}**."],
+                [
+                    f"Release `{privacy['release_id']}` of the data set **{privacy['data'] or 'without a name'}**.",
+                    *_about(about, _ABOUT),
+                ],
             ),
             (
                 "What is promised",
@@ -60,8 +63,8 @@ def english(privacy: Mapping[str, Any]) -> str:
     )
 
 
-def japanese(privacy: Mapping[str, Any]) -> str:
-    """certificate.ja.md"""
+def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) -> str:
+    """certificate.ja.md; `about` is what the publisher says of the release."""
     loss, variant = privacy["privacy_loss"], privacy["dp_variant"]
     parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
     implementation, accounting = privacy["implementation"], privacy["accounting"]
@@ -71,7 +74,13 @@ def japanese(privacy: Mapping[str, Any]) -> str:
     return _page(
         "プライバシー証明書",
         [
-            ("公表物", [f"データセット **{privacy['data'] or '（名称なし）'}** の公表 `{privacy['release_id']}`。"]),
+            (
+                "公表物",
+                [
+                    f"データセット **{privacy['data'] or '（名称なし）'}** の公表 `{privacy['release_id']}`。",
+                    *_about(about, _ABOUT_JA),
+                ],
+            ),
             (
                 "保証の内容",
                 [
@@ -123,6 +132,9 @@ _ENGLISH = {
     "ledger": "Ledger `{ledger}`, entry {entry}.",
     "series": "Release {number} of {of} of a series declared beforehand, which costs {price} as a whole, "
     "set aside from the start.",
+    "split": "Part {part} of one table that was split (`{id}`). Its parts are charged in parallel: a unit is in at "
+    "most {parts_per_unit} of them, so together they cost as much as the dearest {parts_per_unit}, and each is charged "
+    "what it adds to that.",
     "row": "| | {currency} |",
     "before": "left before",
     "charged": "charged",
@@ -138,6 +150,9 @@ _JAPANESE = {
     "ledger": "台帳 `{ledger}`、記録番号 {entry}。",
     "series": "あらかじめ宣言した系列 {of} 回のうち {number} 回目。系列全体の消費は {price} で、"
     "最初に確保されています。",
+    "split": "一つの表を分割したもの（`{id}`）の一部：{part}。分割の各部は並列に計上されます。"
+    "一つの単位は最大 {parts_per_unit} 個の部に属するため、全体の消費は大きいほうから {parts_per_unit} 個の部の合計で、"
+    "各部にはその増分だけが計上されます。",
     "row": "| | {currency} |",
     "before": "公表前の残り",
     "charged": "今回の消費",
@@ -148,6 +163,29 @@ _JAPANESE = {
     "unknown": "このレシピには誤差を与える式がありません。",
     "advised": "利用を推奨する最小の区域：{cells} セル。",
 }
+
+
+_ABOUT = {
+    "title": "Title: ",
+    "publisher": "Publisher: ",
+    "published": "Published: ",
+    "source": "Source: ",
+    "licence": "Licence: ",
+    "contact": "Contact: ",
+}
+_ABOUT_JA = {
+    "title": "表題：",
+    "publisher": "公表者：",
+    "published": "公表日：",
+    "source": "出典：",
+    "licence": "利用条件：",
+    "contact": "連絡先：",
+}
+
+
+def _about(said: Mapping[str, str] | None, words: Mapping[str, str]) -> list[str]:
+    """What the publisher declares, a line each."""
+    return [f"- {words[name]}{said[name]}" for name in words if name in said] if said else []
 
 
 def _cells(most: int) -> str:
@@ -184,7 +222,7 @@ def _budget(accounting: Mapping[str, Any], words: Mapping[str, str]) -> list[str
         (words["after"], ledger["after"]["left"]),
     ]
     table = [words["row"].format(currency=ledger["charged"]["currency"]), "|---|---|"]
-    place = [words["series"].format(**ledger["series"])] if "series" in ledger else []
+    place = [words[kind].format(**ledger[kind]) for kind in ("series", "split") if kind in ledger]
     return [words["ledger"].format(**ledger), *table, *(f"| {name} | {value} |" for name, value in rows), *place]
 
 

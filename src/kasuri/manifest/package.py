@@ -18,13 +18,13 @@ from typing import Any
 
 from kasuri import refine
 from kasuri.errors import PrivacyError
-from kasuri.manifest import bias, certificate, expected, keys
+from kasuri.manifest import certificate, expected, keys
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.published import intervals
 from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.read import read
-from kasuri.report import japanese
 from kasuri.schema import PROVIDER_BOUNDED, ROWS_ALONE, Domain, Unit
+from kasuri.words import bias, japanese
 
 MANIFEST = "datapackage.json"
 VERSION = 1
@@ -35,6 +35,7 @@ FIELDS: dict[str, str] = {
     "release_id": "random name of this release",
     "cell": "row-major index of the cell over the domain's shape",
     "mesh_code": "JIS X 0410 mesh code",
+    "grid_code": "code of the grid cell",
     "row": "row of the mesh, from the window's south edge",
     "col": "column of the mesh, from the window's west edge",
     "value": "released count, noise included",
@@ -81,7 +82,7 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
     key = None if sign is None else keys.private(sign)
     privacy = privacy_block(release)
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
-        (folder / name).write_bytes(words(privacy).encode())
+        (folder / name).write_bytes(words(privacy, release.provenance.get("about")).encode())
     manifest = described(release, privacy)
     manifest["resources"] = [resource(path, release) for path in sorted(folder.iterdir())]
     manifest["report"] = page.too_large(folder)
@@ -96,12 +97,21 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
 
 
 def described(release: Described, privacy: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest but for its files, its report and its digest."""
-    return {
+    """The manifest but for its files, its report and its digest. What its publisher says of it is there as a whole, and
+    under the names that data packages have for it."""
+    about = release.provenance.get("about")
+    told: dict[str, Any] = {}
+    if about is not None:
+        told["about"] = dict(about)
+        if "source" in about:
+            told["sources"] = [{"title": about["source"]}]
+        if "publisher" in about:
+            told["contributors"] = [{"title": about["publisher"], "role": "publisher"}]
+    return told | {
         "profile": "data-package",
         "name": f"kasuri-{release.provenance['release_id']}",
         "id": release.provenance["release_id"],
-        "title": f"{release.provenance['data'] or 'table'}: {release.recipe['name']}",
+        "title": (about or {}).get("title", f"{release.provenance['data'] or 'table'}: {release.recipe['name']}"),
         "kasuri": VERSION,
         "domain": release.domain.to_json(),
         "grid": grid(release.domain),
@@ -322,7 +332,8 @@ def _composition(ledger: dict[str, Any] | None) -> str:
         "zcdp": "rhos of all releases of this data add up",
         "pld": "a series declared beforehand, priced by its privacy-loss distribution; other releases add to it",
     }
-    return how[ledger["accounting"]]
+    also = "; parts of one split cost the dearest of them, as many as a unit can be in" if "split" in ledger else ""
+    return how[ledger["accounting"]] + also
 
 
 def environment() -> dict[str, Any]:
@@ -333,8 +344,12 @@ def environment() -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = "unknown"
-    lock = "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
-    return {"versions": versions, "hash": sha256(lock.encode()), "machine": machine()}
+    return {"versions": versions, "hash": versions_hash(versions), "machine": machine()}
+
+
+def versions_hash(versions: Mapping[str, str]) -> str:
+    """One hash over the versions."""
+    return sha256("".join(f"{name}=={version}\n" for name, version in sorted(versions.items())).encode())
 
 
 def machine() -> str:

@@ -27,12 +27,15 @@ from kasuri.manifest.package import (
     mechanisms,
     privacy_block,
     resource,
+    versions_hash,
 )
 from kasuri.manifest.tables import UNREADABLE
 from kasuri.noise.evidence import too_little
 from kasuri.noise.laws import IDEALISED, KEYSTREAM
+from kasuri.noise.rng import secure
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.public import Named
+from kasuri.published import intervals
 from kasuri.published.measurements import Measurements
 from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.mechanism import Drawn, Run
@@ -70,7 +73,7 @@ def same_version(manifest: Mapping[str, Any]) -> bool:
     """Whether this version of kasuri made the release; one whose manifest has no recipe is of an earlier one."""
     implementation = manifest["privacy"]["implementation"]
     versions = implementation["environment"].get("versions")
-    same = isinstance(versions, dict) and versions.get("kasuri") == environment()["versions"]["kasuri"]
+    same = isinstance(versions, dict) and versions.get("kasuri") == _versions()["kasuri"]
     return same and "recipe" in implementation
 
 
@@ -94,7 +97,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     words = release.recipe
     if implementation.get("recipe", dict(words)) != dict(words):
         faults.append(f"{MANIFEST}: its recipe is not that of release_meta.parquet")
-    faults += [f"{MANIFEST}: {fault}" for fault in _paid(manifest["privacy"]["accounting"].get("ledger"), guarantee)]
+    faults += [f"{MANIFEST}: {fault}" for fault in (*_paid(manifest, guarantee), *_made_with(implementation))]
     try:
         run, again = read(words, release.domain, guarantee.unit, guarantee.epsilon), True
     except UntoldError as error:
@@ -119,19 +122,22 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         return
     notes += untold
     own = _optimised(run, own, words, notes)
-    unlike = sorted(_unlike(words, own))
+    unlike = sorted(_unlike(words, own, set() if same_version(manifest) else LATER))
     faults += [f"{MANIFEST}: {name} is not what the recipe gives on this domain, unit and epsilon" for name in unlike]
     if not unlike and mechanisms(own, guarantee.epsilon) != implementation["mechanisms"]:
         faults.append(f"{MANIFEST}: a scale or sensitivity is not what the recipe gives")
     if faults:
         return
     if again:
+        faults += [f"{MANIFEST}: {fault}" for fault in _price(manifest, run, guarantee)]
         _plan(manifest, run, guarantee, faults, notes)
     else:
         notes.append("configuration_hash: the matrix it is made of is not told")
     in_parts = "release.parquet" not in [item["path"] for item in manifest["resources"]]
     large = () if whole or in_parts else ("total", "intervals", "expected_error")
     _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
+    if manifest["intervals"]["level"] is not None and implementation["environment"].get("machine") != machine():
+        notes.append("lower and upper: to within 1 in a few cells; made with other versions or on another machine")
     if not whole:
         notes.append(f"values: more than {ROWS} rows")
         notes += [f"{name}: not made again for more than {ROWS} rows" for name in large]
@@ -154,10 +160,10 @@ def _read(folder: Path, manifest: Mapping[str, Any]) -> tuple[Protected, bool]:
     return Protected(domain, none, none, None, claimed(manifest), words, origin), False
 
 
-def _unlike(words: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the words that differ; an earlier kasuri did not write all of them."""
+def _unlike(words: Mapping[str, Any], own: Mapping[str, Any], later: set[str]) -> Iterator[str]:
+    """Names of the words that differ; an earlier kasuri did not write those that came `later`."""
     for name in words.keys() | own.keys():
-        if name not in words and name in LATER:
+        if name not in words and name in later:
             continue
         if json.loads(json.dumps(own.get(name))) != words.get(name):
             yield name if name in own else "a further word"
@@ -179,8 +185,21 @@ def _promise(manifest: Mapping[str, Any], said: Guarantee, run: Run) -> Iterator
         yield "says in two ways who bounded contributions, and they differ"
 
 
-def _paid(ledger: Any, said: Guarantee) -> Iterator[str]:
+def _made_with(implementation: Mapping[str, Any]) -> Iterator[str]:
+    """Where what is stated about the making contradicts itself."""
+    versions = implementation["environment"].get("versions")
+    if isinstance(versions, dict):
+        if implementation["environment"].get("hash") != versions_hash(versions):
+            yield "the hash of its versions is not theirs"
+        if implementation["software"] != f"kasuri {versions.get('kasuri')}":
+            yield "names two versions of kasuri"
+    if implementation["secure"] and implementation["randomness"] != secure().words():
+        yield "its randomness is not that of a secure source"
+
+
+def _paid(manifest: Mapping[str, Any], said: Guarantee) -> Iterator[str]:
     """Where the receipt of the ledger does not add up, or is for another price than the promise has."""
+    ledger = manifest["privacy"]["accounting"].get("ledger")
     if ledger is None:
         return
     before, after, charged = ledger["before"], ledger["after"], ledger["charged"]
@@ -191,18 +210,51 @@ def _paid(ledger: Any, said: Guarantee) -> Iterator[str]:
     amount = written(charged["amount"])
     sums = all(each["left"] == each["allowance"] - each["spent"] - each["set_aside"] for each in amounts)
     same = amounts[0]["allowance"] == amounts[1]["allowance"]
-    if not sums or not same or amounts[1]["spent"] - amounts[0]["spent"] != amount:
+    real = type(ledger["entry"]) is int and ledger["entry"] > 1 and min(map(min, (a.values() for a in amounts))) >= 0
+    currency = "rho" if ledger["accounting"] == "zcdp" else "epsilon"
+    alike = {part["currency"] for part in (before, after, charged)} == {currency}
+    if not (sums and same and real and alike) or amounts[1]["spent"] - amounts[0]["spent"] != amount:
         yield "the ledger's receipt does not add up"
     price = said.epsilon
     if ledger["accounting"] == "zcdp":
         price = said.rho if said.rho is not None else said.epsilon**2 / 2
-    # parts of a split are charged in parallel, releases of a series are set aside: both may cost less
-    if amount < 0 or amount > price or (amount != price and not _may_cost_less(ledger, said)):
+    if "series" in ledger:
+        dear = _in_series(ledger, said, amounts) == amount and "split" not in ledger
+    elif "split" in ledger:  # charged in parallel: any part of the price
+        dear = 0 <= amount <= price and currency == "epsilon" and said.unit.change == "add-remove" and not said.delta
+        dear = dear and ledger["split"]["parts_per_unit"] == said.unit.max_cells
+    else:  # an earlier kasuri did not say that it was a part
+        dear = amount == price or (not same_version(manifest) and 0 <= amount <= price)
+    if not dear:
         yield "the ledger was charged another price than the promise has"
 
 
-def _may_cost_less(ledger: Mapping[str, Any], said: Guarantee) -> bool:
-    return "series" in ledger or (ledger["accounting"] != "zcdp" and said.unit.change == "add-remove")
+def _in_series(ledger: Mapping[str, Any], said: Guarantee, amounts: Sequence[Mapping[str, Fraction]]) -> Fraction:
+    """What a release of a declared series takes out of what was set aside for it; -1 where it cannot be one."""
+    series, price = ledger["series"], written(ledger["series"]["price"])
+    number, of = series["number"], series["of"]
+    if ledger["accounting"] != "pld" or not 0 < price <= of * said.epsilon or not 1 <= number <= of:
+        return Fraction(-1)
+    used = [min(said.epsilon * n, price) for n in (number - 1, number)]
+    aside = all(each["set_aside"] == price - own for each, own in zip(amounts, used, strict=True))
+    return used[1] - used[0] if aside else Fraction(-1)
+
+
+def _price(manifest: Mapping[str, Any], run: Run, said: Guarantee) -> Iterator[str]:
+    """Where a declared series costs something else than its recipe's privacy-loss distribution."""
+    ledger = manifest["privacy"]["accounting"].get("ledger")
+    if ledger is None or "series" not in ledger:
+        return
+    spent, left = ([written(ledger[when].get(name, "0")) for when in _WHEN] for name in ("delta_spent", "delta_left"))
+    series = run.mechanism.series(run.domain, said.unit, said.epsilon, ledger["series"]["of"])
+    own = [series.price(delta) for delta in {a + b for a, b in zip(spent, left, strict=True)}]
+    if len(own) != 1 or abs(own[0] - written(ledger["series"]["price"])) > _DIGIT:
+        yield "a series of these releases has another price"
+
+
+_WHEN = ("before", "after")
+_DIGIT = Fraction(1, 10**6)
+"""What another machine may round a price of a series by."""
 
 
 def _optimised(run: Run, own: dict[str, Any], words: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
@@ -231,7 +283,7 @@ def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[s
     mechanism = run.mechanism
     untold = [table for table, _ in mechanism.tables if isinstance(table, Named) and not table.digest]
     versions = manifest["privacy"]["implementation"]["environment"].get("versions")
-    if untold or not isinstance(versions, dict) or versions.get("kasuri") != environment()["versions"]["kasuri"]:
+    if untold or not isinstance(versions, dict) or versions.get("kasuri") != _versions()["kasuri"]:
         why = "a public table is told without its fingerprint" if untold else "made by another version of kasuri"
         notes.append(f"configuration_hash: {why}")
         return
@@ -253,11 +305,17 @@ def _remade(
     own = json.loads(json.dumps(described(release, privacy_block(release))))
     stated = manifest["privacy"]["implementation"]
     own["privacy"]["implementation"] |= {name: stated.get(name) for name in ("environment", "refinement")}
+    if isinstance(release, Protected) and (method := manifest["intervals"].get("method")) in intervals.earlier(release):
+        own["intervals"]["method"] = method  # the columns are compared with its limits
     apart = [name for name in _apart(own, manifest) if name.split(".")[-1] not in large]
     faults += [f"{MANIFEST}: {name} is not what follows from the rest" for name in apart]
     for item in manifest["resources"]:
         if item != json.loads(json.dumps(resource(folder / item["path"], release))):
             faults.append(f"{MANIFEST}: describes {item['path']} otherwise than it is")
+
+
+def _versions() -> Any:
+    return environment()["versions"]
 
 
 def _apart(own: Mapping[str, Any], said: Mapping[str, Any], where: str = "") -> Iterator[str]:

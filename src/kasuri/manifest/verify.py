@@ -14,6 +14,7 @@ from kasuri.errors import DomainError, KasuriError
 from kasuri.manifest import certificate, keys, recompute, tables
 from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
 from kasuri.privacy import decimal
+from kasuri.published.about import About
 from kasuri.published.protected import files_of
 from kasuri.store.saved import claimed
 
@@ -201,7 +202,8 @@ def _shape(value: Any, wanted: Any, where: str, faults: list[str]) -> None:
             faults.append(f"field {where or '(top)'} is missing or malformed")
             return
         for name, inner in wanted.items():
-            _shape(value.get(name), inner, f"{where}.{name}" if where else name, faults)
+            own = value.get(name, ...)  # a field that may be null is there all the same
+            _shape(own, inner, f"{where}.{name}" if where else name, faults)
     elif not isinstance(value, wanted):
         faults.append(f"field {where} is missing or malformed")
 
@@ -275,11 +277,18 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
 
 
 def _words(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
+    said = manifest.get("about")
     if names.first(_texts(manifest["privacy"]), "text"):
         faults.append(f"{MANIFEST}: a name in it breaks a line or changes how text is shown")
+    try:
+        if said is not None:
+            About.of(said)
+    except KasuriError:
+        faults.append(f"{MANIFEST}: about holds something else than a publisher may say of a release")
+        return
     for name, words in (("certificate.md", certificate.english), ("certificate.ja.md", certificate.japanese)):
         try:
-            same = (folder / name).read_bytes() == words(manifest["privacy"]).encode()
+            same = (folder / name).read_bytes() == words(manifest["privacy"], said).encode()
         except tables.UNREADABLE:
             same = False
         if not same:
@@ -352,7 +361,10 @@ def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any])
         guarantee = claimed(manifest)
     except tables.UNREADABLE:
         return ["paid for a promise; the manifest states none"]
-    receipt = book.receipt(entry["entry"])
+    receipt, accounting = book.receipt(entry["entry"]), privacy["accounting"]["ledger"]
+    reference = {} if receipt is None else receipt.reference()
+    if "split" not in accounting and not recompute.same_version(manifest):
+        reference.pop("split", None)  # an earlier kasuri did not say that it was a part
     pairs = [
         ("paid for another epsilon", claim["epsilon"], decimal(guarantee.epsilon)),
         ("paid for another delta", claim["delta"], decimal(guarantee.delta)),
@@ -361,6 +373,6 @@ def _unlike(manifest: Mapping[str, Any], book: Ledger, entry: Mapping[str, Any])
         ("is about other data", book.data, privacy["data"]),
         ("paid for another recipe or domain", claim["plan"], privacy["implementation"].get("configuration_hash")),
         ("rests on other assumptions", entry["assumes"], privacy["assumes"]),
-        ("left another balance", receipt and receipt.reference(), privacy["accounting"]["ledger"]),
+        ("left another balance", reference, accounting),
     ]
     return [words for words, paid, said in pairs if paid != said]

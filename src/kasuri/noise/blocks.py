@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.noise.rng import Streams
 from kasuri.noise.samplers import Sampler, float_laplace
 
-Int = NDArray[np.int64]
 A = TypeVar("A")
 B = TypeVar("B")
 

@@ -21,11 +21,10 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import NumericsError, PrivacyError, unknown
 from kasuri.noise.rng import Stream, Words
 from kasuri.noise.survival import Survival, exp_minus, gaussian_survival, laplace_survival
-
-Int = NDArray[np.int64]
 
 _WORD = 31
 _ONE_DIGIT = 700  # largest Laplace scale sampled from one table

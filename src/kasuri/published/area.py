@@ -8,13 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError
 from kasuri.schema import Domain
 from kasuri.trees.regions import Boxes, cells_of
-
-Int = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, init=False)

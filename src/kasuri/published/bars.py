@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -17,10 +17,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace, Noise
 from kasuri.published import bounds, estimate
-from kasuri.published.bounds import Bounds, Float, Int, factor
+from kasuri.published.bounds import Bounds, factor
 from kasuri.published.estimate import Estimated
 from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain
@@ -66,12 +67,16 @@ class TreeBars(ABC):
 
     @property
     def method(self) -> str:
-        return f"{self.earlier}; pooled with the nodes around it"
+        return f"{self._plainly}; pooled with the nodes around it, in two windows at most"
 
     @property
-    def earlier(self) -> str:
-        """The method that saved releases name whose limits were cut by those of the nodes around."""
+    def _plainly(self) -> str:
         return f"least squares of the noisy {self.what} of the drawn tree, without sign constraint"
+
+    @property
+    def earlier(self) -> tuple[str, str]:
+        """The methods that saved releases name: limits cut by those of the nodes around; windows without an end."""
+        return self._plainly, f"{self._plainly}; pooled with the nodes around it"
 
     @property
     @abstractmethod
@@ -85,9 +90,12 @@ class TreeBars(ABC):
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
         return bounds.of_cells(self.plain, self.tree.keys(cells), level)
 
-    def of_cells_cut(self, cells: Int, level: float) -> Bounds:
-        """The limits that releases of the `earlier` method were saved with."""
-        return bounds.of_cells_cut(self.plain, self.tree.keys(cells), level)
+    def of_cells_earlier(self, method: str, cells: Int, level: float) -> Bounds:
+        """The limits that releases of one of the `earlier` methods were saved with."""
+        keys = self.tree.keys(cells)
+        if method == self.earlier[0]:
+            return bounds.of_cells_cut(self.plain, keys, level)
+        return bounds.of_cells(self.plain, keys, level, bounds.EVER)
 
     def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
         return self.search(self.within(boxes), level)
@@ -96,14 +104,22 @@ class TreeBars(ABC):
         return self.search(CellSearch(self.tree, np.sort(self.tree.keys(cells))), level)
 
     def search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
-        return bounds.of_regions(self.plain, search, level).limits
+        return self.limits(self.sums(search), level)
+
+    def sums(self, search: BoxSearch | CellSearch) -> list[bounds.Sums]:
+        """Areas as sums of the nodes of every tree of estimates that their limits need."""
+        return [bounds.sums(self.plain, search)]
+
+    def limits(self, sums: list[bounds.Sums], level: float) -> Bounds:
+        """Limits of areas."""
+        return bounds.of_areas(self.plain, sums[0], level)
 
 
 @dataclass(frozen=True, eq=False)
 class CountBars(TreeBars):
     """Counts of chosen levels, with noise of one law."""
 
-    law: type[DiscreteLaplace] | type[DiscreteGaussian] = DiscreteLaplace
+    law: type[DiscreteLaplace] | type[DiscreteGaussian] = field(default=DiscreteLaplace, kw_only=True)
     what: ClassVar[str] = "counts"
 
     @cached_property
@@ -118,18 +134,20 @@ class CountBars(TreeBars):
     def within(self, boxes: Boxes) -> BoxSearch | CellSearch:
         return boxes.search(self.tree, self.domain)
 
-    def search(self, search: BoxSearch | CellSearch, level: float) -> Bounds:
-        found = bounds.of_regions(self.plain, search, level)
-        many = found.nodes > FEW
-        if not many.any():
-            return found.limits
-        better = bounds.of_regions(self.fitted, search, level).limits
-        reach = REACH * factor(level) * np.sqrt(found.variance)
-        lower = np.minimum(better[0], np.maximum(found.limits[2] - reach, 0.0))
-        upper = np.maximum(better[1], found.limits[2] + reach)
-        lower, upper, middle = (
-            np.where(many, b, a) for a, b in zip(found.limits, (lower, upper, better[2]), strict=True)
-        )
+    def sums(self, search: BoxSearch | CellSearch) -> list[bounds.Sums]:
+        plain = bounds.sums(self.plain, search)
+        return [plain, bounds.sums(self.fitted, search)] if (plain.nodes > FEW).any() else [plain]
+
+    def limits(self, sums: list[bounds.Sums], level: float) -> Bounds:
+        area, found = sums[0], bounds.of_areas(self.plain, sums[0], level)
+        if len(sums) == 1:
+            return found
+        better = bounds.of_areas(self.fitted, sums[1], level)
+        reach = REACH * factor(level) * np.sqrt(area.variance)
+        lower = np.minimum(better[0], np.maximum(area.estimate - reach, 0.0))
+        upper = np.maximum(better[1], area.estimate + reach)
+        many, three = area.nodes > FEW, (lower, upper, better[2])
+        lower, upper, middle = (np.where(many, b, a) for a, b in zip(found, three, strict=True))
         return lower, upper, middle
 
 

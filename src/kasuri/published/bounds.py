@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.published.estimate import Estimated
 from kasuri.trees.regions import APART, CUT, INSIDE, BoxSearch, CellSearch
 
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 Bounds = tuple[Float, Float, Float]
 """(lower, upper, estimate) per area."""
 
@@ -25,9 +24,16 @@ _CHOOSE = 0.95
 """The level at which windows are chosen, whatever is asked for."""
 _SECOND = 2
 """A second limit, by the window of the node or of the one around, has one of so many parts of the error."""
+_CUT = 0.6
+"""An area reaches this part of the half-width of nodes that it cuts and that were not descended: what is lost in one of
+them may lie outside of the area as well."""
+TWICE = (1.0, 1.25)
+"""Parts of the error that a window has which begins after 0, 1, ... small nodes; none begins after more of them."""
+EVER = tuple(float(part) for part in range(1, 65))
+"""The parts by which releases were saved before: a window begins anywhere, with ever less of the error."""
 
 
-def factor(level: float, parts: int = 1) -> float:
+def factor(level: float, parts: float = 1) -> float:
     """Half-width of a two-sided interval in standard deviations: the larger of the normal and the Laplace quantile.
     parts: that of an interval which may use one of so many parts of the error."""
     error = (1 - level) / parts
@@ -43,47 +49,52 @@ def above(x: Float, half: Float) -> Float:
 @dataclass(frozen=True, eq=False)
 class Window:
     """What drawn nodes and those above them say together about a count that lies below them: the estimate, and its
-    standard deviation, of a count that has been all its ancestors held since the window began, and how often such a
-    count might have been lost before that."""
+    standard deviation, of a count that has been all its ancestors held since the window began; and after how many
+    small nodes, where such a count might have been lost, it began: `parts` says what part of the error it has."""
 
     x: Float
     sd: Float
     chances: Int
+    parts: tuple[float, ...]
 
-    def upper(self, level: float, parts: int = 1) -> Float:
-        """Limits of whatever lies below the nodes, from one of so many parts of the error."""
-        most = int(self.chances.max(initial=0))
-        factors = np.array([factor(level, parts * (1 + chances)) for chances in range(most + 1)])
-        return above(self.x, factors[self.chances] * self.sd)
+    def half(self, level: float, share: int = 1) -> Float:
+        """Half-widths, from one of so many shares of the error."""
+        factors = np.array([factor(level, share * part) for part in self.parts])
+        return factors[self.chances] * self.sd
+
+    def upper(self, level: float, share: int = 1) -> Float:
+        """Limits of whatever lies below the nodes."""
+        return above(self.x, self.half(level, share))
 
 
-def windows(tree: Estimated) -> list[Window]:
+def windows(tree: Estimated, parts: tuple[float, ...] = TWICE) -> list[Window]:
     """The windows of all drawn nodes, level by level.
 
     A count has as many chances to be lost as there are drawn nodes around it, so the least of their limits, each at the
-    level asked for, would be too low. What was seen of its ancestors is pooled, or the node begins a window of its own
-    with a part of the error: one half after one small ancestor, a third after two, and so on
-    (docs/proofs/intervals.md). Which of them is chosen at one level for all, so that intervals grow with theirs.
+    level asked for, would be too low. What was seen of its ancestors is pooled, or the node begins a window of its own;
+    after two small ancestors none begins any more (docs/proofs/intervals.md). Which of them is chosen at one level for
+    all, so that intervals grow with theirs.
     """
     from kasuri._kernels.intervals import pool_down
 
-    factors = np.array([factor(_CHOOSE, 1 + chances) for chances in range(len(tree.levels) + 1)])
+    factors = np.full(max(len(tree.levels), len(parts)) + 1, np.inf)
+    factors[: len(parts)] = [factor(_CHOOSE, part) for part in parts]
     top = tree.levels[0]
     small = (top.x < _SMALL * np.sqrt(top.f)).astype(np.int64)
     state: Any = (top.x, top.f, np.zeros_like(small), small)
-    out = [Window(top.x, np.sqrt(top.f), state[2])]
+    out = [Window(top.x, np.sqrt(top.f), state[2], parts)]
     for parents, own in zip(tree.levels, tree.levels[1:], strict=False):
         new = tuple(np.empty(own.x.size, dtype=old.dtype) for old in state)
         pool_down(parents.first, own.x, own.f, own.v, factors, _SMALL, parents.x, *state, *new)
         state = new
-        out.append(Window(new[0], np.sqrt(new[1]), new[2]))
+        out.append(Window(new[0], np.sqrt(new[1]), new[2], parts))
     return out
 
 
-def of_cells(tree: Estimated, keys: Int, level: float) -> Bounds:
+def of_cells(tree: Estimated, keys: Int, level: float, parts: tuple[float, ...] = TWICE) -> Bounds:
     """(lower, upper, estimate) of single cells by their keys: a drawn leaf by itself and by its window, any other from
-    the lowest drawn node around it."""
-    seen, c = windows(tree), factor(level)
+    the lowest drawn node around it. With EVER the limits that releases were saved with before: only `verify` asks."""
+    seen, c = windows(tree, parts), factor(level)
     lower, upper, estimate = np.zeros(keys.size), np.zeros(keys.size), np.zeros(keys.size)
     rest = np.arange(keys.size)
     for at in range(len(tree.depths) - 1, -1, -1):
@@ -118,52 +129,59 @@ def of_cells_cut(tree: Estimated, keys: Int, level: float) -> Bounds:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
+class Pairs:
     """(area, node) pairs of one level: `owner` is the pair above, `kind` INSIDE, CUT (went on below) or APART (the
-    node is cut by the border but was not descended); `share` of the node's possible cells that lie in the area."""
+    node is cut by the border but was not descended); `share` of the node's possible cells that lie in the area; `lone`:
+    the node holds all of the area."""
 
     region: Int
     node: Int
     owner: Int
     kind: Int
     share: Float
+    lone: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Areas as sums of drawn nodes: per level the pairs; per area the estimate and its variance, and of how many nodes
+    it is made. Of the cut nodes that were not descended: what the area's shares are expected to hold (`less`), what the
+    rest is (`more`), and their variances; whether the area is a part of one such node."""
+
+    pairs: list[Pairs]
+    estimate: Float
+    variance: Float
+    nodes: Int
+    less: Float
+    less_v: Float
+    more: Float
+    more_v: Float
+    shut_in: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class _Around:
     """Per area: `cap`, a limit of what lies below the lowest drawn node that holds all of it; `low` and `high`, what
     its interval must reach: down to that of this node's window, which holds no less than the area; up to it where the
-    area is the node, and to the limits of cut nodes that were not descended: one cell may hold all of theirs."""
+    area is the node, and towards the limits of cut nodes that were not descended: one cell may hold all of theirs."""
 
     cap: Float
     low: Float
     high: Float
 
 
-@dataclass(frozen=True, eq=False)
-class Areas:
-    """Limits of areas, of how many nodes each is made, the variance of its estimate from the numbers alone, and
-    whether it is a part of one node that was not descended."""
+def sums(tree: Estimated, search: BoxSearch | CellSearch) -> Sums:
+    """Areas of any shape as sums of the drawn nodes inside them.
 
-    limits: Bounds
-    nodes: Int
-    variance: Float
-    shut_in: NDArray[np.bool_]
-
-
-def of_regions(tree: Estimated, search: BoxSearch | CellSearch, level: float) -> Areas:
-    """Limits of areas of any shape.
-
-    An area is the sum of the drawn nodes inside it. A node that its border cuts is followed to its children; where it
-    was not descended it is estimated by its share of cells, and may lie in the area with nothing or with all it is
-    expected to hold. Variance: with weight a on the ends, a_p = S a v/Sv, and each parent adds
-    S a^2 v - (S a v)^2/Sv.
+    A node that the border cuts is followed to its children; where it was not descended it is estimated by its share of
+    cells, and may lie in the area with nothing or with all it is expected to hold. Variance: with weight a on the ends,
+    a_p = S a v/Sv, and each parent adds S a^2 v - (S a v)^2/Sv.
     """
-    levels, around, shut_in = _pairs(tree, search, level)
-    c = factor(level)
+    levels = _pairs(tree, search)
     estimate, variance, less, more, less_v, more_v, ends_of = (np.zeros(search.count) for _ in range(7))
+    shut_in = np.zeros(search.count, dtype=bool)
 
-    def gather(out: Float, pairs: _Pairs, values: Float) -> None:
+    def gather(out: Float, pairs: Pairs, values: Float) -> None:
         out += np.bincount(pairs.region, values, search.count)
 
     up_a = np.zeros(0)
@@ -175,6 +193,7 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, level: float) ->
         gather(estimate, pairs, np.where(ends, a * own.x[pairs.node], 0.0))
         gather(ends_of, pairs, ends.astype(np.float64))
         shut = pairs.kind == APART
+        shut_in[pairs.region[pairs.lone & shut]] = True
         mean, spread = own.mean[pairs.node] * shut, own.spread[pairs.node] * shut
         gather(less, pairs, a * mean)
         gather(more, pairs, (1 - a) * mean)
@@ -194,25 +213,41 @@ def of_regions(tree: Estimated, search: BoxSearch | CellSearch, level: float) ->
         av, aav = (np.bincount(pairs.owner, w, opened.size) for w in (a * v, a * a * v))
         variance += np.bincount(up.region[opened], np.maximum(aav - av**2 / whole, 0.0), search.count)
         up_a = av / whole
-    upper = np.minimum(more + above(estimate, c * np.sqrt(variance + more_v)), around.cap)
-    lower = np.minimum(estimate - less - c * np.sqrt(variance + less_v), around.low)
-    upper = np.where(shut_in, around.cap, np.maximum(upper, around.high))
-    lower = np.clip(lower, 0.0, upper)
-    return Areas((lower, upper, estimate), ends_of.astype(np.int64), variance, shut_in)
+    return Sums(levels, estimate, variance, ends_of.astype(np.int64), less, less_v, more, more_v, shut_in)
 
 
-def _pairs(
-    tree: Estimated, search: BoxSearch | CellSearch, level: float
-) -> tuple[list[_Pairs], _Around, NDArray[np.bool_]]:
-    """The pairs of every level; per area what the lowest drawn node that holds all of it says, and whether that node
-    was not descended."""
-    order, seen, c = tree.order, windows(tree), factor(level)
+def of_areas(tree: Estimated, area: Sums, level: float) -> Bounds:
+    """(lower, upper, estimate) of areas by their own estimates, and by what the nodes around them say."""
+    around, shut_in, c = _around(tree, area, level), area.shut_in, factor(level)
+    upper = area.more + above(area.estimate, c * np.sqrt(area.variance + area.more_v))
+    lower = area.estimate - area.less - c * np.sqrt(area.variance + area.less_v)
+    upper = np.where(shut_in, around.cap, np.maximum(np.minimum(upper, around.cap), around.high))
+    return np.clip(np.minimum(lower, around.low), 0.0, upper), upper, area.estimate
+
+
+def _around(tree: Estimated, area: Sums, level: float) -> _Around:
+    """What the smallest drawn node around each area, and the cut nodes that were not descended, say."""
+    seen, c, count = windows(tree), factor(level), area.estimate.size
+    around = _Around(*(np.full(count, end) for end in (np.inf, np.inf, 0.0)))
+    for window, pairs in zip(seen, area.pairs, strict=True):
+        region, node, lone, apart = pairs.region, pairs.node, pairs.lone, pairs.kind == APART
+        for those, share in ((lone & apart, 1), (lone & ~apart, _SECOND)):
+            around.cap[region[those]] = window.upper(level, share)[node[those]]
+        np.maximum.at(around.high, region[apart], above(window.x, _CUT * window.half(level))[node[apart]])
+        around.low[region[lone]] = (window.x - c * window.sd)[node[lone]]
+        same = lone & (pairs.kind == INSIDE)
+        around.high[region[same]] = np.maximum((window.x + c * window.sd)[node[same]], 0.0)
+    return around
+
+
+def _pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
+    """The pairs of every level."""
+    order = tree.order
     region = np.arange(search.count)
     prefix = np.zeros(search.count, dtype=np.int64)
     owner = np.arange(search.count)
-    around = _Around(*(np.full(search.count, end) for end in (np.inf, np.inf, 0.0)))
-    alone, shut_in = np.ones(search.count, dtype=bool), np.zeros(search.count, dtype=bool)
-    out: list[_Pairs] = []
+    alone = np.ones(search.count, dtype=bool)
+    out: list[Pairs] = []
     before = 0
     for at, depth in enumerate(tree.depths):
         status = np.full(region.size, CUT)
@@ -231,20 +266,11 @@ def _pairs(
         closed = tree.levels[at].closed[node] if at + 1 < len(tree.depths) else np.ones(node.size, dtype=bool)
         kind = np.where(status == INSIDE, INSIDE, np.where(closed, APART, CUT))
         alone &= np.bincount(region, minlength=search.count) == 1
-        lone = alone[region]
-        window, apart = seen[at], kind == APART
-        for those, parts in ((lone & apart, 1), (lone & ~apart, _SECOND)):
-            around.cap[region[those]] = window.upper(level, parts)[node[those]]
-        np.maximum.at(around.high, region[apart], window.upper(level)[node[apart]])
-        around.low[region[lone]] = (window.x - c * window.sd)[node[lone]]
-        same = lone & (kind == INSIDE)
-        around.high[region[same]] = np.maximum((window.x + c * window.sd)[node[same]], 0.0)
-        share = (kind == INSIDE).astype(np.float64)
+        share, apart = (kind == INSIDE).astype(np.float64), kind == APART
         shares = search.halves if tree.halves else search.share
         share[apart] = shares(depth, prefix[apart], region[apart])
-        shut_in |= np.bincount(region[lone & apart], minlength=search.count) > 0
-        out.append(_Pairs(region, node, owner, kind, share))
+        out.append(Pairs(region, node, owner, kind, share, alone[region]))
         opened = kind == CUT
         prefix, region, owner = prefix[opened], region[opened], np.arange(int(opened.sum()))
         before = depth
-    return out, around, shut_in
+    return out

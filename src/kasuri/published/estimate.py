@@ -19,14 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
 from kasuri.noise.samplers import laplace_variance
 from kasuri.published.measurements import Measurements
 from kasuri.trees.order import Order
 from kasuri.trees.visited import LEAST_SCALE
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.published.bars import Bars, NoBars, TreeBars
-from kasuri.published.bounds import Bounds, Float, Int
+from kasuri.published.bounds import Bounds
 from kasuri.published.protected import Protected
 from kasuri.recipes.read import read
+from kasuri.schema.axis import Step
 from kasuri.trees.regions import Boxes
 
 Values = NDArray[Any]
@@ -54,12 +56,18 @@ def interval(release: Protected, area: Boxes | Int, level: float) -> Interval:
     return Interval(float(lower[0]), float(upper[0]), level, value[0].item(), float(found[2][0]), bars.method)
 
 
+def earlier(release: Protected) -> tuple[str, ...]:
+    """Earlier methods that a saved release may name."""
+    bars = _bars(release)
+    return bars.earlier if isinstance(bars, TreeBars) else ()
+
+
 def saved_columns(release: Protected, method: object) -> tuple[Float, Float] | None:
     """`columns` by the method that a saved release names: today's, or an earlier one."""
     bars = _bars(release)
-    if not isinstance(bars, TreeBars) or method != bars.earlier:
-        return columns(release)
-    return finish(bars.of_cells_cut(release.cells, LEVEL), release.values)
+    if isinstance(bars, TreeBars) and isinstance(method, str) and method in bars.earlier:
+        return finish(bars.of_cells_earlier(method, release.cells, LEVEL), release.values)
+    return columns(release)
 
 
 def columns(release: Protected, boxes: Boxes | None = None, values: Values | None = None) -> tuple[Float, Float] | None:
@@ -74,6 +82,26 @@ def columns(release: Protected, boxes: Boxes | None = None, values: Values | Non
         return finish(bars.of_boxes(boxes, values, LEVEL), values)
     except DomainError:  # too many cells to treat one by one
         return None
+
+
+def by_step(release: Protected, step: Step) -> tuple[Int, Values, Float, Float] | None:
+    """The areas of a coarser level of the one plane whose sum is not 0: their row-major numbers, sums, and limits at
+    LEVEL. None for other tables, and where no interval can be made."""
+    if len(release.domain.axes) != 1 or not release.domain.planes:
+        return None
+    shape = release.domain.shape
+    at = [
+        (index + off) // step.side
+        for index, off in zip(release.domain.unravel(release.cells), step.offset, strict=True)
+    ]
+    width = (shape[1] - 1 + step.offset[1]) // step.side + 1
+    areas, place = np.unique(at[0] * width + at[1], return_inverse=True)
+    values = np.zeros(areas.size, dtype=release.values.dtype)
+    np.add.at(values, place, release.values)
+    areas, values = areas[values != 0], values[values != 0]
+    low = np.column_stack(np.divmod(areas, width)) * step.side - np.array(step.offset)
+    limits = columns(release, Boxes(np.maximum(low, 0), np.minimum(low + step.side, shape)), values)
+    return None if limits is None else (areas, values, *limits)
 
 
 def finish(found: Bounds, values: Values) -> tuple[Float, Float]:

@@ -65,6 +65,45 @@ class Release(Protected):
         where = Area.given(area, rows=rows, cols=cols, code=code, cells=cells, **axes)
         return interval(self, where.on(self.domain), level)
 
+    def to_arrow(self) -> Any:
+        """The released cells as an Arrow table: labels and times, value, lower and upper (see `published.frames`)."""
+        from kasuri.published import frames
+
+        return frames.arrow(self)
+
+    def to_pandas(self) -> Any:
+        """`to_arrow` as a pandas frame."""
+        from kasuri.published import frames
+
+        return frames.pandas(self)
+
+    def to_polars(self) -> Any:
+        """`to_arrow` as a polars frame."""
+        from kasuri.published import frames
+
+        return frames.polars(self)
+
+    def to_geopandas(self) -> Any:
+        """`to_arrow` as a geopandas frame with the outlines of the mesh's cells."""
+        from kasuri.published import frames
+
+        return frames.geopandas(self)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """What DuckDB, polars and pandas take as a table: `to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def plot(self) -> Any:
+        """A matplotlib figure: a map of the mesh, or bars by label."""
+        from kasuri.published import frames
+
+        return frames.figure(self)
+
+    def _repr_html_(self) -> str:
+        from kasuri.published import frames
+
+        return frames.html(self)
+
     def save(self, folder: str, *, unmetered: bool = False, sign: str | None = None) -> None:
         """Write the release to a new folder: Parquet, DuckDB, the measurements, datapackage.json, a certificate in two
         languages and report.html; never over an existing one. `sign` names a private key file of `kasuri keygen`.
@@ -85,8 +124,8 @@ class Release(Protected):
         return cls(*(getattr(found, field.name) for field in fields(found)))
 
     def export(self, target: str, *, levels: Sequence[str] = (), unmetered: bool = False) -> None:
-        """Write the release for others to use: a .csv, .parquet (GeoParquet), .gpkg, .sqlite or .duckdb file, or a
-        postgresql:// database. `levels` adds the sums at coarser mesh levels. Refused as in `save`.
+        """Write the release for others to use: a .csv, .xlsx, .parquet (GeoParquet), .gpkg, .sqlite or .duckdb file,
+        or a postgresql:// database. `levels` adds the sums at coarser mesh levels. Refused as in `save`.
 
         Databases may hold several releases; one whose release_id is there already is refused.
         """

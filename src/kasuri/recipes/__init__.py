@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kasuri.recipes.bayestree import auto, bayes_tree
+from kasuri.recipes.best import best
 from kasuri.recipes.cells import geometric, laplace
-from kasuri.recipes.counttree import auto, bayes_tree, refined_tree
+from kasuri.recipes.counttree import refined_tree
 from kasuri.recipes.descent import haar_topdown
 from kasuri.recipes.hierarchy import hierarchy
 from kasuri.recipes.matrix import fourier, matrix
@@ -13,12 +15,14 @@ from kasuri.recipes.mechanism import Mechanism
 from kasuri.recipes.shaped import lasso, neg_l2_simplex, nonneg_lasso, simplex
 from kasuri.recipes.threshold import sparse
 from kasuri.recipes.wavelet import privelet
+from kasuri.recipes.woven import woven_tree
 
 __all__ = [
     "RECIPES",
     "Mechanism",
     "auto",
     "bayes_tree",
+    "best",
     "fourier",
     "geometric",
     "haar_topdown",
@@ -32,11 +36,13 @@ __all__ = [
     "refined_tree",
     "simplex",
     "sparse",
+    "woven_tree",
 ]
 
 RECIPES: dict[str, Callable[..., Mechanism]] = {
     "auto": auto,
     "bayes_tree": bayes_tree,
+    "best": best,
     "fourier": fourier,
     "geometric": geometric,
     "haar_topdown": haar_topdown,
@@ -50,5 +56,6 @@ RECIPES: dict[str, Callable[..., Mechanism]] = {
     "refined_tree": refined_tree,
     "simplex": simplex,
     "sparse": sparse,
+    "woven_tree": woven_tree,
 }
 """Every recipe by name; the contract tests run over all of them."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import PrivacyError
 from kasuri.noise.rng import Streams
 from kasuri.privacy import decimal
@@ -24,7 +25,7 @@ from kasuri.recipes.visit import Visit, Whole, measure_whole
 from kasuri.refine import LARGEST
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
-from kasuri.trees.visited import LEAST_SCALE, Float, Int
+from kasuri.trees.visited import LEAST_SCALE
 
 TURNS = 8
 LARGE = 1 << 21
@@ -62,9 +63,10 @@ class Offer:
     choices: Mapping[str, Cuts]
     pilot: tuple[int, Fraction] | None
     prior: PublicTable | None
+    expect: bool = False
 
     def join(self, preset: str) -> Join:
-        return of_preset(preset, self.prior)
+        return of_preset(preset, self.prior, self.expect)
 
     def visit(self, preset: str) -> Visit:
         pilot = None if self.pilot is None else self.pilot[0]

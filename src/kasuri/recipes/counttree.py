@@ -1,7 +1,6 @@
 """CountTree: noisy counts of chosen levels of a tree, joined by least squares or empirical Bayes.
 
-The shares of epsilon are fixed before the draw (`CountTree`), or chosen after it from a pilot or a public table
-(`ChosenTree`).
+The shares of epsilon are fixed before the draw; `bayestree` has those that are chosen after it.
 """
 
 from __future__ import annotations
@@ -10,21 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import sqrt
-from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from kasuri.budget.accounting import Losses
 from kasuri.budget.gaussian import Normal
-from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
+from kasuri.errors import FormatError, PrivacyError, raise_faults
 from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
 from kasuri.noise.rng import Streams
 from kasuri.privacy import Exact, exact
 from kasuri.public import Named, PublicTable
 from kasuri.published.bars import Bars, CountBars, NoBars
 from kasuri.published.measurements import Measurements
-from kasuri.recipes.choose import ERRORS, Chooser, Offer, Pilot, Simulated
 from kasuri.recipes.descent import by_cell, by_key
 from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, node_variances, visit_of
 from kasuri.recipes.mechanism import (
@@ -37,18 +34,15 @@ from kasuri.recipes.mechanism import (
     Replay,
     Run,
     TreeRun,
-    Words,
     ignoring,
     of_sizes,
     scale_of,
 )  # fmt: skip
-from kasuri.recipes.normal import Asked, Bought, NoiseWord, asked_for, bought, wins
+from kasuri.recipes.normal import DIFFERENT_CELLS, Asked, Bought, NoiseWord, asked_for, bought, wins
 from kasuri.recipes.replay import WRONG_SCALE, apart, visited
-from kasuri.recipes.shares import BAYES, REFINED, pilot_height, with_pilot
+from kasuri.recipes.shares import REFINED
 from kasuri.recipes.spending import (
-    Facts,
     Given,
-    OfPrior,
     Preset,
     Shares,
     cuts_of,
@@ -66,8 +60,9 @@ from kasuri.schema import Domain, Unit
 from kasuri.trees import order as orders
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Visited
+from kasuri.trees.weave import interleaved
 
-Tree = Literal["morton", "1d", "hierarchy"]
+Tree = Literal["morton", "1d", "hierarchy", "interleaved"]
 
 
 def refined_tree(
@@ -83,10 +78,11 @@ def refined_tree(
     shares: which heights of the tree are measured (0: cells, l: squares of 2^l x 2^l cells of a mesh), with what part
     of epsilon. "u4": every height equally; "even16": every second height from the cells, equally; "tilt16": the same
     heights, 0.40 on the cells and the rest equally; or {height: "exact decimal"}, height 0 among them, summing to 1.
-    order "hierarchy" splits nominal axes along their public tree. Only nodes that noise left positive are descended:
-    the cost follows them. noise: discrete "laplace"; "gaussian", which needs a delta and spends the shares in squares;
-    or "auto", the one of the two whose levels have the smaller sum of variances: Gaussian where a unit moves many
-    counts.
+    order "hierarchy" splits nominal axes along their public tree, "interleaved" also several axes of one kind together,
+    level by level: pairs of regions, or of squares of two meshes, are nodes. Only nodes that noise left positive are
+    descended: the cost follows them. noise: discrete "laplace"; "gaussian", which needs a delta and spends the shares
+    in squares; or "auto", the one of the two whose levels have the smaller sum of variances: Gaussian where a unit
+    moves many counts.
 
     Privacy
     -------
@@ -99,107 +95,15 @@ def refined_tree(
     Cost: O(m + drawn nodes) for m records. References: [Hay2010], [Terada2015], [CKS2020].
     """
     faults: list[str] = []
-    given = _shares("refined_tree", shares, tuple(REFINED), faults)
-    _tree("refined_tree", order, interleave, faults)
+    given = shares_of("refined_tree", shares, tuple(REFINED), faults)
+    check_tree("refined_tree", order, interleave, faults)
     asked = asked_for("refined_tree", noise, delta, faults)
     raise_faults(PrivacyError, faults)
     named = "refined_tree", "docs/proofs/refined_tree.md" if asked is None else "docs/proofs/gaussian.md"
     return CountTree(*named, order, tuple(interleave), given, LeastSquares(), asked)
 
 
-def bayes_tree(
-    shares: str | Mapping[int, Exact] | None = None,
-    order: Tree = "morton",
-    *,
-    facts: Mapping[str, object] | None = None,
-    pilot: bool = False,
-    prior: PublicTable | None = None,
-    interleave: tuple[str, ...] = (),
-) -> Mechanism:
-    """Noisy counts of chosen levels of a tree, joined by empirical Bayes: small errors at every area size.
-
-    shares: as in `refined_tree`, or a preset: "sparse", "scattered", "middle" (the default), "dense". Instead of
-    shares, facts={"density": share of non-empty cells, "size": mean count of a non-empty cell} chooses a preset from
-    declared public facts, e.g. of an earlier release; pilot=True from one level that is measured first, with its own
-    part of epsilon. prior: an earlier public table on the same domain; it also chooses the preset where nothing else
-    does.
-    Cells with like neighbourhoods share a prior that is fitted to their noisy counts; a mesh has neighbours, on other
-    domains siblings of the tree take their part.
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
-    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: the levels' shares add up to epsilon, the pilot's among
-    them, also where it chooses the others. Proof: docs/proofs/bayes_tree.md. Public: domain, mask, order, shares,
-    declared facts, the prior. Assumes: a good keystream; run time depends on the data (SECURITY.md).
-
-    Cost: O(m + drawn nodes) for m records; people inside blocks that were not descended are spread over at most as many
-    cells as nodes were drawn (or 2^20). References: [Hay2010], [Robbins1956], [Efron2014].
-    """
-    faults: list[str] = []
-    if sum((shares is not None, facts is not None, bool(pilot))) > 1:
-        faults.append("bayes_tree: give shares, facts or pilot=True, only one of them")
-    if not isinstance(pilot, bool):
-        faults.append("bayes_tree: pilot is True or False")
-    if prior is not None and not isinstance(prior, PublicTable):
-        faults.append("bayes_tree: prior must be declared public: PublicTable.from_dense(array, domain, name=...)")
-    given: Shares = Preset("middle") if prior is None else OfPrior()
-    if shares is not None:
-        given = _shares("bayes_tree", shares, tuple(BAYES), faults)
-    elif facts is not None:
-        if not isinstance(facts, Mapping) or set(facts) != {"density", "size"}:
-            faults.append('bayes_tree: facts are {"density": ..., "size": ...}')
-        else:
-            given = Facts(*(exact(facts[name], name) for name in ("density", "size")))
-            if given.density > 1:
-                faults.append("bayes_tree: density is a share of all cells, at most 1")
-    _tree("bayes_tree", order, interleave, faults)
-    raise_faults(PrivacyError, faults)
-    named, tree = ("bayes_tree", "docs/proofs/bayes_tree.md"), (order, tuple(interleave))
-    if pilot:
-        return ChosenTree(*named, *tree, Pilot(), prior)
-    return CountTree(*named, *tree, given, Bayes(prior))
-
-
-def auto(
-    areas: Sequence[int] = (1,),
-    metric: Literal["rmse", "mae"] = "rmse",
-    order: Tree = "morton",
-    *,
-    prior: PublicTable | None = None,
-    interleave: tuple[str, ...] = (),
-) -> Mechanism:
-    """`refined_tree` or `bayes_tree` with the preset that does best for the areas you will publish.
-
-    areas: their sizes in cells. metric: "rmse" or "mae", averaged over the areas (geometric mean). Every preset is
-    tried on made-up people, spread below one level of the tree that is measured first with its own part of epsilon,
-    or on a declared public table (`prior`), which then also stands behind the cells. The release says what was chosen
-    and why.
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
-    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: whatever is chosen, the levels' shares and the pilot's
-    add up to epsilon. Proof: docs/proofs/auto.md. Public: domain, mask, order, areas, the prior. Assumes: a good
-    keystream; run time depends on the data (SECURITY.md).
-
-    Cost: about 18 times that of `bayes_tree`. References: [Hay2010], [Terada2015].
-    """
-    faults: list[str] = []
-    sizes = tuple(areas) if isinstance(areas, Sequence) and not isinstance(areas, str) else ()
-    if not sizes or any(not isinstance(area, Integral) or isinstance(area, bool) or area < 1 for area in sizes):
-        faults.append("auto: areas are sizes in cells, whole numbers from 1 up, e.g. areas=(1, 4, 16)")
-    if metric not in ERRORS:
-        faults.append(f'auto: metric {metric!r} is not known; use "rmse" or "mae"')
-    if prior is not None and not isinstance(prior, PublicTable):
-        faults.append("auto: prior must be declared public: PublicTable.from_dense(array, domain, name=...)")
-    _tree("auto", order, interleave, faults)
-    raise_faults(PrivacyError, faults)
-    chooser = Simulated(tuple(int(area) for area in sizes), metric)
-    return ChosenTree("auto", "docs/proofs/auto.md", order, tuple(interleave), chooser, prior)
-
-
-def _shares(recipe: str, shares: object, presets: tuple[str, ...], faults: list[str]) -> Preset | Given:
+def shares_of(recipe: str, shares: object, presets: tuple[str, ...], faults: list[str]) -> Preset | Given:
     if not isinstance(shares, Mapping):
         if not isinstance(shares, str) or shares not in presets:
             faults.append(f"{recipe}: shares {shares!r} are not known; use {', '.join(presets)} or a mapping")
@@ -213,9 +117,9 @@ def _shares(recipe: str, shares: object, presets: tuple[str, ...], faults: list[
     return Given(tuple(sorted(exacts.items())))
 
 
-def _tree(recipe: str, order: str, interleave: tuple[str, ...], faults: list[str]) -> None:
-    if order not in ("morton", "1d", "hierarchy"):
-        faults.append(f'{recipe}: order {order!r} is not known; use "morton", "1d" or "hierarchy"')
+def check_tree(recipe: str, order: str, interleave: tuple[str, ...], faults: list[str]) -> None:
+    if order not in get_args(Tree):
+        faults.append(f"{recipe}: order {order!r} is not known; use {', '.join(get_args(Tree))}")
     if interleave and order != "morton":
         faults.append(f"{recipe}: interleave needs order='morton'")
 
@@ -242,6 +146,8 @@ class Trees(Mechanism):
         return f"{self.name}(order='hierarchy')"
 
     def tree(self, domain: Domain) -> Order:
+        if self.tree_word == "interleaved":
+            return interleaved(domain)
         return orders.make(self.tree_word, domain, self.interleave)
 
 
@@ -263,8 +169,12 @@ class CountTree(Trees):
         return () if self.prior is None else ((self.prior, "prior"),)
 
     def stored(self) -> dict[str, Any]:
-        noise = {} if self.asked is None else self.asked.told()
-        return super().stored() | self.shares.stored() | {"refine": self.join.word, "prior": self.prior} | noise
+        told = super().stored() | self.shares.stored() | {"refine": self.join.word, "prior": self.prior}
+        return told | expect_words(self.expect) | ({} if self.asked is None else self.asked.told())
+
+    @property
+    def expect(self) -> bool:
+        return isinstance(self.join, Bayes) and self.join.expect
 
     def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> CountTreeRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, self.shares.public)
@@ -283,6 +193,8 @@ class CountTree(Trees):
         if asked.word == "auto" and not wins(found, list(run.visit.scales)):
             return run
         claim = replace(claim, delta=asked.delta, rho=found.losses.rho)
+        if claim.unit.max_cells > 1:
+            claim = claim.assuming(DIFFERENT_CELLS)
         return replace(run, guarantee=claim, noise=found.noise, normal=found)
 
 
@@ -324,7 +236,7 @@ class CountTreeRun(TreeRun):
     def arguments(self) -> dict[str, Any]:
         asked = self.mechanism.asked
         told = self.mechanism.shares.told() | prior_words(self.mechanism.prior)
-        return told if asked is None else told | asked.told()
+        return told | expect_words(self.mechanism.expect) | ({} if asked is None else asked.told())
 
     def further(self) -> dict[str, Any]:
         words: dict[str, Any] = {"shares": share_words(self.cuts)}
@@ -359,7 +271,7 @@ def count_bars(run: TreeRun, measurements: Measurements | None) -> Bars | NoBars
     if measurements is None:
         return NoBars(f"{run.mechanism.name} with these options publishes no measurements")
     law = DiscreteGaussian if isinstance(run.noise, DiscreteGaussian) else DiscreteLaplace
-    return CountBars(run.domain, run.tree, measurements, law)
+    return CountBars(run.domain, run.tree, measurements, law=law)
 
 
 def replayed(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, pilot: int | None) -> Replay:
@@ -384,6 +296,11 @@ def replayed(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, pilot: int | 
     return replace(shown, found=by_cell(run.tree, run.domain, [join.refine(tree, run.tree, run.domain)]))
 
 
+def expect_words(expect: bool) -> dict[str, Any]:
+    """Told where it is asked for: what was stored before there was the word never changes."""
+    return {"expect": True} if expect else {}
+
+
 def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: dict[str, Any]) -> Drawn:
     """Cells and measurements of a visited tree: from here on everything sees noisy counts only."""
     found = join.refine(visited, tree, run.domain)
@@ -392,97 +309,3 @@ def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: dict[str, 
     prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
     scales = dict(zip(visited.cuts, visited.scales, strict=True))
     return Drawn(*by_cell(tree, run.domain, [found]), Measurements(depths, prefix, y, scales), words)
-
-
-@dataclass(frozen=True)
-class ChosenTree(Trees):
-    """bayes_tree(pilot=True), auto: the shares are chosen after the charge, from noisy counts or a public table."""
-
-    chooser: Chooser
-    prior: PublicTable | None
-
-    @property
-    def tables(self) -> tuple[tuple[PublicTable, str], ...]:
-        return () if self.prior is None else ((self.prior, "prior"),)
-
-    def stored(self) -> dict[str, Any]:
-        return super().stored() | self.chooser.stored() | {"prior": self.prior}
-
-    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> ChosenTreeRun:
-        claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
-        tree, cost = self.tree(domain), level_cost(unit)
-        noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
-        offer = self._offer(domain, tree, noise.scale)
-        for preset, cuts in offer.choices.items():
-            drawable(tree, cuts)
-            fits(offer.visit(preset))
-        return ChosenTreeRun(self, domain, claim, cost, noise, tree, offer)
-
-    def _offer(self, domain: Domain, tree: Order, scale: Fraction) -> Offer:
-        """What may be chosen: each of the choices sums to 1, the pilot's share, where there is one, in all of them."""
-        beyond = self.chooser.beyond(domain.size)
-        if beyond:
-            raise DomainError(f"areas of {beyond} cells are asked for; the domain has {domain.size}")
-        top = len(tree.stages) - 1
-        offered, share, pilot = self.chooser.offered, self.chooser.share, None
-        if not self.chooser.needs_pilot(self.prior):
-            choices = {name: cuts_of(tree, preset(top)) for name, preset in offered.items()}
-        elif (height := pilot_height(tree, odd=self.chooser.odd)) is not None:
-            pilot = tree.stages[top - height], share
-            choices = {name: cuts_of(tree, with_pilot(preset(top), height, share)) for name, preset in offered.items()}
-        else:  # too small, or too wide at once
-            choices = {"middle": cuts_of(tree, BAYES["middle"](top))}
-        return Offer(tree, domain, scale, choices, pilot, self.prior)
-
-
-@dataclass(frozen=True, eq=False)
-class ChosenTreeRun(TreeRun):
-    mechanism: ChosenTree
-    offer: Offer
-    signed: ClassVar[bool] = False
-    bias: ClassVar[Bias] = Bias.TREES
-    publishes: ClassVar[bool] = True
-
-    def arguments(self) -> dict[str, Any]:
-        return self.mechanism.chooser.told() | prior_words(self.mechanism.prior)
-
-    def further(self) -> dict[str, Any]:
-        return declared_words(self.mechanism.prior, None)
-
-    def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
-        """The rule once more where a pilot chose, any candidate where a simulation did."""
-        preset = str(words.get("preset"))
-        if preset not in self.offer.choices:
-            raise FormatError("the preset is not among the candidates")
-        if measurements is None:  # a table too large to be replayed
-            kept = {"preset": preset, "refined": self.offer.join(preset).word, "tuning": words.get("tuning")}
-            shares = {"shares": share_words(self.offer.choices[preset])}
-            return self.words() | kept | shares, ["why the preset was chosen: the measurements were not read"]
-        choice, notes = self.mechanism.chooser.again(self.offer, preset, measurements)
-        found = choice.words() | {"shares": share_words(self.offer.choices[choice.preset])}
-        return self.words() | found, notes
-
-    def replay(self, drawn: Drawn) -> Replay:
-        preset, pilot = str(drawn.words["preset"]), self.offer.pilot
-        return replayed(self, drawn, self.offer.visit(preset), self.offer.join(preset), pilot and pilot[0])
-
-    def bars(self, measurements: Measurements | None) -> Bars | NoBars:
-        return count_bars(self, measurements)
-
-    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
-        """Measure (the pilot first, where there is one), choose, visit."""
-        keys, values = by_key(self.tree, self.domain, cells, values)
-        known = self.offer.measure(keys, values, streams)
-        # a key of its own: what chooses can open no stream of the release
-        own = Streams(streams.block_key("simulation", 0, 0), "simulation")
-        chosen = self.mechanism.chooser.choose(self.offer, known, own)
-        visited = self.offer.visit(chosen.preset).run(keys, values, streams, threads, known)
-        del keys, values
-        words = chosen.words() | {"shares": share_words(self.offer.choices[chosen.preset])}
-        return drawn(self, self.tree, visited, self.offer.join(chosen.preset), words)
-
-    def errors(self, sizes: Sequence[int] = ()) -> NoForm:
-        return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
-
-    def blocks(self) -> None:
-        return None

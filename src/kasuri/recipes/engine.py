@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.noise.blocks import spread
 from kasuri.noise.rng import Streams
 from kasuri.noise.samplers import Sampler, discrete_laplace
@@ -24,8 +24,6 @@ from kasuri.refine import LARGEST
 from kasuri.refine.least_squares import simplex_integers
 from kasuri.trees.factors import NONE
 from kasuri.trees.order import Order
-
-Int = NDArray[np.int64]
 
 BLOCK_LEVELS = 20
 """A block has at least this many levels below it, where the tree is that deep."""

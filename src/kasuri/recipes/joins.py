@@ -9,16 +9,18 @@ from fractions import Fraction
 from math import inf
 from typing import ClassVar
 
+from kasuri.arrays import Int
 from kasuri.errors import PrivacyError, unknown
 from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
 from kasuri.public import PublicTable
 from kasuri.recipes import shares
+from kasuri.recipes.views import Woven
 from kasuri.recipes.visit import Visit
-from kasuri.refine import bayes
+from kasuri.refine import bayes, woven
 from kasuri.refine.least_squares import least_squares
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
-from kasuri.trees.visited import LEAST_SCALE, Int, Visited
+from kasuri.trees.visited import LEAST_SCALE, Visited
 
 LARGE = 1 << 26
 """Count trees of more leaves keep fewer of the blocks above the cells."""
@@ -82,14 +84,18 @@ class LeastSquares(Join):
 
 @dataclass(frozen=True)
 class Bayes(Join):
-    """`prior`: an earlier public table that stands behind the cells."""
+    """`prior`: an earlier public table that stands behind the cells. `expect`: cells of a table of several axes are
+    compared with what their sums imply."""
 
     prior: PublicTable | None = None
+    expect: bool = False
     word: ClassVar[str] = "bayes"
     presets: ClassVar[Mapping[str, Callable[[int], shares.Shares]]] = shares.BAYES
 
     def refine(self, visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
-        return bayes.estimate(visited, tree, domain, self.prior)
+        if not self.expect:
+            return bayes.estimate(visited, tree, domain, self.prior)
+        return woven.estimate(visited, tree, domain, (), Woven(domain, tree).around(visited.cuts))
 
     def slacks(self, tree: Order, cuts: Cuts) -> list[float]:
         """A little more than refined_tree on the last level above the cells."""
@@ -99,10 +105,10 @@ class Bayes(Join):
         return slacks
 
 
-def of_preset(preset: str, prior: PublicTable | None) -> Join:
+def of_preset(preset: str, prior: PublicTable | None, expect: bool = False) -> Join:
     """The join a preset of shares was made for."""
     if preset in shares.BAYES:
-        return Bayes(prior)
+        return Bayes(prior, expect)
     if preset not in shares.REFINED:
         raise unknown(PrivacyError, "the preset", preset, (*shares.BAYES, *shares.REFINED))
     return LeastSquares()

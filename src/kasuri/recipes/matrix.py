@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
@@ -19,7 +20,7 @@ from kasuri.public import PublicMatrix
 from kasuri.published.bars import MatrixBars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes import strategy as matrices
-from kasuri.recipes.mechanism import Bias, Drawn, Int, Mechanism, NoForm, Run, kept, scale_of
+from kasuri.recipes.mechanism import Bias, Drawn, Mechanism, NoForm, Run, kept, scale_of
 from kasuri.recipes.strategy import Matrix, Strategy
 from kasuri.refine.least_squares import nonnegative_fit
 from kasuri.schema import Domain, Unit

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.budget.accounting import Losses, generic
 from kasuri.budget.declared import Declared
 from kasuri.budget.gaussian import Normal
@@ -34,7 +35,6 @@ from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain, Unit
 from kasuri.trees.order import GROUPED, Order
 
-Int = NDArray[np.int64]
 Words = Mapping[str, Any]
 """A recipe as a release stores it: the vocabulary that saved releases, manifests and certificates are read by."""
 
@@ -86,7 +86,7 @@ class NoForm:
 
 
 class Bias(Enum):
-    """What a refinement does to the mean of released sums; `manifest.bias` puts it into words."""
+    """What a refinement does to the mean of released sums; `words.bias` puts it into words."""
 
     UNBIASED = "linear in the noise, which has mean 0"
     TREES = "from the top of a tree to numbers that are not negative"
@@ -99,7 +99,7 @@ class Bias(Enum):
 @dataclass(frozen=True)
 class OwnBias:
     """A bias that no other family has, in its own words: (kind of area, English, Japanese); the kinds are those
-    of `manifest.bias.AREAS`."""
+    of `words.bias.AREAS`."""
 
     sentences: tuple[tuple[str, str, str], ...]
 
@@ -243,6 +243,8 @@ class Run(ABC):
     guarantee: Guarantee
     cost: Fraction
     noise: Noise
+    chosen: Words | None = field(default=None, kw_only=True)
+    """Who chose the recipe from public facts, and why, where somebody did."""
     signed: ClassVar[bool]
     """May a released value be negative?"""
     bias: ClassVar[Bias | OwnBias]
@@ -314,6 +316,7 @@ class Run(ABC):
             "descent": self.descent,
             **({"arguments": asked_for} if (asked_for := self.arguments()) else {}),
             **({"fingerprints": known} if (known := self.fingerprints()) else {}),
+            **({"chosen": dict(self.chosen)} if self.chosen is not None else {}),
         } | self.further()
 
     def arguments(self) -> dict[str, Any]:

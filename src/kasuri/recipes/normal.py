@@ -18,6 +18,9 @@ from kasuri.schema import Unit
 from kasuri.trees.order import Order
 
 NoiseWord = Literal["laplace", "gaussian", "auto"]
+DIFFERENT_CELLS = "a unit is counted in different cells, in each no more often than the unit says"
+"""The caveat where a unit is counted in several cells: squares, unlike sums, depend on it. Records are bounded so; of a
+table that was counted elsewhere the provider must know it."""
 _MOST = 1 << 16  # largest scale of the sampler
 
 

@@ -16,12 +16,15 @@ import numpy as np
 from kasuri.errors import DomainError, FormatError, KasuriError, unknown
 from kasuri.privacy import Exact, written
 from kasuri.public import Named, PublicMatrix
-from kasuri.recipes import RECIPES, strategy
+from kasuri.recipes import RECIPES, best, strategy
+from kasuri.recipes.best import RULE
 from kasuri.recipes.counttree import CountTree, Preset
 from kasuri.recipes.matrix import Measured, ToldRows, Untold
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.shares import BAYES
+from kasuri.recipes.woven import WovenTree
 from kasuri.schema import Domain, Unit
+from kasuri.schema.maps import RegionMap
 
 OPTIMISED_CELLS = 1 << 8
 """A strategy is optimised once more for at most so many cells: above, that takes minutes."""
@@ -46,6 +49,8 @@ def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, *
     except (ArithmeticError, AttributeError, KasuriError, LookupError, TypeError, ValueError):
         raise FormatError("no recipe has these words on this domain, unit and epsilon") from None
     own = run.words()
+    if run.mechanism.name != words["name"] or own.get("chosen") != words.get("chosen"):
+        raise FormatError(f"{own['name']} is not what the rule chooses on this domain, or not for that reason")
     said = {name: words.get(name) for name in ("transform", "noise", "refine", "order", "interleave", "descent")}
     for part in (said, words.get("arguments", {}), words.get("options", {})):
         mine = own if part is said else own.get("arguments", {}) | own.get("options", {})
@@ -59,6 +64,8 @@ def _run(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, t
     if told and words["name"] == "matrix":
         return _told(words).run(domain, unit, epsilon)
     mechanism = _mechanism(words, domain)
+    if "chosen" in words:
+        return _by_best(words, mechanism, domain).run(domain, unit, epsilon)
     if words.get("arguments", {}).get("shares") == "prior":
         return _preset(mechanism, words, domain, unit, epsilon)
     return mechanism.run(domain, unit, epsilon)
@@ -79,7 +86,8 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
                            int(options["threshold"])},
         "refined_tree": lambda: tree | {"shares": _shares(asked["shares"])} | {
             name: asked[name] for name in ("noise", "delta") if name in asked},
-        "bayes_tree": lambda: tree | {"prior": prior} | _chosen(asked),
+        "bayes_tree": lambda: tree | {"prior": prior, "expect": asked.get("expect", False)} | _chosen(asked),
+        "woven_tree": lambda: _woven(asked),
         "auto": lambda: tree | {"prior": prior, "areas": tuple(asked["areas"]), "metric": asked["metric"]},
     }  # fmt: skip
     readers |= {name: lambda: _shaped(words, options, domain) for name in _PARAMETER}
@@ -139,6 +147,22 @@ def _chosen(asked: Mapping[str, Any]) -> dict[str, Any]:
     if asked["shares"] == "pilot":
         return {"pilot": True}
     return {} if asked["shares"] == "prior" else {"shares": _shares(asked["shares"])}
+
+
+def _woven(asked: Mapping[str, Any]) -> dict[str, Any]:
+    maps = tuple(RegionMap.from_json(told) for told in asked.get("maps", ()))
+    given = {name: told or None for name, told in asked.items() if name in ("shares", "views")}
+    return given | {"maps": maps, "whole": asked.get("whole", False)}
+
+
+def _by_best(words: Mapping[str, Any], mechanism: Mechanism, domain: Domain) -> Mechanism:
+    """The recipe that chose `mechanism`: with the views and maps that it was chosen for, and the facts."""
+    said = words["chosen"]
+    if said["by"] != "best" or said["rule"] != RULE:
+        raise FormatError("the rule that chose the recipe is not known")
+    asked = mechanism if isinstance(mechanism, WovenTree) else None
+    named = None if asked is None else dict(asked.named) or None
+    return best(named, maps=() if asked is None else asked.maps, facts=said.get("facts"))
 
 
 def _named(words: Mapping[str, Any], use: str, domain: Domain) -> Named | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kasuri.arrays import Int
 from kasuri.errors import FormatError
 from kasuri.noise.evidence import Chances
 from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
@@ -16,7 +17,7 @@ from kasuri.published.measurements import Measurements
 from kasuri.recipes.visit import Visit
 from kasuri.refine import LARGEST
 from kasuri.trees.order import Order
-from kasuri.trees.visited import Int, Level, Visited
+from kasuri.trees.visited import Level, Visited
 
 WRONG_SCALE = "a scale is not what the recipe gives"
 _STEPS = 1 << 20  # nodes looked at together: what a file promises below its nodes is not built before it is compared

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, NumericsError
 from kasuri.schema import Change, Domain
 
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 Matrix = Sequence[Sequence[object]] | NDArray[Any]
 """Rows of whole numbers or Fractions."""
 

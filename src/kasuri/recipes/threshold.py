@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
@@ -18,7 +19,7 @@ from kasuri.noise.samplers import TWO_DIGITS, passes, runs_below
 from kasuri.privacy import Exact
 from kasuri.published.bars import NoBars
 from kasuri.published.measurements import Measurements
-from kasuri.recipes.mechanism import DENSE_CELLS, Bias, Drawn, Int, Mechanism, NoForm, Replay, Run, scale_of
+from kasuri.recipes.mechanism import DENSE_CELLS, Bias, Drawn, Mechanism, NoForm, Replay, Run, scale_of
 from kasuri.schema import Domain, Unit
 from kasuri.trees import transform
 

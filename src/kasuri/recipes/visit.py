@@ -15,13 +15,14 @@ from functools import cached_property
 
 import numpy as np
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.noise.blocks import spread
 from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace, WholeNoise
 from kasuri.noise.rng import Stream, Streams
 from kasuri.recipes.engine import prefix_sums
 from kasuri.trees.order import Order
-from kasuri.trees.visited import Float, Int, Level, Visited
+from kasuri.trees.visited import Level, Visited
 
 TOP_NODES = 1 << 22
 """Most nodes of the first cut, which is drawn whole."""

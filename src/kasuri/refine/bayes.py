@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.public import PublicTable
 from kasuri.refine.least_squares import whole_total
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
-from kasuri.trees.visited import LEAST_SCALE, Float, Int, Level, Visited
+from kasuri.trees.visited import LEAST_SCALE, Level, Visited
 
 MEANS = tuple(m / 16 for m in (4, 10, 25, 60, 150, 400))
 SHAPES = (1, 4)
@@ -49,24 +50,30 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
     levels = visited.levels
     scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
     groups = [np.array([0, levels[0].y.size], dtype=np.int64), *(level.first for level in levels[:-1])]
-    dropped = [_dropped(level, part, scale) for level, part, scale in zip(levels[:-1], groups, scales, strict=False)]
+    dropped = [
+        dropped_posteriors(level, part, scale) for level, part, scale in zip(levels[:-1], groups, scales, strict=False)
+    ]
     cells = levels[-1]
     index = tree.cells(cells.prefix)
-    place = _Neighbours.of(index, domain)
+    place = Neighbours.of(index, domain)
     u = cells.y / scales[-1]
     public = None if prior is None else _on_cells(prior, index, levels[0].y.sum(dtype=np.float64)) / scales[-1]
     around = None if public is None or place is None else place.smooth(public)[0]
     values: Float = u
-    total = _total(levels, scales, visited.slacks)  # whatever the prior is
+    total = top_total(levels, scales, visited.slacks)  # whatever the prior is
     z: list[Float] = []
     v: list[Float] = []
     for turn in range(2):
-        features = place.smooth(values) if place is not None else (_siblings(values, groups[-1]), np.zeros(u.size))
+        features = (
+            place.smooth(values) if place is not None else (sibling_features(values, groups[-1]), np.zeros(u.size))
+        )
         if public is None:
-            mean, variance = _cells(u, *features)
+            mean, variance = cell_posteriors(u, *features)
         else:
-            mean, variance = _cells_near(u, public, scales[-1], features[0] if around is None else around, features[0])
-        z, v = _upward(visited, groups, scales, dropped, mean * scales[-1], variance * scales[-1] ** 2)
+            mean, variance = near_posteriors(
+                u, public, scales[-1], features[0] if around is None else around, features[0]
+            )
+        z, v = upward(visited, groups, scales, dropped, mean * scales[-1], variance * scales[-1] ** 2)
         if turn == 0:
             totals = total
             for at in range(len(levels)):
@@ -80,12 +87,18 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
 def total_of(visited: Visited) -> int:
     """The total of `estimate`, which no prior changes."""
     scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
-    return int(whole_total(_total(visited.levels, scales, visited.slacks)).sum())
+    return int(whole_total(top_total(visited.levels, scales, visited.slacks)).sum())
 
 
-def _total(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> Float:
+def top_total(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> Float:
     """The total by least squares over the levels that were drawn whole, cut at 0. Their y were not selected by noise,
     so it has no bias; sums of posterior means have one, where most cells are empty."""
+    top, weight = looks(levels, scales, slacks)
+    return np.array([max(top / weight, 0.0)])
+
+
+def looks(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> tuple[float, float]:
+    """The sums of the levels that were drawn whole, each times 2 over the variance of its noise, and these weights."""
     top, weight = 0.0, 0.0
     for level, scale, slack in zip(levels, scales, slacks, strict=True):
         own = 1 / (max(level.y.size, 1) * scale**2)  # 2 / variance of the level's sum
@@ -93,7 +106,7 @@ def _total(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, 
         weight += own
         if slack != math.inf:  # the next level was drawn below kept nodes only
             break
-    return np.array([max(top / weight, 0.0)])
+    return top, weight
 
 
 def _integers(
@@ -146,7 +159,7 @@ def spread_evenly(tree: Order, start: int, end: int, nodes: Int, mass: Int, room
 
 
 @dataclass(frozen=True, eq=False)
-class _Neighbours:
+class Neighbours:
     """Drawn cells in square tiles of a mesh, one layer per combination of the other axes: each cell's tile and place
     in it; `shape` counts the tiles of a layer."""
 
@@ -155,7 +168,7 @@ class _Neighbours:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, cells: Int, domain: Domain) -> _Neighbours | None:
+    def of(cls, cells: Int, domain: Domain) -> Neighbours | None:
         """None where there is no mesh, or hardly a drawn cell has a drawn neighbour on it."""
         from kasuri._kernels.bayes import TILE
 
@@ -193,7 +206,7 @@ class _Neighbours:
         return 0.6 * near + 0.4 * wider, far
 
 
-def _siblings(values: Float, groups: Int) -> Float:
+def sibling_features(values: Float, groups: Int) -> Float:
     from kasuri._kernels.bayes import sibling_means
 
     out = np.zeros(values.size)
@@ -201,10 +214,10 @@ def _siblings(values: Float, groups: Int) -> Float:
     return out
 
 
-def _cells(u: Float, f: Float, g: Float) -> tuple[Float, Float]:
+def cell_posteriors(u: Float, f: Float, g: Float) -> tuple[Float, Float]:
     """Posterior mean and variance of every drawn cell, in units of the scale."""
     outer, inner = (24, 5) if u.size >= SMALL else (8, 2)
-    return _fitted(u, _bins(f, g, outer, inner), outer * inner)
+    return fitted(u, quantile_bins(f, g, outer, inner), outer * inner)
 
 
 def _on_cells(prior: PublicTable, cells: Int, total: float) -> Float:
@@ -212,20 +225,20 @@ def _on_cells(prior: PublicTable, cells: Int, total: float) -> Float:
     return prior.on(cells) * (max(total, 0.0) / max(float(prior.values.sum()), 1.0))
 
 
-def _cells_near(u: Float, public: Float, scale: float, f: Float, g: Float) -> tuple[Float, Float]:
-    """As `_cells`, where a public table says p > 0: x is 0, or near p, or anything; elsewhere the ordinary prior in
-    bins of the public table around."""
+def near_posteriors(u: Float, public: Float, scale: float, f: Float, g: Float) -> tuple[Float, Float]:
+    """As `cell_posteriors`, where a public table says p > 0: x is 0, or near p, or anything; elsewhere the ordinary
+    prior in bins of the public table around."""
     from kasuri._kernels.bayes import public_likelihoods, public_posteriors, row_weights
 
     mean, variance = np.empty(u.size), np.empty(u.size)
     known = public > 0
     other = ~known
     if other.any():
-        mean[other], variance[other] = _cells(u[other], f[other], g[other])
+        mean[other], variance[other] = cell_posteriors(u[other], f[other], g[other])
     if known.any():
         own, p = u[known], public[known]
         parts = np.column_stack((p, p / (2 * scale)))  # p / 2 people of variance, in squared scales
-        bins = _bins(p, p, PUBLIC_BINS, 1)
+        bins = quantile_bins(p, p, PUBLIC_BINS, 1)
         spreads = np.array(SPREADS)
         step = -(-own.size // 40_000)
         some = slice(None, None, step)
@@ -238,20 +251,16 @@ def _cells_near(u: Float, public: Float, scale: float, f: Float, g: Float) -> tu
     return mean, variance
 
 
-def _fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Float, Float]:
+def fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Float, Float]:
     """Mixture weights per bin by EM on the bins' own values, and every value's posterior mean and variance under them.
 
     middle: instead of the mean m the point half way to the median, which is m (1 - 2p) / (1 - p)^2 where 0 has
     probability p < 1/2 and the rest is taken as uniform from 0 up, else 0: good for squared and absolute errors alike.
     """
-    from kasuri._kernels.bayes import GRID, TOP, histograms, mixture_weights, posteriors
+    from kasuri._kernels.bayes import posteriors
 
     likelihood, first, second = mixture()
-    hist = np.zeros((count, TOP * GRID + 2))
-    histograms(u, bins, hist)
-    parts = likelihood.shape[1]
-    pooled = mixture_weights(hist.sum(axis=0, keepdims=True), likelihood, np.full(parts, 1 / parts), 1.0, STEPS)[0]
-    weights = mixture_weights(hist, likelihood, pooled, RIDGE, STEPS)
+    weights = fitted_weights(u, bins, count)
     # einsum, not @: a fixed order of sums, whatever the number of threads of the linear algebra behind @
     total, one, two = (np.einsum("bk,jk->bj", weights, table) for table in (likelihood[:-1], first, second))
     means = one / total
@@ -264,7 +273,19 @@ def _fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Floa
     return mean, variance
 
 
-def _bins(f: Float, g: Float, outer: int, inner: int) -> Int:
+def fitted_weights(u: Float, bins: Int, count: int) -> NDArray[Any]:
+    """Weights of the mixture's parts per bin, drawn to those of all bins together."""
+    from kasuri._kernels.bayes import GRID, TOP, histograms, mixture_weights
+
+    likelihood = mixture()[0]
+    hist = np.zeros((count, TOP * GRID + 2))
+    histograms(u, bins, hist)
+    parts = likelihood.shape[1]
+    pooled = mixture_weights(hist.sum(axis=0, keepdims=True), likelihood, np.full(parts, 1 / parts), 1.0, STEPS)[0]
+    return mixture_weights(hist, likelihood, pooled, RIDGE, STEPS)
+
+
+def quantile_bins(f: Float, g: Float, outer: int, inner: int) -> Int:
     """Quantile bins of f, and within each of them quantile bins of g, from at most 2^16 evenly placed values."""
     from kasuri._kernels.bayes import bins_of
 
@@ -282,16 +303,16 @@ def _bins(f: Float, g: Float, outer: int, inner: int) -> Int:
     return out
 
 
-def _dropped(level: Level, groups: Int, scale: float) -> tuple[Float, Float]:
+def dropped_posteriors(level: Level, groups: Int, scale: float) -> tuple[Float, Float]:
     """Posterior of every node of a level from its own y, the prior fitted in bins of its siblings' mean: for nodes that
     were not kept. Fitted on all drawn nodes, whose y were not selected."""
     u = level.y / scale
     bins = int(np.clip(u.size // 400, 1, 8))
-    mean, variance = _fitted(u, _bins(_siblings(u, groups), u, bins, 1), bins, middle=True)
+    mean, variance = fitted(u, quantile_bins(sibling_features(u, groups), u, bins, 1), bins, middle=True)
     return mean * scale, variance * scale**2
 
 
-def _upward(
+def upward(
     visited: Visited,
     groups: list[Int],
     scales: list[float],

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kasuri.arrays import Array
 from kasuri.errors import NumericsError
 from kasuri.refine import LARGEST
-
-Array = NDArray[Any]
 
 
 def simplex_integers(scaled: Array, starts: Array, totals: Array) -> Array:

@@ -17,11 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Array, Float, Int
 from kasuri.errors import PrivacyError
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
-Array = NDArray[Any]
 
 _BINS = 1 << 22
 """Widest range of values that is tallied bin by bin; wider ones are sorted."""

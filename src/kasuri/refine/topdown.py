@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from kasuri.arrays import Array
 from kasuri.refine import LARGEST
 
-Array = NDArray[Any]
 Sides = list[tuple[Array, Array]]
 
 

@@ -68,10 +68,14 @@ def page(
     *,
     view: Mapping[str, Any] | None = None,
     packed: Packed | None = None,
+    below: Sequence[str] = (),
+    language: str = "",
     secret: bool = False,
 ) -> str:
-    """The whole file. `view` and `packed` are what the viewer shows (see `viewer`, `pack`); `secret` marks a page that
-    rests on the original data, on top of it and on every figure."""
+    """The whole file. `view` and `packed` are what the viewer shows (see `viewer`, `pack`): the first section, with
+    nothing but title and lead before it; `below` it are further words. `language` is the one the page opens in unless
+    the reader's browser or the link asks for another; `secret` marks a page that rests on the original data, on top of
+    it and on every figure."""
     data = ""
     if view is not None and packed is not None:
         about, text = packed
@@ -85,25 +89,29 @@ def page(
     own = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = f"default-src 'none'; script-src 'sha256-{own}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
     links = "".join(f'<li><a href="#{part.anchor}">{part.heading.html()}</a></li>' for part in sections)
-    parts = "".join(
+    parts = [
         f'<section id="{part.anchor}" aria-labelledby="{part.anchor}-h"><h2 id="{part.anchor}-h">{part.heading.html()}'
         f"</h2>{''.join(part.body)}</section>\n"
         for part in sections
-    )
+    ]
+    shown = 0 if view is None else 1  # sections before the contents
+    menu = f'<nav aria-label="Contents / 目次"><ul>{links}</ul></nav>'
+    opens = f' data-opens="{escape(language)}"' if language else ""
     mark = f'<p class="secret" role="note">{both(*map(escape, CONFIDENTIAL))}</p>' if secret else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{rules}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<title>{escape(title.en)}</title>\n<meta name="title-ja" content="{escape(title.ja)}">\n'
-        f"<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n"
+        f"<style>\n{_asset('page.css')}</style>\n</head>\n<body{opens}>\n"
         '<header><div class="bar"><span class="brand">kasuri <span lang="ja" class="always">絣</span></span>'
         '<div class="languages" role="group" aria-label="Language / 言語">'
         '<button type="button" data-language="en" aria-pressed="true">English</button>'
         '<button type="button" data-language="ja" aria-pressed="false" lang="ja" class="always">日本語</button>'
         f"</div></div>{mark}<h1>{title.html()}</h1>{''.join(lead)}"
-        f'<nav aria-label="Contents / 目次"><ul>{links}</ul></nav></header>\n'
-        f"<main>\n{parts}</main>\n"
+        f"{'' if shown else menu}</header>\n"
+        f"<main{' class=shown' if shown else ''}>\n{''.join(parts[:shown])}{''.join(below)}{menu if shown else ''}"
+        f"{''.join(parts[shown:])}</main>\n"
         f"<footer>{_FOOT.html()}</footer>\n"
         f"{data}<script>{script}</script>\n</body>\n</html>\n"
     )
@@ -122,20 +130,21 @@ def viewer(mesh: bool) -> str:
         "The map needs JavaScript; the tables below do not.",
         "地図の表示には JavaScript が必要です。以下の表は JavaScript なしで読めます。",
     )
-    controls = '<div class="tools" id="tools"></div>'
     if mesh:
         stage = (
             '<div class="stage" id="stage"><canvas id="canvas" tabindex="0" role="application" aria-describedby="hint" '
             'aria-label="map"></canvas><div class="zoom"><button type="button" id="in">+</button>'
             '<button type="button" id="out">−</button><button type="button" id="all"><svg viewBox="0 0 16 16" '
             'aria-hidden="true"><path d="M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4"/></svg></button></div></div>'
-            '<p class="readout" id="readout" role="status" aria-live="polite"></p>'
-            f'<p class="hint" id="hint">{hint.html()}</p>'
+            '<div class="panel"><p class="readout" id="readout" role="status" aria-live="polite"></p>'
+            '<p class="advice" id="advice"></p>'
+            '<div class="tools" id="tools"></div></div>'
         )
+        stage = f'<div class="look">{stage}</div><p class="hint" id="hint">{hint.html()}</p>'
     else:
-        stage = '<div id="bars"></div>'
+        stage = '<div class="tools" id="tools"></div><div id="bars"></div>'
     return (
-        f"<noscript><p>{missing.html()}</p></noscript>{controls}{stage}"
+        f"<noscript><p>{missing.html()}</p></noscript>{stage}"
         '<details id="largest-box"><summary id="largest-title"></summary>'
         '<div class="scroll" tabindex="0" role="group" aria-labelledby="largest-title">'
         '<table id="largest"></table></div></details>'

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError
 from kasuri.report import frame, page
 from kasuri.report.frame import Section, Text
-from kasuri.report.pack import Int
 from kasuri.schema import Domain
 
 _DENSE = 1 << 26

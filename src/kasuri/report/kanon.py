@@ -8,7 +8,7 @@ from typing import Any
 
 from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
-from kasuri.report.japanese import claim, ja
+from kasuri.words.japanese import claim, ja
 
 _ROWS = 70  # lines of one tree that are drawn; a longer tree is cut off and says so
 

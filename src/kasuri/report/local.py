@@ -10,10 +10,10 @@ import numpy as np
 
 from kasuri.report import frame
 from kasuri.report.frame import Section, Text
-from kasuri.report.japanese import ja
 from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack
 from kasuri.report.page import view_axis
 from kasuri.schema import Domain, Nominal
+from kasuri.words.japanese import ja
 
 _WHOLE = 10
 """Width of an interval from which estimates are shown in whole numbers."""

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Int = NDArray[np.int64]
+from kasuri.arrays import Int
+
 Packed = tuple[dict[str, Any], str]
 """(what a reader must know, base64 text)."""
 

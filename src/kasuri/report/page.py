@@ -1,7 +1,7 @@
 """The report of a release: one HTML file from the release's own folder and nothing else.
 
-*Privacy.* Reads release.parquet, datapackage.json and the two certificates, so the page is a function of what is
-published (post-processing); this package cannot import Counts (tests/architecture). Equal folders give equal bytes.
+*Privacy.* Reads the tables of the release, datapackage.json and the two certificates, so the page is a function of what
+is published (post-processing); this package cannot import Counts (tests/architecture). Equal folders give equal bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -19,13 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
+from kasuri.published import intervals
 from kasuri.published.protected import files_of
-from kasuri.report import chart, frame, japanese
+from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
-from kasuri.report.pack import HUNDREDTHS, Int, Packed, Rows, distances, pack, unpack, whole
+from kasuri.report.pack import HUNDREDTHS, Packed, Rows, distances, pack, unpack, whole
 from kasuri.schema import Axis, Domain, Plane
+from kasuri.store import saved
+from kasuri.words import japanese
 
 REPORT = "report.html"
 CONFIDENCE = 95
@@ -37,6 +41,8 @@ MOST_SIDE = 1 << 14
 below 15 MB and opens at once."""
 MOST_READ = 1 << 26
 """A table of more rows has no report: it is read whole to make one."""
+MOST_AREAS = 60_000
+"""A level of more areas has no intervals in the page."""
 MOST_LABELS = 20_000
 """An axis with more labels is shown by number."""
 CERTIFICATES = ("certificate.md", "certificate.ja.md")
@@ -53,11 +59,29 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
     try:
         sheet = Sheet.read(folder, about)
         words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
-        return compose(about, sheet, words)
+        return compose(about, sheet, words, ranges=ranges_of(folder, about, sheet))
     except KasuriError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         raise FormatError(f"{folder}: its manifest or table is malformed; see: kasuri verify {folder}") from None
+
+
+def ranges_of(folder: Path, about: Mapping[str, Any], sheet: Sheet) -> dict[int, Rows]:
+    """Sums and intervals of the coarser levels, from the published measurements, by the number of the level."""
+    if (about.get("intervals") or {}).get("level") is None or len(sheet.domain.axes) != 1 or not sheet.has_mesh:
+        return {}
+    release, out = saved.read(folder, about), {}
+    for at, step in enumerate(sheet.meshes[0].levels):
+        if at == 0 or sheet.cells.size > MOST_AREAS * step.side**2:
+            continue
+        found = intervals.by_step(release, step)
+        if found is not None and found[0].size <= MOST_AREAS:
+            areas, values, lower, upper = found
+            unit = whole([values])
+            below, above = distances(values, lower, upper, unit)
+            columns = {"value": np.rint(values * unit).astype(np.int64), "below": below, "above": above}
+            out[at] = Rows((areas,), columns, unit)
+    return out
 
 
 def too_large(folder: Path) -> str | None:
@@ -78,16 +102,25 @@ def says_the_same(folder: Path, manifest: Mapping[str, Any]) -> bool:
     (head, packed, foot), (head_here, packed_here, foot_here) = _around(found), _around(made)
     if (head, foot) != (head_here, foot_here):
         return False
-    about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
+    view = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])
+    told = [view["data"], *(about for _, about in view["ranges"])]
     try:
-        one, other = unpack(about, packed), unpack(about, packed_here)
+        pairs = [
+            (unpack(about, one), unpack(about, other))
+            for about, one, other in zip(told, packed.split("."), packed_here.split("."), strict=True)
+        ]
     except (ValueError, KeyError, TypeError, zlib.error):
         return False
-    pairs = [
-        *zip(one.index, other.index, strict=True),
-        *((one.columns[name], other.columns[name]) for name in one.columns),
-    ]
-    return all(np.array_equal(a, b) for a, b in pairs)
+    return all(_alike(one, other, 0 if i == 0 else 1) for i, (one, other) in enumerate(pairs))
+
+
+def _alike(one: Rows, other: Rows, rounding: int) -> bool:
+    """Whether two tables are the same, but for `rounding` in limits, which are computed and not read."""
+    return all(np.array_equal(a, b) for a, b in zip(one.index, other.index, strict=True)) and all(
+        np.abs(one.columns[name] - other.columns[name]).max(initial=0)
+        <= (rounding if name in ("below", "above") else 0)
+        for name in one.columns
+    )
 
 
 def _around(text: str) -> tuple[str, str, str]:
@@ -102,21 +135,25 @@ def compose(
     sheet: Sheet,
     words: list[list[tuple[str, str]]],
     *,
+    ranges: Mapping[int, Rows] | None = None,
     first: tuple[Section, ...] = (),
     secret: bool = False,
 ) -> str:
-    """The page from its parts; `first` are sections of an internal report, which `secret` marks."""
+    """The page from its parts; `ranges` are the intervals of coarser levels; `first` are sections of an internal
+    report, which `secret` marks."""
     privacy = about["privacy"]
     name = privacy["data"] or about["name"]
     packed, drawn = sheet.shown()
-    title = Text(f"{name}: a table released with differential privacy", f"{name}：差分プライバシーによる公表統計")
+    levels = {at: pack(rows) for at, rows in (ranges or {}).items()} if drawn is sheet else {}
     view = {
         "axes": [view_axis(axis) for axis in drawn.domain.axes],
         "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
         "unit": unit_of_sums(privacy["privacy_loss"]),
         "confidence": CONFIDENCE,
+        "ranges": [[at, told] for at, (told, _) in levels.items()],
     }
-    figure = [frame.viewer(sheet.has_mesh), *_remarks(about, sheet, drawn)]
+    packed = packed[0], ".".join([packed[1], *(text for _, text in levels.values())])
+    figure = [frame.viewer(sheet.has_mesh), *_remarks(about, sheet, drawn, levels.keys())]
     heading = Text("The table", "統計表")
     if sheet.has_mesh:
         placed = any(mesh.level for mesh in sheet.meshes)
@@ -130,7 +167,17 @@ def compose(
         Section("cite", Text("How to cite", "引用方法"), _cite(about, name)),
         Section("manifest", Text("The manifest", "マニフェスト"), [_manifest(about)]),
     ]
-    return frame.page(title, _lead(about, sheet), sections, view=view, packed=packed, secret=secret)
+    said = about.get("about") or {}
+    return frame.page(
+        _title(about, sheet, name),
+        [*_credit(said, "publisher", "published"), _numbers(about, sheet)],
+        sections,
+        view=view,
+        packed=packed,
+        below=[*_credit(said, "source", "licence", "contact"), *_words(about, sheet)],
+        language=said.get("language", "").partition("-")[0],
+        secret=secret,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,8 +301,8 @@ def view_axis(axis: Axis) -> dict[str, Any]:
         levels = [{"name": step.name, "side": step.side, "offset": list(step.offset)} for step in plane.levels]
         rows, cols = plane.shape
         return {
-            "kind": "mesh", "name": axis.name, "size": rows * cols, "rows": rows, "cols": cols, "level": plane.level,
-            "origin": list(plane.origin), "levels": levels, "labels": None,
+            "kind": "mesh", "name": axis.name, "size": rows * cols, "rows": rows, "cols": cols,
+            "level": plane.jis_level, "origin": list(plane.origin), "levels": levels, "labels": None,
         }  # fmt: skip
     labels = None if axis.sizes[0] > MOST_LABELS else axis.shown()
     return {"kind": axis.kind, "name": axis.name, "size": axis.sizes[0], "labels": labels}
@@ -289,10 +336,47 @@ def unit_of_sums(loss: Mapping[str, Any]) -> str:
     return loss["privacy_unit"] if bound["max_cells"] == 1 and bound["max_weight"] is None else ""
 
 
-def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
+def _title(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
+    """The publisher's own, or a sentence that says what the page shows."""
+    said = about.get("about") or {}
+    if "title" in said:
+        return Text(said["title"], said["title"])
     loss = about["privacy"]["privacy_loss"]
-    epsilon, delta = loss["privacy_parameters"]["epsilon"], loss["privacy_parameters"]["delta"]
-    unit = loss["privacy_unit"]
+    bound, total = loss["contribution_bound"], number(about["total"])
+    counted = japanese.counted(loss["privacy_unit"], bound["max_cells"], bound["max_weight"])
+    mesh = sheet.meshes[0] if sheet.meshes else None
+    where = Text(f"{sheet.domain.size:,} cells", f"{sheet.domain.size:,} セル")
+    if mesh is not None and mesh.level:
+        where = area_name(mesh.level, 1)
+    return Text(
+        f"{name} shows {total} {counted[0]} in {where.en}; random noise protects each {loss['privacy_unit']}.",
+        f"{name}：{total} {counted[1]}を{where.ja}で示します。"
+        f"雑音により{japanese.unit(loss['privacy_unit'])}を保護しています。",
+    )
+
+
+def _credit(said: Mapping[str, str], *wanted: str) -> list[str]:
+    """Those of the words `wanted` that its publisher says: who publishes it, when, from what source, and what others
+    may do with it."""
+    names = {
+        "publisher": Text("Published by ", "公表者："),
+        "published": Text("on ", "公表日：") if "publisher" in said else Text("Published on ", "公表日："),
+        "source": Text("Source: ", "出典："),
+        "licence": Text("Licence: ", "利用条件："),
+        "contact": Text("Contact: ", "連絡先："),
+    }
+    language = f' lang="{escape(said["language"])}" class="always"' if "language" in said else ""
+    parts = [
+        f'<span class="item">{words.html()}<span{language}>{escape(said[name])}</span></span>'
+        for name, words in names.items()
+        if name in wanted and name in said
+    ]
+    return [f'<p class="credit">{" ".join(parts)}</p>'] if parts else []
+
+
+def _words(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
+    """What every reader should know, below the map."""
+    unit = about["privacy"]["privacy_loss"]["privacy_unit"]
     spoken = Text(
         f"The numbers carry random noise that limits what this table can tell about any one {unit}. Relative to the "
         "counts the noise is small for large areas and large for small ones: read the error before a single cell.",
@@ -300,24 +384,40 @@ def _lead(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
         "件数に対する雑音の割合は広い区域では小さく、狭い区域では大きくなります。"
         "個々のセルを読む前に誤差の目安をご覧ください。",
     )
+    where = Text("where nobody was counted", "誰も数えられていない所")
+    if sheet.has_mesh:
+        where = Text("in the sea, on mountains and in other empty places", "海や山など人のいない場所")
+    noise = Text(
+        f"Small numbers may be shown {where.en}, because noise is added to every cell that is not declared impossible, "
+        "and nothing is taken back by looking at the data. A cell is not exactly what was counted but that number "
+        "changed by noise, so two cells that differ by little may be equal in truth.",
+        f"{where.ja}にも小さな数が示されることがあります。雑音は、ありえないと宣言したセルを除くすべてのセルに加えられ、"
+        "元データを見て取り除くことはしないためです。"
+        "セルの値は数えたままの値ではなく、雑音で変えられています。わずかな差は、実際には差がない場合もあります。",
+    )
+    return [f'<p class="lead">{spoken.html()}</p>', f'<p id="why">{noise.html()}</p>']
+
+
+def _numbers(about: Mapping[str, Any], sheet: Sheet) -> str:
+    """The four numbers that come first."""
+    loss = about["privacy"]["privacy_loss"]
+    epsilon, delta = loss["privacy_parameters"]["epsilon"], loss["privacy_parameters"]["delta"]
+    unit = loss["privacy_unit"]
     limit = "" if delta == "0" else f"δ {delta}; "
     total, size, empty = about["total"], sheet.domain.size, sheet.cells.size
     bound = loss["contribution_bound"]
     counted = Text(*japanese.counted(unit, bound["max_cells"], bound["max_weight"]))
-    return [
-        f'<p class="lead">{spoken.html()}</p>',
-        frame.tiles(
-            [
-                (Text("Released total", "公表値の合計").html(), number(total), counted.html()),
-                (Text("Cells that are not 0", "0 でないセル").html(), number(empty),
-                 Text(f"of {size:,}", f"全 {size:,} セル中").html()),
-                (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
-                 escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
-                (Text("Protected", "保護の単位").html(), frame.both(escape(unit), escape(japanese.unit(unit))),
-                 frame.both(escape(loss["privacy_unit_description"]), _relation_ja(about))),
-            ]
-        ),
-    ]  # fmt: skip
+    return frame.tiles(
+        [
+            (Text("Released total", "公表値の合計").html(), number(total), counted.html()),
+            (Text("Cells that are not 0", "0 でないセル").html(), number(empty),
+             Text(f"of {size:,}", f"全 {size:,} セル中").html()),
+            (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
+             escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
+            (Text("Protected", "保護の単位").html(), frame.both(escape(unit), escape(japanese.unit(unit))),
+             frame.both(escape(loss["privacy_unit_description"]), _relation_ja(about))),
+        ]
+    )  # fmt: skip
 
 
 def _relation_ja(about: Mapping[str, Any]) -> str:
@@ -326,7 +426,7 @@ def _relation_ja(about: Mapping[str, Any]) -> str:
     return f"最大 {most} セル、{change[about['privacy']['dp_variant']['relation']]}"
 
 
-def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet) -> list[str]:
+def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet, levels: Collection[int]) -> list[str]:
     out = []
     if drawn.domain != sheet.domain:
         was, now = next(pair for pair in zip(sheet.meshes, drawn.meshes, strict=True) if pair[0] != pair[1])
@@ -353,10 +453,10 @@ def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet) -> list[str]:
                 )
             )
         )
-    return [*out, *([frame.note(_bars(sheet, about.get("intervals") or {}))] if sheet.cells.size else [])]
+    return [*out, *([frame.note(_bars(sheet, about.get("intervals") or {}, levels))] if sheet.cells.size else [])]
 
 
-def _bars(sheet: Sheet, told: Mapping[str, Any]) -> Text:
+def _bars(sheet: Sheet, told: Mapping[str, Any], levels: Collection[int]) -> Text:
     """Which values have an interval and which have none, and why: from what the release says of its own recipe."""
     if not sheet.has_intervals:
         why = str(told.get("why") or "the release does not say")
@@ -371,13 +471,20 @@ def _bars(sheet: Sheet, told: Mapping[str, Any]) -> Text:
         f" {without:,} of them have none: their columns lower and upper are empty.",
         f"そのうち {without:,} 個には信頼区間がありません（lower 列と upper 列が空です）。",
     )  # fmt: skip
+    also = Text("", "")
+    if levels:
+        named = [area_name(step.name if sheet.meshes[0].level else None, step.side)
+                 for at, step in enumerate(sheet.meshes[0].levels) if at in levels]  # fmt: skip
+        also = Text(
+            " and with " + ", ".join(name.en for name in named), "と" + "、".join(name.ja for name in named) + "の区域"
+        )
     return Text(
-        f"{CONFIDENCE} % intervals stand with the {sheet.cells.size:,} listed cells, one by one.{some.en} The page "
-        "shows none for cells that are not listed (released as 0), nor for sums over areas or other axes, since "
-        "intervals do not add up: Release.load(folder).interval(...) computes the right one for any area, empty cells "
+        f"{CONFIDENCE} % intervals are shown with the {sheet.cells.size:,} listed cells, one by one{also.en}.{some.en} "
+        "The page shows none for cells that are not listed (released as 0), nor for other sums, since intervals do not "
+        "add up: Release.load(folder).interval(...) computes the right one for any area, empty cells "
         "included.",
-        f"{CONFIDENCE} % 信頼区間は、掲載した {sheet.cells.size:,} 個のセルのそれぞれに付いています。{some.ja}"
-        "掲載のないセル（0 として公表）や、区域・ほかの軸について合計した値には表示しません。"
+        f"{CONFIDENCE} % 信頼区間は、掲載した {sheet.cells.size:,} 個のセル{also.ja}のそれぞれに付いています。{some.ja}"
+        "掲載のないセル（0 として公表）や、そのほかの合計には表示しません。"
         "信頼区間は足し合わせられないためです。"
         "Release.load(folder).interval(...) により、空のセルを含む任意の区域の信頼区間を計算できます。",
     )
@@ -463,6 +570,8 @@ def _files(about: Mapping[str, Any]) -> list[str]:
 def _cite(about: Mapping[str, Any], name: str) -> list[str]:
     loss = about["privacy"]["privacy_loss"]["privacy_parameters"]
     software = about["privacy"]["implementation"]["software"]
+    said = about.get("about") or {}
+    name = ", ".join(said[part] for part in ("publisher", "title", "published") if part in said) or name
     text = Text(
         f"{name}, released with differential privacy (epsilon = {loss['epsilon']}, delta = {loss['delta']}), "
         f"release {about['id']}, made with {software}.",

@@ -12,7 +12,7 @@ from typing import Any
 
 from kasuri.report import frame
 from kasuri.report.frame import Section, Text
-from kasuri.report.japanese import ja
+from kasuri.words.japanese import ja
 
 _REACH = 1.959963984540054
 """Standard errors from the middle of a 95 % interval to its end."""

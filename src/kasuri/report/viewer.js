@@ -5,7 +5,8 @@
 const WORDS = {
   en: {
     level: "Areas", show: "Show", scale: "Colours", log: "logarithmic", linear: "linear", all: "all", sum: "all (sum)", along: "Rows by",
-    value: "released value", width: "width of the interval", truth: "TRUE value (confidential)", error: "released minus true (confidential)",
+    value: "released value", share: "can I use it? (relative error)", hatched: (p) => `hatched: over ± ${p} %`, per_cent: (p) => `${p} % range, ± % of the value`,
+    advice: (a, b, u, p) => `Between ${a} and ${b} ${u} (such ranges hold for ${p} of 100 places): `, good: (s) => `± ${s} %, good to use.`, care: (s) => `± ${s} %, use with care.`, poor: (s) => `± ${s} %, too uncertain to use alone; choose larger areas.`, truth: "TRUE value (confidential)", error: "released minus true (confidential)",
     released: "Released", true_: "True", off: "Error", interval: (p) => `${p} % interval`, to: "to", none: "not listed: released as 0",
     sea: "outside what is possible (declared public): 0", outside: "outside the window", row: "row", col: "column",
     no_interval: "no interval for this area", go: "Go to mesh code", find: "no such area here", cells: (s) => `${spaced(s)} cells`,
@@ -16,7 +17,8 @@ const WORDS = {
   },
   ja: {
     level: "区域", show: "表示", scale: "配色", log: "対数", linear: "線形", all: "すべて", sum: "すべて（合計）", along: "行の軸",
-    value: "公表値", width: "信頼区間の幅", truth: "真の値（部外秘）", error: "公表値と真の値の差（部外秘）",
+    value: "公表値", share: "利用の目安（相対誤差）", hatched: (p) => `斜線：± ${p} % 超`, per_cent: (p) => `${p} % 信頼区間の半幅（値に対する %）`,
+    advice: (a, b, u, p) => `${a} から ${b} の間（${u}。このような範囲は 100 か所のうち ${p} か所で正しい値を含みます）：`, good: (s) => `± ${s} %。利用できます。`, care: (s) => `± ${s} %。注意して利用してください。`, poor: (s) => `± ${s} %。単独では利用できません。より広い区域を選んでください。`, truth: "真の値（部外秘）", error: "公表値と真の値の差（部外秘）",
     released: "公表値", true_: "真の値", off: "誤差", interval: (p) => `${p} % 信頼区間`, to: "〜", none: "掲載なし：0 として公表",
     sea: "ありえない場所（公開情報として宣言）：0", outside: "対象範囲の外", row: "行", col: "列",
     no_interval: "この区域の信頼区間はありません", go: "メッシュコードへ移動", find: "この範囲にありません", cells: (s) => `${s}メッシュ`,
@@ -28,9 +30,10 @@ const WORDS = {
 };
 const RAMP = { // viridis, cividis and a diverging purple-orange: even steps of lightness, safe for colour-blind readers
   value: "481769 472a7a 433d84 3d4e8a 355e8d 2e6d8e 297b8e 23898e 1f978b 21a585 2eb37c 46c06f 65cb5e 89d548 b0dd2f d8e219 fde725",
-  width: "1a386f 32436d 434e6c 535a6d 61656f 6f7073 7d7c78 8c8878 9b9476 aba072 bcae6c cdbb63 dec958 f0d846 fee838",
+  share: "1a386f 32436d 434e6c 535a6d 61656f 6f7073 7d7c78 8c8878 9b9476 aba072 bcae6c cdbb63 dec958 f0d846 fee838",
   error: "b59bff 9a86d8 7568a8 474061 232833 6b4a1c a86f1d e09a35 ffc873",
 };
+const GOOD = 10, POOR = 50; // relative error in per cent: below GOOD a number can be used as it is, above POOR not alone
 const NEGATIVE = [226, 59, 46], GROUND = [14, 20, 32], SEA = [28, 38, 56];
 const spaced = (level) => level.replace(/^(\d+)(k?m)$/, "$1 $2");
 const $ = (id) => document.getElementById(id);
@@ -226,7 +229,26 @@ function showMap(view, data) {
   let axis, tables, mips, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, aspect = 1, sea = null;
 
   const amount = { value: (i) => columns.value[i], truth: (i) => columns.truth[i], error: (i) => columns.value[i] - columns.truth[i],
-    width: (i) => (columns.above[i] < 0 ? 0 : columns.above[i] + columns.below[i]) };
+    share: (i) => share(data, i) };
+  /** Half the width of an interval in per cent of its value; 0 where there is none. */
+  function share({ columns: c }, i) { return c.above[i] < 0 ? 0 : (unit * Math.min(999, (50 * (c.above[i] + c.below[i])) / Math.abs(c.value[i]))) || 0; }
+  /** The areas of this level whose relative error is known, as a table. */
+  function shares(k) {
+    const { side, offset } = axis.levels[k], rows = data.ranges[k], [high, wide] = [0, 1].map((d) => Math.floor(((d ? axis.cols : axis.rows) - 1 + offset[d]) / side) + 1);
+    return gather(rows.n, (i) => Math.floor(rows.index[0][i] / wide), (i) => rows.index[0][i] % wide, (i) => share(rows, i), () => 1, (i) => i, high, wide);
+  }
+  /** The interval of an area of this level, or null: what the table has of one cell, or the page of a coarser area. */
+  function range(R, C, ref) {
+    let rows = data, i = ref;
+    if (state.level) {
+      rows = data.ranges[state.level];
+      if (!rows) return null;
+      rows.at ??= new Map(Array.from(rows.index[0], (key, k) => [key, k]));
+      i = rows.at.get(R * table().cols + C) ?? -1;
+    }
+    const c = rows.columns;
+    return i < 0 || !c.above || c.above[i] < 0 ? null : [c.value[i] - c.below[i], c.value[i] + c.above[i], share(rows, i)];
+  }
 
   function mask() {
     const found = view.mask.find((m) => m.axes.length === 1 && m.axes[0] === axis.name);
@@ -253,7 +275,7 @@ function showMap(view, data) {
     cut();
   }
   const level = () => axis.levels[state.level];
-  const table = () => (tables[state.level] ??= coarsen(tables[0], level().side, level().offset));
+  const table = () => (tables[state.level] ??= state.layer === "share" ? shares(state.level) : coarsen(tables[0], level().side, level().offset));
   function cut() {
     mips = [table()];
     top = { high: 0, low: 0 };
@@ -276,13 +298,14 @@ function showMap(view, data) {
   const toX = (col) => (col - box.x) * box.s * aspect, toY = (y) => (y - box.y) * box.s;
   const toCell = (px, py) => [Math.floor(axis.rows - (py / box.s + box.y)), Math.floor(px / (box.s * aspect) + box.x)];
 
-  const colours = { value: ramp("value"), width: ramp("width"), truth: ramp("value"), error: ramp("error") };
+  const colours = { value: ramp("value"), share: ramp("share").reverse(), truth: ramp("value"), error: ramp("error") };
   function colour() {
     const lut = colours[state.layer].map(word), red = word(NEGATIVE);
     if (state.layer === "error") {
       const most = Math.max(top.high, -top.low) || 1, bend = state.log ? (v) => Math.log1p(v) / Math.log1p(most) : (v) => v / most;
       return (v) => lut[Math.round(127.5 + 127.5 * Math.sign(v) * Math.min(1, bend(Math.abs(v))))];
     }
+    if (state.layer === "share") return (v) => lut[Math.min(255, Math.round((255 * v) / (100 * unit)))];
     const high = Math.max(top.high, unit), low = unit, span = Math.log(high / low) || 1;
     if (state.log) return (v) => (v < 0 ? red : lut[Math.max(0, Math.min(255, Math.round((255 * Math.log(v / low)) / span)))]);
     return (v) => (v < 0 ? red : lut[Math.min(255, Math.round((255 * v) / high))]);
@@ -301,7 +324,7 @@ function showMap(view, data) {
       if (row >= 0 && row < axis.rows) for (let x = left; x < right; x++) { const c = Math.floor(x / ratio / (box.s * aspect) + box.x); if (sea[row * axis.cols + c]) pixels[y * w + x] = word(SEA); }
     }
     const [drawn, join] = fine(), side = level().side * join, [or, oc] = level().offset;
-    const lone = state.layer === "width" ? null : join * join;
+    const lone = state.layer === "share" ? null : join * join, dark = word([9, 13, 22]);
     for (let r = 0; r < drawn.rows; r++) {
       const y0 = Math.max(head, edge(toY, axis.rows - ((r + 1) * side - or))), y1 = Math.min(foot, Math.max(edge(toY, axis.rows - (r * side - or)), y0 + 1));
       if (y1 <= head || y0 >= foot) continue;
@@ -310,12 +333,18 @@ function showMap(view, data) {
         if (x1 <= left || x0 >= right || drawn.val[j] === 0) continue;
         pixels.fill(of(drawn.val[j] / (lone ?? drawn.num[j])), y0 * w + x0, y0 * w + x1);
         for (let y = y0 + 1; y < y1; y++) pixels.copyWithin(y * w + x0, y0 * w + x0, y0 * w + x1);
+        if (lone === null && drawn.val[j] / drawn.num[j] > POOR * unit) for (let y = y0; y < y1; y++) for (let x = x0; x < x1; x++) if ((x + y) % 5 < 2) pixels[y * w + x] = dark;
       }
     }
     pen.putImageData(image, 0, 0);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     overlay(join);
     state.drawn = { cells: drawn.n, join };
+  }
+  /** Words on the map that are read on any colour: light, with a dark edge. */
+  function label(text, x, y) {
+    pen.lineJoin = "round"; pen.lineWidth = 3; pen.strokeStyle = "#0b101be6"; pen.strokeText(text, x, y);
+    pen.fillStyle = "#fff"; pen.fillText(text, x, y);
   }
   function overlay(join) {
     const w = canvas.clientWidth, h = canvas.clientHeight, font = getComputedStyle(document.body).fontFamily;
@@ -330,7 +359,7 @@ function showMap(view, data) {
       if (box.s * step > 46) for (let r = from[0] - 1; r <= past[0]; r++) for (let c = from[1] - 1; c <= past[1]; c++) {
         const x0 = Math.max(0, toX(0), toX(c * step - axis.origin[1])), y0 = Math.max(0, toY(0), toY(axis.rows - ((r + 1) * step - axis.origin[0])));
         const x1 = Math.min(w, toX(axis.cols), toX((c + 1) * step - axis.origin[1])), y1 = Math.min(h, toY(axis.rows), toY(axis.rows - (r * step - axis.origin[0])));
-        if (x1 - x0 > 50 && y1 - y0 > 18) pen.fillText(encode(name, r, c), x0 + 4, y0 + 13);
+        if (x1 - x0 > 50 && y1 - y0 > 18) label(encode(name, r, c), x0 + 4, y0 + 13);
       }
     }
     if (state.cursor) {
@@ -347,18 +376,21 @@ function showMap(view, data) {
     }
   }
   function legend(w, h, font, join) {
-    const below = state.layer !== "error" && top.low < 0, room = below ? 106 : 30;
+    const below = state.layer !== "error" && state.layer !== "share" && top.low < 0, room = below ? 106 : 30;
     const wide = Math.min(260, w - 12 - room), x = 14, y = h - 40, lut = colours[state.layer], name = areaName();
     pen.fillStyle = "#0b101bdd"; pen.fillRect(x - 8, y - 28, wide + room, 62);
     for (let i = 0; i < wide; i++) { pen.fillStyle = `rgb(${lut[Math.round((255 * i) / (wide - 1))]})`; pen.fillRect(x + i, y - 4, 1, 11); }
     pen.fillStyle = "#fff"; pen.font = `12px ${font}`; pen.textAlign = "left";
-    const what = { value: t().unit(view.unit), truth: `${t().true_}${t().is}${t().unit(view.unit)}`, width: t().width, error: t().off }[state.layer];
-    pen.fillText(t().per(what, name) + (join > 1 ? ` (${t().zoomed})` : ""), x, y - 12, wide + 14);
+    const what = { value: t().unit(view.unit), truth: `${t().true_}${t().is}${t().unit(view.unit)}`, error: t().off }[state.layer];
+    pen.fillText((state.layer === "share" ? t().per_cent(view.confidence) : t().per(what, name)) + (join > 1 ? ` (${t().zoomed})` : ""), x, y - 12, wide + 14);
     pen.font = `11px ${font}`; pen.textAlign = "center";
     const error = state.layer === "error", high = Math.max(top.high, unit) / unit;
     if (error) {
       const most = Math.max(top.high, -top.low) / unit || 1;
       for (const v of [-most, 0, most]) pen.fillText(number(v, unit), Math.max(x + 20, Math.min(x + wide - 10, x + wide * (0.5 + v / most / 2))), y + 20);
+    } else if (state.layer === "share") {
+      for (const v of [0, 25, 50, 75, 100]) pen.fillText(`${v}`, x + Math.max(4, (wide * v) / 100 - 4), y + 20);
+      pen.textAlign = "left"; label(t().hatched(POOR), x - 8, y - 34);
     } else for (const v of ticks(1, high, state.log)) {
       const at = x + wide * (state.log ? Math.log(v) / (Math.log(high) || 1) : v / high);
       if (at <= x + wide + 4) pen.fillText(v >= 1e4 ? Intl.NumberFormat(language, { notation: "compact" }).format(v) : number(v, unit), Math.max(at, x + 6), y + 20);
@@ -370,6 +402,7 @@ function showMap(view, data) {
 
   function read() {
     const out = $("readout");
+    $("advice").textContent = "";
     if (!state.cursor) { out.textContent = t().start; return; }
     const [row, col] = state.cursor, s = level().side, [or, oc] = level().offset;
     if (row < 0 || col < 0 || row >= axis.rows || col >= axis.cols) { out.textContent = t().outside; return; }
@@ -381,13 +414,17 @@ function showMap(view, data) {
     const items = []; // each an element and whether it is a remark on the one before
     const put = (name, id, text) => items.push([element("span", { className: "item" }, name + t().is, element("b", { id, textContent: text })), false]);
     const say = (text) => items.push([element("span", { className: "item", textContent: text }), text.startsWith("(")]);
-    const alone = s === 1 && at >= 0 && ref >= 0;
+    const alone = s === 1 && at >= 0 && ref >= 0, known = alone || (s > 1 && at >= 0 && (state.layer === "value" || state.layer === "share")) ? range(R, C, ref) : null;
+    if (known) {
+      const off = known[2] / unit, verdict = off <= GOOD ? "good" : off <= POOR ? "care" : "poor";
+      $("advice").textContent = t().advice(number(known[0] / unit, unit), number(known[1] / unit, unit), t().unit(view.unit), view.confidence) + t()[verdict](number(Math.ceil(off)));
+    }
     const released = state.layer === "value" ? (at < 0 ? 0 : table().val[at]) : alone ? columns.value[ref] : null;
     if (state.layer !== "value" && !alone) put(t()[state.layer], "read-layer", number((at < 0 ? 0 : table().val[at]) / unit, unit));
     if (released !== null) put(t().released, "read-value", number(released / unit, unit));
     if (sea && s === 1 && sea[row * axis.cols + col]) say(t().sea);
     else if (at < 0) say(`(${t().none})`);
-    else if (alone && has && columns.above[ref] >= 0) put(t().interval(view.confidence), "read-interval", `${number((columns.value[ref] - columns.below[ref]) / unit, unit)} ${t().to} ${number((columns.value[ref] + columns.above[ref]) / unit, unit)}`);
+    else if (known) put(t().interval(view.confidence), "read-interval", `${number(known[0] / unit, unit)} ${t().to} ${number(known[1] / unit, unit)}`);
     else if (has) say(`(${t().no_interval})`);
     if (alone && internal) { put(t().true_, "read-truth", number(columns.truth[ref] / unit, unit)); put(t().off, "read-error", number((columns.value[ref] - columns.truth[ref]) / unit, unit)); }
     // copied and read aloud as text: a mark after each item, so that "121" and "95 % interval" are never one number
@@ -484,10 +521,10 @@ function showMap(view, data) {
   const tools = $("tools");
   axis = view.axes[state.mesh];
   if (meshes.length > 1) select(tools, "mesh", () => t().map, () => meshes.map((i) => [String(i), view.axes[i].name]), (v) => { state.mesh = Number(v); state.level = 0; state.cursor = null; build(); fit(); speak(language); });
-  function setLevel(k) { if (state.layer === "width") k = 0; state.level = k; levelBox.value = String(k); cut(); renew(); }
+  function setLevel(k) { if (state.layer === "share" && !data.ranges[k]) k = 0; state.level = k; levelBox.value = String(k); cut(); renew(); }
   const levelBox = select(tools, "level", () => t().level, () => axis.levels.map((l, i) => [String(i), axis.level ? t().cells(l.name) : t().side(l.side)]), (v) => setLevel(Number(v)));
-  const layers = ["value", ...(has ? ["width"] : []), ...(internal ? ["error", "truth"] : [])];
-  if (layers.length > 1) select(tools, "layer", () => t().show, () => layers.map((name) => [name, t()[name]]), (v) => { state.layer = v; if (v === "width") { state.level = 0; levelBox.value = "0"; } build(); renew(); });
+  const layers = ["value", ...(has ? ["share"] : []), ...(internal ? ["error", "truth"] : [])];
+  if (layers.length > 1) select(tools, "layer", () => t().show, () => layers.map((name) => [name, t()[name]]), (v) => { state.layer = v; if (v === "share" && !data.ranges[state.level]) { state.level = 0; levelBox.value = "0"; } build(); renew(); });
   select(tools, "scale", () => t().scale, () => [["log", t().log], ["linear", t().linear]], (v) => { state.log = v === "log"; soon(); });
   view.axes.forEach((other, i) => {
     if (i !== meshes[0] || meshes.length > 1) choose(tools, other, (v) => { state.pick[i] = v; build(); renew(); });
@@ -557,11 +594,14 @@ function showBars(view, data) {
 }
 
 for (const button of document.querySelectorAll("[data-language]")) button.addEventListener("click", () => speak(button.dataset.language));
-const wanted = location.hash === "#ja" || (navigator.language ?? "").startsWith("ja") ? "ja" : "en";
+const opens = document.body.dataset.opens; // the language of its publisher, for readers of neither
+const wanted = location.hash === "#ja" ? "ja" : location.hash === "#en" ? "en" : [(navigator.language ?? "").slice(0, 2), opens].find((name) => name in WORDS) ?? "en";
 if ($("view")) {
   const view = told("view");
   if (view.estimate) for (const [words, name] of [[WORDS.en, "estimate"], [WORDS.ja, "推定値"]]) words.value = words.count = words.released = name;
-  unpack(view.data, $("rows").textContent).then((data) => {
+  const texts = $("rows").textContent.split("."), ranges = view.ranges ?? []; // the table, then coarser levels with their intervals
+  Promise.all([view.data, ...ranges.map(([, about]) => about)].map((about, i) => unpack(about, texts[i]))).then(([data, ...more]) => {
+    data.ranges = Object.fromEntries(more.map((rows, i) => [ranges[i][0], rows]));
     (view.axes.some((axis) => axis.kind === "mesh") ? showMap : showBars)(view, data);
     speak(wanted);
     document.body.dataset.ready = "yes";

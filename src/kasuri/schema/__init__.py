@@ -6,15 +6,19 @@ Every kind of axis answers for itself (`axis`), in a file of its own; nothing ou
 
 from kasuri.schema.axis import Axis, Plane, Step
 from kasuri.schema.domain import MAX_CELLS, RESERVED, Domain
+from kasuri.schema.grid import Grid
+from kasuri.schema.h3 import H3
 from kasuri.schema.mask import MAX_MASK, Mask
 from kasuri.schema.mesh import WINDOWS, Mesh
 from kasuri.schema.nominal import Nominal
 from kasuri.schema.ordered import Ordered
+from kasuri.schema.regions import Regions
 from kasuri.schema.time import Time
 from kasuri.schema.tree import Tree
 from kasuri.schema.unit import PROVIDER_BOUNDED, ROWS_ALONE, Change, Part, Unit
 
 __all__ = [
+    "H3",
     "MAX_CELLS",
     "MAX_MASK",
     "PROVIDER_BOUNDED",
@@ -24,12 +28,14 @@ __all__ = [
     "Axis",
     "Change",
     "Domain",
+    "Grid",
     "Mask",
     "Mesh",
     "Nominal",
     "Ordered",
     "Part",
     "Plane",
+    "Regions",
     "Step",
     "Time",
     "Tree",

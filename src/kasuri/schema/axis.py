@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import names
+from kasuri.arrays import Float, Int
+from kasuri.errors import DomainError
 from kasuri.schema import columns
-from kasuri.schema.columns import Float, Found, Int, Place
+from kasuri.schema.columns import Found, Place
 
 
 class Axis(ABC):
@@ -64,6 +66,37 @@ class Axis(ABC):
     def where(self) -> str | None:
         """The reference system its cells lie in; None where they have no place on earth."""
         return None
+
+    @property
+    def epsg(self) -> int | None:
+        """The EPSG number of the system that the outlines of its cells are in; None where they have no outline."""
+        return None
+
+    outline_type: ClassVar[str] = "Polygon"
+    """What `outlines` holds."""
+
+    def outlines(self, index: Sequence[Int]) -> Any:
+        """The outline of each cell as WKB, counter-clockwise, in an Arrow binary array; where there is an `epsg`."""
+        raise DomainError(f"the cells of axis {self.name!r} have no outline")
+
+    def extent(self) -> tuple[float, float, float, float]:
+        """West, south, east and north of all of it, in the system of its outlines."""
+        raise DomainError(f"the cells of axis {self.name!r} have no outline")
+
+    @property
+    def own_level(self) -> str | None:
+        """The name of its own level; None where it has none."""
+        return None
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """The coarser levels that its cells can be summed to."""
+        return ()
+
+    def coarsened(self, level: str) -> tuple[Axis, list[tuple[Int, Int]]]:
+        """The axis of a coarser level, and per dimension the half-open ranges of own indices that its indices hold,
+        rising and without a gap."""
+        raise DomainError(f"axis {self.name!r} has no level {level!r}")
 
     def tree_paths(self) -> tuple[tuple[int, ...], ...] | None:
         """Per index the child numbers from the root of its tree; None where its indices are halved, bit by bit."""
@@ -134,6 +167,9 @@ class Step:
     offset: tuple[int, int]
 
 
+_WKB = np.dtype([("order", "u1"), ("kind", "<u4"), ("rings", "<u4"), ("points", "<u4"), ("xy", "<f8", (5, 2))])
+
+
 class Plane(Axis):
     """An axis of two dimensions, rows and columns, whose cells lie side by side. A plane with a reference system
     (`where`) has codes, standard levels and a place on the map."""
@@ -168,7 +204,7 @@ class Plane(Axis):
         """Its own level and every coarser one that it is made of."""
 
     @abstractmethod
-    def step(self, level: str) -> Step:
+    def at_level(self, level: str) -> Step:
         """The coarser level by name; DomainError where it is not made of whole cells."""
 
     @abstractmethod
@@ -187,6 +223,45 @@ class Plane(Axis):
     @abstractmethod
     def edges(self, row: Int, col: Int) -> tuple[Float, Float, Float, Float]:
         """West, south, east and north of cells, in its reference system; neighbours share an edge to the last bit."""
+
+    @property
+    def jis_level(self) -> str | None:
+        """Its level where that is one of JIS X 0410, whose codes the map of a report can write."""
+        return None
+
+    @property
+    def own_level(self) -> str | None:
+        return self.level
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        return () if self.where() is None else tuple(step.name for step in self.levels if step.side > 1)
+
+    def coarsened(self, level: str) -> tuple[Axis, list[tuple[Int, Int]]]:
+        """A coarse cell that the window cuts holds the part inside the window."""
+        step = self.at_level(level)
+        coarse, spans = self.coarser(step), []
+        for at, first, size, count in zip(self.origin, coarse.origin, self.shape, coarse.shape, strict=True):
+            ends = np.clip((np.arange(count + 1, dtype=np.int64) + first) * step.side - at, 0, size)
+            spans.append((ends[:-1], ends[1:]))
+        return coarse, spans
+
+    def outlines(self, index: Sequence[Int]) -> Any:
+        import pyarrow as pa
+
+        west, south, east, north = self.edges(*index)
+        out = np.zeros(index[0].size, dtype=_WKB)
+        out["order"], out["kind"], out["rings"], out["points"] = 1, 3, 1, 5
+        for i, (x, y) in enumerate(((west, south), (east, south), (east, north), (west, north), (west, south))):
+            out["xy"][:, i, 0], out["xy"][:, i, 1] = x, y
+        wide = pa.binary(_WKB.itemsize)
+        return pa.FixedSizeBinaryArray.from_buffers(wide, out.size, [None, pa.py_buffer(out.tobytes())]).cast(
+            pa.binary()
+        )
+
+    def extent(self) -> tuple[float, float, float, float]:
+        ends = self.edges(np.array([0, self.shape[0] - 1]), np.array([0, self.shape[1] - 1]))
+        return float(ends[0][0]), float(ends[1][0]), float(ends[2][1]), float(ends[3][1])
 
     @property
     @abstractmethod

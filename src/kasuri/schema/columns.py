@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Bool, Float, Int
 from kasuri.errors import DomainError
-
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
-Float = NDArray[np.float64]
 
 Place = str | Sequence[str] | Mapping[str, str]
 """Where an axis stands: one column; two (row, col); or {"lat": column, "lon": column}."""

@@ -75,8 +75,8 @@ class Domain:
         """Columns of a release table whose names agree but for case."""
         made = [*RESERVED, "geom", "fid"]  # the last two in map formats
         for axis in self.axes:
-            if axis.plane is None or self.prefix(axis):  # the columns of one plane are among those of every release
-                made += [f"{self.prefix(axis)}{name}" for name in axis.column_names]
+            own = [f"{self.prefix(axis)}{name}" for name in axis.column_names]
+            made += [name for name in own if axis.plane is None or name not in RESERVED]  # those of one plane are there
         lower = [name.lower() for name in made]
         return [name for i, name in enumerate(made) if name.lower() in lower[:i]]
 

@@ -7,12 +7,15 @@ from typing import Any
 
 from kasuri.errors import DomainError
 from kasuri.schema.axis import Axis
+from kasuri.schema.grid import Grid
+from kasuri.schema.h3 import H3
 from kasuri.schema.mesh import Mesh
 from kasuri.schema.nominal import Nominal
 from kasuri.schema.ordered import Ordered
+from kasuri.schema.regions import Regions
 from kasuri.schema.time import Time
 
-KINDS: dict[str, type[Axis]] = {kind.kind: kind for kind in (Mesh, Ordered, Nominal, Time)}
+KINDS: dict[str, type[Axis]] = {kind.kind: kind for kind in (Mesh, Grid, H3, Regions, Ordered, Nominal, Time)}
 
 
 def axis_from_json(data: Mapping[str, Any]) -> Axis:

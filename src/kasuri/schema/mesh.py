@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import meshcode
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns
 from kasuri.schema.axis import Plane, Step, name_faults, pair
-from kasuri.schema.columns import Float, Found, Int, Place
+from kasuri.schema.columns import Found, Place
 
 WINDOWS: dict[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
     "japan": ("500m", (4864, 3584), (6144, 5376)),
@@ -89,6 +90,14 @@ class Mesh(Plane):
     def where(self) -> str | None:
         return None if self.level is None else self.crs
 
+    @property
+    def epsg(self) -> int | None:
+        return None if self.level is None else meshcode.DATUMS[self.crs]
+
+    @property
+    def jis_level(self) -> str | None:
+        return self.level
+
     def codes(self) -> Int | None:
         if self.level is None:
             return None
@@ -141,9 +150,9 @@ class Mesh(Plane):
             return tuple(Step(str(1 << k), 1 << k, (0, 0)) for k in range(max(self.shape).bit_length()))
         own = meshcode.level(self.level).per_first
         coarse = [name for name, level in meshcode.LEVELS.items() if own % level.per_first == 0]
-        return tuple(self.step(name) for name in reversed(coarse))
+        return tuple(self.at_level(name) for name in reversed(coarse))
 
-    def step(self, level: str) -> Step:
+    def at_level(self, level: str) -> Step:
         own, wanted = meshcode.level(self.level or "").per_first, meshcode.level(level).per_first
         if own % wanted:
             raise DomainError(f"level {level} is not made of whole {self.level} cells")

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import names
+from kasuri.arrays import Bool, Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns
 from kasuri.schema.axis import Axis, name_faults, number_faults
-from kasuri.schema.columns import Bool, Found, Int, Place
+from kasuri.schema.columns import Found, Place
 
 
 @dataclass(frozen=True)

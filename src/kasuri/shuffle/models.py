@@ -180,9 +180,7 @@ def _solve(r: Reports, y: Floats, ridge: float) -> tuple[Floats, Floats, tuple[s
     second[1:, 1:] += ridge * np.eye(d)
     values = np.linalg.eigvalsh(second)
     if values[0] <= 1e-9:
-        raise NumericsError(
-            "the noise leaves the features' moments singular; take fewer features, more rows, more epsilon or a ridge"
-        )
+        raise NumericsError(_what_would_fit(r, second, float(values[0])))
     beta = np.linalg.solve(second, cross)
     # influence: S^-1 (x y - (x x^T) beta)
     score = np.empty((n, d + 1))
@@ -199,6 +197,34 @@ def _solve(r: Reports, y: Floats, ridge: float) -> tuple[Floats, Floats, tuple[s
     spread = inverse @ (score.T @ score / n) @ inverse.T / n
     notes = () if values[0] > 0.1 * float(np.diagonal(second).min()) else ("the moments are nearly singular",)
     return beta, spread, notes
+
+
+ENOUGH = 0.1
+"""A least eigenvalue of the features' moments, on the scale [-1, 1], that two of its errors must stay below."""
+
+
+def _what_would_fit(r: Reports, second: Floats, least: float) -> str:
+    """What would make the moments' least eigenvalue known: rows, epsilon or a ridge.
+
+    Along its vector w the eigenvalue is the mean over people of w^T (x x^T) w, each product by its unbiased value; its
+    error e falls with the root of n, and with the square of epsilon where epsilon is small (a report's size is about
+    2/epsilon, a product's its square). Two errors below `ENOUGH` are asked for.
+    """
+    w = np.linalg.eigh(second)[1][:, 0]
+    each = np.full(r.n, w[0] ** 2)
+    for i in range(r.z.shape[1]):
+        each += 2 * w[0] * w[i + 1] * r.z[:, i]
+        for j in range(r.z.shape[1]):
+            product = r.pair(i, j)
+            assert product is not None
+            each += w[i + 1] * w[j + 1] * product
+    error = float(each.std()) / r.n**0.5
+    short = max(2 * error / ENOUGH, 1.0)
+    return (
+        f"the noise leaves the features' moments singular: their least eigenvalue is {least:.2g} with a standard error "
+        f"of {error:.2g}. To fit take about {r.n * short**2:,.0f} rows ({r.n:,} are here), or about {short**0.5:.1f} "
+        f"times the epsilon of each feature, or fewer features, or a ridge of {max(ENOUGH - least, ENOUGH):.2g}"
+    )
 
 
 def _in_units(r: Reports, beta: Floats, spread: Floats, half: float, centre: float) -> tuple[Floats, Floats]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kasuri.budget.ledger import Ledger, Receipt
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, ProtocolError, raise_faults, rows_faults
 from kasuri.ingest.sources import RAGGED, Stream, open_stream
+from kasuri.ingest.stream import row_by_row
 from kasuri.local.randomizer import trusted
 from kasuri.noise.rng import Source, secure, seeded
 from kasuri.privacy import Guarantee
@@ -149,9 +150,12 @@ class Party:
     ) -> Shuffled:
         """Pseudonymise the keys, randomise every column, sort by pseudonym, and forget the rest.
 
-        rows: a data frame, a mapping of columns, or a CSV or Parquet file (or several), read twice in batches: first
-        every fault is looked for, then (the ledger charged, the secret used up) rows are randomised. ledger: pays this
-        side's epsilons for the data set named `data`, before anything is drawn; None is unmetered, and said.
+        rows: a data frame, a mapping of columns, a stored table, or a CSV or Parquet file (or several), read twice in
+        batches: first every fault is looked for, then (the ledger charged, the secret used up) rows are randomised. A
+        query, a DuckDB relation or a lazy frame must map each record by itself, as in `count`: what one person's values
+        do to the rows of others is protected by nothing. Its conditions decide who is in the table, which is public.
+        ledger: pays this side's epsilons for the data set named `data`, before anything is drawn; None is unmetered,
+        and said.
         Cost: O(rows); memory: 16 bytes a row and the randomised columns, twice while they are put in order.
         """
         if self._state != "open":
@@ -159,6 +163,7 @@ class Party:
         source = trusted(source)
         own = self.plan.of(self.side)
         stream = open_stream(_frame(rows))
+        row_by_row(stream, self.plan.key, [column.name for column in own], "if none does, collect them first")
         self._secret.check(self.plan.hash, self.side)
         n = self._checked(stream, own)
         guarantee, receipt = self.plan.side_claim(self.side).assuming(*(() if source.secure else (SEEDED,))), None

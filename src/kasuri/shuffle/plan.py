@@ -19,6 +19,7 @@ from kasuri.privacy import WEAK, Exact, Guarantee, Meant, asked, decimal, exact,
 from kasuri.schema import Unit
 from kasuri.shuffle import bounds as _bounds
 from kasuri.shuffle.columns import Column, Side, category, mechanism_of, number
+from kasuri.shuffle.pk import epsilon_each, linked
 
 VERSION = 1
 PROOF = "docs/proofs/shuffle_join.md"
@@ -38,6 +39,8 @@ NOT_PROTECTED = (
     "and what is true of everyone alike."
 )
 
+PK_NOT = "not against the joiner, nor against a party that kept its reports"
+
 
 @dataclass(frozen=True)
 class Claims:
@@ -49,6 +52,8 @@ class Claims:
     bound: str
     """Which theorem gives the public epsilon."""
     n: int
+    pk: Fraction = Fraction(1)
+    """No joined row is laid to a person with probability above 1/pk by who sees the joined rows alone."""
 
     def assuming(self, *caveats: str) -> Claims:
         """The same claims with further caveats."""
@@ -65,6 +70,8 @@ class Claims:
         lines = [
             f"The public, who sees {self.n} joined rows: {self.public.words()} (bound: {self.bound}).",
             joiner,
+            f"Pk-anonymity: no joined row is laid to a person with probability above 1/{decimal(self.pk)}, whatever "
+            f"else is known; {PK_NOT}.",
             NOT_PROTECTED,
             "Assumed: " + "; ".join(self.public.assumes) + ".",
         ]
@@ -74,6 +81,7 @@ class Claims:
         return {
             "n": self.n,
             "bound": self.bound,
+            "pk": decimal(self.pk),
             "public": self.public.to_json(),
             "joiner": None if self.joiner is None else self.joiner.to_json(),
             "not_protected": NOT_PROTECTED,
@@ -220,7 +228,22 @@ class Plan:
         if self.trusted_joiner is not None:
             assumes = (*ASSUMES, f"{self.trusted_joiner} joins, passes on joined rows only and keeps nothing")
         public = Guarantee("shuffle", best.epsilon, best.delta, self.unit, PUBLIC, assumes, PROOF)
-        return Claims(public, joiner if self.trusted_joiner is None else None, best.name, n)
+        seen_by = joiner if self.trusted_joiner is None else None
+        return Claims(public, seen_by, best.name, n, linked(n, each))
+
+    @classmethod
+    def anonymous(cls, k: int, *, a: tuple[str, ...], b: tuple[str, ...], minimum_overlap: int, **rest: Any) -> Plan:
+        """A plan that anonymises inside the join: every column of both sides has the largest epsilon at which the least
+        overlap it joins is Pk-anonymous with k (the second option of [Kii2022, sec. 2], after SCIS2022 1F3-2).
+
+        Privacy
+        -------
+        Neighbours, Public, Assumes: as of `Plan`. Sensitivity: none: no data is read. Guarantee: that of the plan it
+        makes, and `Claims.pk` at least k. Proof: docs/proofs/pk_anonymity.md.
+        """
+        own_a, own_b = ((side,) if isinstance(side, str) else tuple(side) for side in (a, b))
+        each = epsilon_each(k, minimum_overlap, len(own_a) + len(own_b))
+        return cls(a=own_a, b=own_b, epsilon_each=decimal(each), minimum_overlap=minimum_overlap, **rest)
 
     def side_claim(self, side: Side) -> Guarantee:
         """What handing out one side's file costs that side's data, whoever sees it: the sum of its own epsilons.

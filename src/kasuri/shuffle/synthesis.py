@@ -1,8 +1,10 @@
 """Synthetic rows from what was estimated: means, variances, shapes and correlations, nothing else. Post-processing.
 
-A normal vector with a latent correlation matrix; each number is the quantile of its component under a law with its
-estimated mean and variance, each category the label whose latent utility is largest. The latent correlation of two
-columns is the one that gives the estimated correlation after the quantiles (Hermite series).
+copula, pca: a normal vector with a latent correlation matrix; each number is the quantile of its component under a law
+with its estimated mean and variance, each category the label whose latent utility is largest. The latent correlation of
+two columns is the one that gives the estimated correlation after the quantiles (Hermite series).
+
+regression, svm: column by column (`sequence`), each drawn given those already drawn.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from kasuri.shuffle.joined import Joined
 from kasuri.shuffle.marginals import Marginal, marginal
 from kasuri.shuffle.statistics import Moments, covariance, nearest_correlation, nearest_shares
 
-Method = Literal["copula", "pca"]
+Method = Literal["copula", "pca", "regression", "svm"]
+METHODS: tuple[Method, ...] = ("copula", "pca", "regression", "svm")
 _TERMS = 40
 _FAR = 0.05
 """A latent correlation moved by more is said."""
@@ -65,6 +68,7 @@ def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: 
     method: "copula" keeps the shape that the reports tell of a number (its histogram); "pca" takes the law of most
     entropy with the two moments instead, a normal law where the bounds are far. Correlations are `Moments.imitated`, 0
     where they are not larger than two of their errors: noise is not worth imitating. What was moved is in `notes`.
+    "regression" and "svm" draw one column after another from a model on those before it: see `sequence`.
 
     Privacy
     -------
@@ -73,8 +77,8 @@ def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: 
     """
     if type(rows) is not int or rows < 1:
         raise DomainError("synthesize: rows must be a whole number of at least 1")
-    if method not in ("copula", "pca"):
-        raise DomainError('synthesize: method must be "copula" or "pca"')
+    if method not in METHODS:
+        raise DomainError(f"synthesize: method must be one of {', '.join(METHODS)}")
     streams = Streams(trusted(source).release_key(), "shuffle.synthesis")
     moments = covariance(joined)
     target = moments.imitated
@@ -82,9 +86,12 @@ def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: 
     marginals: dict[str, Marginal] = {}
     for column in joined.plan.columns:
         if column.is_number:
-            marginals[column.name], moved = marginal(joined, column, moments, shaped=method == "copula")
+            marginals[column.name], moved = marginal(joined, column, moments, shaped=method != "pca")
             notes += moved
     shares = {c.name: _shares(c, moments) for c in joined.plan.columns if not c.is_number}
+    if method in ("regression", "svm"):
+        drawn, more = sequence(joined, target, marginals, shares, rows, streams, logits=method == "svm")
+        return Synthetic(drawn, joined.claims.public, method, (*notes, *more), joined.secure)
     wanted = _latent(joined, moments.names, target, marginals, shares)
     latent = nearest_correlation(wanted)
     if float(np.abs(latent - wanted).max()) > _FAR:
@@ -102,6 +109,77 @@ def synthesize(joined: Joined, *, rows: int, method: Method = "copula", source: 
         else:
             out[column.name] = marginals[column.name].quantile(_phi(part[:, 0]))
     return Synthetic(out, joined.claims.public, method, tuple(notes), joined.secure)
+
+
+def sequence(
+    joined: Joined,
+    target: Floats,
+    marginals: dict[str, Marginal],
+    shares: dict[str, Floats],
+    rows: int,
+    streams: Streams,
+    *,
+    logits: bool,
+) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """One column after another, each from a model on the columns before it, as [Nowok2016] (regression) and
+    [Drechsler2010] (SVM) do with clean rows; here every model is solved from the estimated correlations alone.
+
+    With R the correlations of what is drawn, beta = (R + ridge)^-1 r gives a column's standardised prediction z beta,
+    of variance v; a number is the quantile of its own law at the rank of z beta + sqrt(1 - v) N(0, 1), so that its law
+    is kept whatever those before it are. A label has the chance share + deviation x (z beta), cut to [0, 1]
+    (`logits` False: a linear probability), or share x exp(deviation / share x (z beta)) (`logits`: the score of the
+    least-squares machine of each label through a logistic link, the same to first order), and the labels together have
+    their shares. The ridge is 0 for the regression, 0.01 for the machine, as of `svm`.
+    """
+    ridge = 0.01 if logits else 0.0
+    kept = nearest_correlation(target)
+    notes = (TOGETHER,) if float(np.abs(kept - target).max()) > _FAR else ()
+    out: dict[str, NDArray[Any]] = {}
+    done: list[Floats] = []
+    for at, column in enumerate(joined.plan.columns):
+        first, size = len(done), len(column.levels())
+        before = np.stack(done, axis=1) if done else np.zeros((rows, 0))
+        inner = kept[:first, :first] + ridge * np.eye(first)
+        beta = np.linalg.solve(inner, kept[:first, first : first + size]) if first else np.zeros((0, size))
+        seen = before @ beta
+        if column.is_number:
+            score = seen[:, 0]
+            left = max(1.0 - float(score.var()), 0.0)
+            score = score + math.sqrt(left) * _normals(streams, rows, 1, at)[:, 0]
+            rank = np.empty(rows)
+            rank[np.argsort(score, kind="stable")] = (np.arange(rows) + 0.5) / rows
+            values = marginals[column.name].quantile(rank)
+            out[column.name] = values
+            done.append(_standard(values))
+        else:
+            share = shares[column.name]
+            spread = np.sqrt(np.maximum(share * (1 - share), 1e-9))
+            chosen = _drawn_labels(seen, share, spread, _uniforms(streams, f"label {at}", rows), logits=logits)
+            out[column.name] = np.array(column.category.labels)[chosen]
+            done += [_standard((chosen == level).astype(np.float64)) for level in range(size)]
+    return out, notes
+
+
+def _standard(values: Floats) -> Floats:
+    """Mean 0 and deviation 1; a constant is 0."""
+    deviation = float(values.std())
+    out: Floats = (values - values.mean()) / deviation if deviation > 0 else np.zeros_like(values)
+    return out
+
+
+def _drawn_labels(seen: Floats, share: Floats, spread: Floats, coins: Floats, *, logits: bool) -> NDArray[np.int64]:
+    """A label for each row by its chances, which are scaled until the labels together have their shares."""
+    wanted = np.maximum(share, 1e-9)
+    if logits:
+        chance = wanted * np.exp(np.clip(seen * spread / wanted, -30, 30))
+    else:
+        chance = np.clip(share + spread * seen, 1e-9, None)
+    for _ in range(100):
+        chance = chance / chance.sum(axis=1, keepdims=True)
+        chance = chance * (wanted / np.maximum(chance.mean(axis=0), 1e-300))
+    ends = np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)
+    found: NDArray[np.int64] = np.minimum((coins[:, None] >= ends).sum(axis=1), share.size - 1)
+    return found
 
 
 def _shares(column: Column, moments: Moments) -> Floats:
@@ -180,10 +258,11 @@ def _uniforms(streams: Streams, purpose: str, size: int) -> Floats:
     return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 
-def _normals(streams: Streams, rows: int, columns: int) -> Floats:
-    """Standard normal numbers by Box and Muller."""
-    radius = np.sqrt(-2 * np.log(_uniforms(streams, "radius", rows * columns)))
-    angle = 2 * math.pi * _uniforms(streams, "angle", rows * columns)
+def _normals(streams: Streams, rows: int, columns: int, at: int | None = None) -> Floats:
+    """Standard normal numbers by Box and Muller; those of a column have streams of their own."""
+    own = "" if at is None else f" {at}"
+    radius = np.sqrt(-2 * np.log(_uniforms(streams, f"radius{own}", rows * columns)))
+    angle = 2 * math.pi * _uniforms(streams, f"angle{own}", rows * columns)
     return (radius * np.cos(angle)).reshape(rows, columns)
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.ingest import micro, sources
 from kasuri.ingest.axes import LONGEST, Place
@@ -19,7 +17,6 @@ from kasuri.ingest.sources import Stream
 from kasuri.schema import Domain, Unit
 from kasuri.spark.session import quiet
 
-Int = NDArray[np.int64]
 Address = Callable[[Int], tuple[Int, Int]]
 """Cells -> (block, key): where a count is drawn."""
 

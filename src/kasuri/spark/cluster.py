@@ -23,6 +23,7 @@ from kasuri.ingest import micro, scratch
 from kasuri.ingest.axes import Place
 from kasuri.noise.rng import Source
 from kasuri.privacy import Exact, Guarantee, asked
+from kasuri.published.about import About
 from kasuri.published.measurements import Measurements
 from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Mechanism
@@ -149,11 +150,13 @@ def release(
     source: Source | None = None,
     partitions: int | None = None,
     assume: str | None = None,
+    about: Mapping[str, str] | None = None,
 ) -> SparkRelease:
     """Publish the records of a Spark DataFrame with `recipe` at `epsilon`, without bringing them to one machine.
 
     The rows are records with the id column `unit.id`; `columns`, `weight`, `data` and `key` (the sampling key) are
-    those of `ks.count`, `epsilon`, `ledger` and `source` those of `ks.release`. work: a folder that driver and
+    those of `ks.count`, `epsilon`, `ledger`, `source` and `about` those of
+    `ks.release`. work: a folder that driver and
     executors see under one path (a path, not a URI); a private folder is made in it, which holds the counts while the
     release runs and the released files until it is closed. partitions: tasks per shuffle, the session's
     `spark.sql.shuffle.partitions` unless given; any number gives the same result, which is that of one machine.
@@ -179,6 +182,7 @@ def release(
         names.declared(data)
     if ledger is not None and data is None:
         raise PrivacyError("a ledger pays for one data set: name it with data=")
+    said = None if about is None else About.of(about)
     run = recipe.on(domain, unit, asked(epsilon))
     cut = subtrees.plan(run)
     key = bounding.judge(frame, domain, columns, unit, weight, key)
@@ -200,7 +204,7 @@ def release(
             if counts.total != pairs.total:
                 raise NumericsError("the counts do not add up to the bounded records; nothing is released")
             blocks, sums = copy.sums(counts)
-            paid = charge(run, ledger, source, data=data, assumes=(*vouched, STEADY, LOGS), part=None)
+            paid = charge(run, ledger, source, data=data, assumes=(*vouched, STEADY, LOGS), part=None, about=said)
             with paid.streams() as streams:
                 drawn = cut.draw(copy, counts, blocks, sums, streams)
                 tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)

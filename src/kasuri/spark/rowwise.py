@@ -38,6 +38,8 @@ _WHOLE = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 """Types of whole numbers, from narrow to wide, and their digits."""
 _FLOAT = ("float", "double")
 _PLAIN = {*_WHOLE, *_FLOAT, "boolean", "date", "string", "timestamp_ntz"}
+_COMPARES = {"EqualNullSafe", "EqualTo", "GreaterThan", "GreaterThanOrEqual", "In", "InSet", "LessThan",
+             "LessThanOrEqual"}  # fmt: skip
 
 FORMATS = {f"{SOURCES}parquet.ParquetFileFormat", f"{SOURCES}orc.OrcFileFormat"}
 OPTIONS = {"basepath", "compression", "mergeschema", "modifiedafter", "modifiedbefore", "path", "pathglobfilter",
@@ -105,21 +107,30 @@ class _Plan:
             at = self.made[_identity(at)]
         if _name(at, EXPRESSIONS) != "AttributeReference":
             yield f"the id column {unit_id!r} is computed; take the stored one as it is (it may be renamed)"
+        filters = [e for step in self.steps if _name(step, PLANS) == "Filter" for e in _all(step.expressions())]
+        if any(_skips(e) for e in self._parts(filters)):
+            yield (
+                "a filter compares floating-point numbers, and Spark skips rows of a file or a cache by the least and "
+                "the largest of many, which leave out NaN and mix up the two zeros; compare decimals instead, "
+                "such as try_cast(x AS decimal(18, 6))"
+            )
         if not known:
-            filters = [e for step in self.steps if _name(step, PLANS) == "Filter" for e in _all(step.expressions())]
-            yield from self._scan_faults(self._reached([*wanted, *filters]))
+            parts = [e for e in self._parts([*wanted, *filters]) if _name(e, EXPRESSIONS) == "AttributeReference"]
+            yield from self._scan_faults({_identity(e) for e in parts} - set(self.made))
 
-    def _reached(self, expressions: Sequence[Any]) -> set[str]:
-        """The attributes of the leaf that expressions are computed from."""
+    def _parts(self, expressions: Sequence[Any]) -> Iterator[Any]:
+        """All that expressions are computed from, down to attributes of the leaf."""
         waiting, seen = list(expressions), set[str]()
         while waiting:
             expression = waiting.pop()
             if _name(expression, EXPRESSIONS) != "AttributeReference":
                 waiting += _all(expression.children())
-            elif (own := _identity(expression)) not in seen:
+            elif (own := _identity(expression)) in seen:
+                continue
+            else:
                 seen.add(own)
                 waiting += [self.made[own]] if own in self.made else []
-        return seen - set(self.made)
+            yield expression
 
     def _scan_faults(self, reached: set[str]) -> Iterator[str]:
         relation = self.leaf.relation()
@@ -170,6 +181,13 @@ def _unsafe(expression: Any) -> set[str]:
     }
 
 
+def _skips(expression: Any) -> bool:
+    """Whether rows may be skipped by statistics in which values of a type are not ordered as in the expression. Not
+    only where an attribute is compared with a constant: the optimizer rewrites one comparison into another."""
+    kinds = (child.dataType().typeName() for child in _all(expression.children()))
+    return _name(expression, EXPRESSIONS) in _COMPARES and any(kind in _FLOAT for kind in kinds)
+
+
 def _total(name: str, expression: Any) -> bool:
     """Whether an expression that may fail cannot: by its mode, or by its types."""
     if name not in ("Abs", "Add", "Cast", "Divide", "IntegralDivide", "Multiply", "Pmod", "Remainder", "Subtract",
@@ -177,7 +195,10 @@ def _total(name: str, expression: Any) -> bool:
         return False
     kind = expression.dataType().typeName()
     if name == "Cast":
-        source = expression.children().apply(0).dataType().typeName()
+        child = expression.children().apply(0)
+        source = child.dataType().typeName()
+        if source in _WHOLE and kind.startswith("decimal") and _name(child, EXPRESSIONS) == "Literal":
+            source = f"decimal({len(str(child.toString()).lstrip('-'))},0)"  # Spark gives a constant no digit to spare
         return _casts(source, kind) or (_mode(expression) == "TRY" and _simple_type(source) and _simple_type(kind))
     if name in ("Abs", "Add", "Multiply", "Subtract", "UnaryMinus") and kind in _FLOAT:
         return True

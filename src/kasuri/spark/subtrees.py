@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.noise.blocks import DENSE_BLOCK
 from kasuri.noise.rng import Streams
@@ -32,7 +33,6 @@ from kasuri.spark.session import quiet, told
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Level
 
-Int = NDArray[np.int64]
 Task = Callable[[Any, Any], Any]
 """(rows of a block, its root) -> rows, as Arrow tables."""
 

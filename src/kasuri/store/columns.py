@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.privacy import written
 from kasuri.published import intervals
 from kasuri.published.measurements import Measurements
 from kasuri.published.protected import NO_LEDGER, Described, Protected
-from kasuri.schema import Domain, Plane
+from kasuri.schema import Axis, Domain
 from kasuri.trees.regions import Boxes
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 
 def may_leave(release: Described, unmetered: bool) -> None:
@@ -65,64 +63,80 @@ def cell_table(
     for at, name in enumerate(("lower", "upper")):
         columns[name] = pa.nulls(cells.size, pa.float64()) if limits is None else pa.array(limits[at])
     if geometry:
-        from kasuri.store.outline import wkb
-
-        mesh = the_mesh(domain)
-        columns["geom"] = wkb(mesh, *(index[place] for place in domain.positions(mesh.name)))
+        place = the_place(domain)
+        columns["geom"] = place.outlines([index[d] for d in domain.positions(place.name)])
     return pa.table(columns)
 
 
 def no_place(domain: Domain) -> str | None:
-    """Why cells of `domain` have no place on the map and no coarser mesh level; None where they have."""
+    """Why cells of `domain` have no place on the map; None where they have."""
+    placed = [axis.name for axis in domain.axes if axis.epsg is not None]
+    if len(placed) == 1:
+        return None
     meshes = domain.planes
-    if len(meshes) != 1:
-        return f"a map format and coarser levels need one mesh; this domain has {len(meshes) or 'none'}"
-    if meshes[0].where() is None:
+    if len(meshes) == 1 and not placed:
         return (
             f"the rows and columns of {meshes[0].name!r} have no place on the map, so there is no map format and no "
             'coarser level; declare the mesh level they count in (level = "500m", --level 500m), with the origin in '
             "cells of that level, or write .csv, .sqlite or .duckdb"
         )
-    return None
+    return f"a map format needs one mesh, or one axis of places; this domain has {len(placed) or len(meshes) or 'none'}"
 
 
-def the_mesh(domain: Domain) -> Plane:
-    """The one mesh with a level, whose cells have a place on the map."""
+def the_place(domain: Domain) -> Axis:
+    """The one axis whose cells have a place on the map."""
     why = no_place(domain)
     if why is not None:
         raise DomainError(why)
-    return domain.planes[0]
+    return next(axis for axis in domain.axes if axis.epsg is not None)
 
 
 def has_outline(domain: Domain) -> bool:
     return no_place(domain) is None
 
 
+def level_axis(domain: Domain, level: str) -> Axis:
+    """The one axis that has a coarser level of this name; refused with the names there are."""
+    found = [axis for axis in domain.axes if level in axis.level_names]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise DomainError(f"level {level}: {len(found)} axes have one of that name, so it says too little")
+    if domain.planes and any(axis.level_names for axis in domain.axes) is False:
+        the_place(domain)  # says why a mesh has none
+    known = [name for axis in domain.axes for name in axis.level_names]
+    raise DomainError(f"level {level} is not made of whole cells of an axis; there are {', '.join(known) or 'none'}")
+
+
+def own_level(domain: Domain, level: str) -> bool:
+    """Is `level` that of the cells themselves?"""
+    return level in [axis.own_level for axis in domain.axes]
+
+
 def coarser_domain(domain: Domain, level: str) -> Domain:
-    mesh = the_mesh(domain)
-    coarse = mesh.coarser(mesh.step(level))
-    return Domain(tuple(coarse if axis is mesh else axis for axis in domain.axes))
+    fine = level_axis(domain, level)
+    coarse, _ = fine.coarsened(level)
+    return Domain(tuple(coarse if axis is fine else axis for axis in domain.axes))
 
 
 def coarser(release: Protected, level: str) -> tuple[Domain, Int, NDArray[Any], Boxes]:
     """The release summed to a coarser level: domain, cells, values, and the cells of the release each is made of. A
     coarse cell that the window cuts holds the part inside the window, so that every level has the same total."""
-    mesh = the_mesh(release.domain)
-    step = mesh.step(level)
-    coarse, side = mesh.coarser(step), step.side
+    fine = level_axis(release.domain, level)
+    spans = fine.coarsened(level)[1]
+    places = release.domain.positions(fine.name)
     domain = coarser_domain(release.domain, level)
     index = list(release.domain.unravel(release.cells))
-    for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, coarse.origin, strict=True):
-        index[d] = (index[d] + at) // side - first
+    for d, (first, _) in zip(places, spans, strict=True):
+        index[d] = np.searchsorted(first, index[d], side="right") - 1
     cells, place = np.unique(domain.ravel(index), return_inverse=True)
     values = np.zeros(cells.size, dtype=release.values.dtype)
     np.add.at(values, place, release.values)
     cells, values = cells[values != 0], values[values != 0]
     low = np.column_stack(domain.unravel(cells))
     high = low + 1
-    for d, at, first in zip(release.domain.positions(mesh.name), mesh.origin, coarse.origin, strict=True):
-        for edge in (low, high):
-            edge[:, d] = np.clip((edge[:, d] + first) * side - at, 0, release.domain.shape[d])
+    for d, (first, last) in zip(places, spans, strict=True):
+        low[:, d], high[:, d] = first[low[:, d]], last[low[:, d]]
     return domain, cells, values, Boxes(low, high)
 
 
@@ -131,7 +145,7 @@ def all_tables(release: Protected, levels: Sequence[str] = (), *, geometry: bool
     release_id = release.provenance["release_id"]
     tables = {"release": release_table(release, geometry=geometry)}
     for level in dict.fromkeys(levels):
-        if level != the_mesh(release.domain).level:
+        if not own_level(release.domain, level):
             domain, cells, values, boxes = coarser(release, level)
             limits = intervals.columns(release, boxes, values)
             tables[f"release_{level}"] = cell_table(domain, cells, values, release_id, geometry, limits)
@@ -143,7 +157,7 @@ def shapes(domain: Domain, levels: Sequence[str], *, geometry: bool) -> dict[str
     """The tables of `all_tables` without rows, of any release over `domain`; only the type of `value` may differ."""
     import pyarrow as pa
 
-    finer = {f"release_{level}": coarser_domain(domain, level) for level in levels if level != the_mesh(domain).level}
+    finer = {f"release_{level}": coarser_domain(domain, level) for level in levels if not own_level(domain, level)}
     none = np.zeros(0, np.int64)
     tables = {
         name: cell_table(own, none, none, "", geometry, None) for name, own in {"release": domain, **finer}.items()

@@ -6,18 +6,19 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kasuri import files, names
 from kasuri.errors import DomainError
 from kasuri.published.protected import Protected
-from kasuri.schema import Domain
-from kasuri.store import duck, postgres, sqlite
-from kasuri.store.columns import all_tables, has_outline, may_leave, no_place, the_mesh
+from kasuri.schema import Axis, Domain
+from kasuri.store import duck, outline, postgres, sqlite, workbook
+from kasuri.store.columns import all_tables, has_outline, level_axis, may_leave, no_place, own_level, the_place
 
-KINDS = (".csv", ".parquet", ".gpkg", ".sqlite", ".duckdb")
+KINDS = (".csv", ".xlsx", ".parquet", ".geojson", ".gpkg", ".sqlite", ".duckdb")
+_MAPS = (".parquet", ".geojson", ".gpkg")
 
 
 def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *, unmetered: bool = False) -> None:
@@ -34,10 +35,21 @@ def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *
     try:
         if kind == ".csv":
             _files(path, all_tables(release, levels), _csv)
+        elif kind == ".xlsx":
+            with files.whole(path, new=True) as aside:
+                workbook.write(all_tables(release, levels), aside)
         elif kind == ".parquet":
-            mesh = the_mesh(release.domain)
+            place = the_place(release.domain)
             tables = all_tables(release, levels, geometry=True)
-            _files(path, {name: _geo(table, mesh.crs) for name, table in tables.items()}, _parquet)
+            told = release.provenance.get("about")
+            _files(path, {name: _geo(table, place, told) for name, table in tables.items()}, _parquet)
+        elif kind == ".geojson":
+            place = the_place(release.domain)
+            _files(
+                path,
+                all_tables(release, levels, geometry=True),
+                lambda table, part: _bytes(part, outline.geojson(table, place)),
+            )
         elif kind == ".duckdb":
             duck.append(release, path, levels)
         else:
@@ -55,7 +67,8 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
     if targets and levels:
         try:
             for level in levels:
-                the_mesh(domain).step(level)
+                if not own_level(domain, level):
+                    level_axis(domain, level)
         except DomainError as error:
             faults += error.faults
             good = False
@@ -69,14 +82,16 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
             faults.append(f"{path}: a file ending in {', '.join(KINDS)} or a postgresql:// address is needed")
         if not _writable(path):
             faults.append(f"{path}: nothing can be written there")
-        if kind in (".parquet", ".gpkg") and (why := no_place(domain)) is not None:
+        if kind in _MAPS and (why := no_place(domain)) is not None:
             faults.append(f"{path}: {why}")
-        if kind in (".csv", ".parquet"):
+        if kind in (".csv", ".geojson", ".parquet"):
             parts = ["release", "release_meta", *(f"release_{level}" for level in levels)]
             taken = [str(file) for file in _targets(path, parts).values() if file.exists()]
             faults += [f"{file} exists; a release is never written over another" for file in taken]
         elif path.is_dir():
             faults.append(f"{path}: a folder; name a file")
+        elif kind == ".xlsx" and path.exists():
+            faults.append(f"{path} exists; a release is never written over another")
         elif kind == ".duckdb" and good:
             faults += duck.faults(path, domain, levels)
         elif good and (kind == ".sqlite" or (kind == ".gpkg" and has_outline(domain))):
@@ -133,12 +148,22 @@ def _parquet(table: Any, path: Path) -> None:
     parquet.write_table(table, path, compression="zstd", row_group_size=1 << 20)
 
 
-def _geo(table: Any, crs: str) -> Any:
-    """GeoParquet 1.1: the key `geo` of the file's metadata describes the outline column."""
+def _bytes(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+
+
+def _geo(table: Any, place: Axis, told: Mapping[str, str] | None) -> Any:
+    """GeoParquet 1.1: the key `geo` of the file's metadata describes the outline column; `about` holds what the
+    publisher says of it, where anything is said."""
     if "geom" not in table.column_names:
         return table
-    from kasuri.store.outline import projjson
-
-    column = {"encoding": "WKB", "geometry_types": ["Polygon"], "crs": projjson(crs), "orientation": "counterclockwise"}
+    column = {
+        "encoding": "WKB",
+        "geometry_types": [place.outline_type],
+        "crs": outline.projjson(place.where() or ""),
+        "orientation": "counterclockwise",
+    }
     about = {"version": "1.1.0", "primary_column": "geom", "columns": {"geom": column}}
-    return table.replace_schema_metadata({"geo": json.dumps(about)})
+    said = {} if told is None else {"about": json.dumps(dict(told), ensure_ascii=False)}
+    return table.replace_schema_metadata({"geo": json.dumps(about)} | said)

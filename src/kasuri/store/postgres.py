@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError
 from kasuri.published.protected import Protected
 from kasuri.schema import Domain
-from kasuri.store.columns import all_tables, has_outline, other_columns, shapes, the_mesh
+from kasuri.store.columns import all_tables, has_outline, other_columns, shapes, the_place
 
 _LOCK = 0x6B6173757269  # "kasuri": two writers of one database take turns
 
@@ -89,7 +88,7 @@ def _add(cursor: Any, name: str, table: Any, release: Protected) -> None:
         raise DomainError("this release is in the database already; a release is never written over another")
     cursor.adbc_ingest(f"incoming_{name}", table, mode="create", temporary=True)
     names = ", ".join(f'"{column}"' for column in table.column_names)
-    number = meshcode.DATUMS[the_mesh(release.domain).crs] if "geom" in table.column_names else 0
+    number = the_place(release.domain).epsg if "geom" in table.column_names else 0
     picked = names.replace('"geom"', f'ST_GeomFromWKB("geom", {number})')
     cursor.execute(f'INSERT INTO "{name}" ({names}) SELECT {picked} FROM pg_temp."incoming_{name}"')
     cursor.execute(f'DROP TABLE pg_temp."incoming_{name}"')
@@ -99,7 +98,8 @@ def _kind(field: Any, domain: Domain) -> str:
     import pyarrow as pa
 
     if field.name == "geom":
-        return f"geometry(Polygon, {meshcode.DATUMS[the_mesh(domain).crs]})"
+        place = the_place(domain)
+        return f"geometry({place.outline_type}, {place.epsg})"
     if pa.types.is_int32(field.type):
         return "integer NOT NULL"
     if pa.types.is_integer(field.type):

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kasuri import meshcode
 from kasuri.errors import DomainError
 from kasuri.published.protected import Protected
-from kasuri.schema import Domain, Plane
+from kasuri.schema import Axis, Domain
 from kasuri.store import outline
-from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser_domain, other_columns, shapes, the_mesh
+from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser_domain, other_columns, shapes, the_place
 
 _GPKG_ID = 0x47504B47  # "GPKG"
 _GPKG_VERSION = 10300
@@ -47,11 +46,11 @@ def write(release: Protected, path: Path, levels: Sequence[str], *, map_format: 
         if map_format:
             if not fresh and base.execute("PRAGMA application_id").fetchone()[0] != _GPKG_ID:
                 raise DomainError(f"{path}: not a GeoPackage; use a new file")
-            _register_systems(base, the_mesh(release.domain).crs)
+            _register_systems(base, the_place(release.domain))
         for name, table in all_tables(release, levels, geometry=map_format).items():
             _add(base, path, name, table, release, map_format)
         if map_format:
-            _one_mesh(base, path, the_mesh(release.domain))
+            _one_place(base, path, the_place(release.domain))
         base.execute("COMMIT")
     except sqlite3.IntegrityError:
         raise DomainError(f"{path}: this release is there already; a release is never written over another") from None
@@ -75,10 +74,10 @@ def faults(path: Path, domain: Domain, levels: Sequence[str], *, map_format: boo
             found = [
                 OTHER_COLUMNS.format(path, name)
                 for name, table in shapes(domain, levels, geometry=map_format).items()
-                if other_columns(_there(base, name), _wanted(table), value=False)
+                if other_columns(_there(base, name), _wanted(table, domain), value=False)
             ]
             if map_format and _there(base, "release_meta") and not found:
-                _one_mesh(base, path, the_mesh(domain))
+                _one_place(base, path, the_place(domain))
             return found
         finally:
             base.close()
@@ -92,14 +91,14 @@ def _there(base: Any, name: str) -> list[tuple[str, str]]:
     return [row[1:3] for row in base.execute(f'PRAGMA table_info("{name}")') if row[1] != "fid"]
 
 
-def _wanted(table: Any) -> list[tuple[str, str]]:
-    return [(field.name, _kind(field).split()[0]) for field in table.schema]
+def _wanted(table: Any, domain: Domain) -> list[tuple[str, str]]:
+    return [(field.name, _kind(field, domain).split()[0]) for field in table.schema]
 
 
 def _add(base: Any, path: Path, name: str, table: Any, release: Protected, map_format: bool) -> None:
     key = "release_id" if name == "release_meta" else "release_id, cell"
     shape = "geom" in table.column_names
-    columns = [f'"{field.name}" {_kind(field)}' for field in table.schema]
+    columns = [f'"{field.name}" {_kind(field, release.domain)}' for field in table.schema]
     if map_format and shape:
         columns = ["fid INTEGER PRIMARY KEY AUTOINCREMENT", *columns, f"UNIQUE ({key})"]
     else:
@@ -107,25 +106,25 @@ def _add(base: Any, path: Path, name: str, table: Any, release: Protected, map_f
     there = _there(base, name)
     if not there:
         base.execute(f'CREATE TABLE "{name}" ({", ".join(columns)})')
-    elif other_columns(there, _wanted(table)):
+    elif other_columns(there, _wanted(table, release.domain)):
         raise DomainError(OTHER_COLUMNS.format(path, name))
     fields = ", ".join(f'"{column}"' for column in table.column_names)
     marks = ", ".join("?" * table.num_columns)
-    mesh = the_mesh(release.domain) if map_format else None
+    mesh = the_place(release.domain) if map_format else None
     base.executemany(f'INSERT INTO "{name}" ({fields}) VALUES ({marks})', _rows(table, mesh))
     if mesh is not None:
         _register(base, name, mesh if name in ("release", "release_meta") else _mesh_of(release, name), shape)
 
 
-def _one_mesh(base: Any, path: Path, mesh: Plane) -> None:
+def _one_place(base: Any, path: Path, axis: Axis) -> None:
     """A layer of a map has one reference system, level and extent: refuse a release over another mesh."""
     for (text,) in base.execute("SELECT domain FROM release_meta"):
-        if Domain.from_json(json.loads(text)).planes != (mesh,):
+        if the_place(Domain.from_json(json.loads(text))) != axis:
             raise DomainError(f"{path}: holds a release of another window, level or reference system; use a new file")
 
 
 def _mesh_of(release: Protected, name: str) -> Any:
-    return the_mesh(coarser_domain(release.domain, name.removeprefix("release_")))
+    return the_place(coarser_domain(release.domain, name.removeprefix("release_")))
 
 
 def _rows(table: Any, mesh: Any) -> Iterator[tuple[Any, ...]]:
@@ -137,11 +136,11 @@ def _rows(table: Any, mesh: Any) -> Iterator[tuple[Any, ...]]:
         yield from zip(*columns, strict=True)
 
 
-def _kind(field: Any) -> str:
+def _kind(field: Any, domain: Domain) -> str:
     import pyarrow as pa
 
     if field.name == "geom":
-        return "POLYGON"
+        return the_place(domain).outline_type.upper()
     if pa.types.is_integer(field.type):
         return "INTEGER" + (" NOT NULL" if field.name in ("cell", "value") else "")
     if pa.types.is_floating(field.type):
@@ -149,12 +148,12 @@ def _kind(field: Any) -> str:
     return "TEXT NOT NULL"
 
 
-def _register_systems(base: Any, crs: str) -> None:
+def _register_systems(base: Any, axis: Axis) -> None:
     base.execute(f"PRAGMA application_id = {_GPKG_ID}")
     base.execute(f"PRAGMA user_version = {_GPKG_VERSION}")
     for statement in _GPKG_TABLES.split(";\n"):
         base.execute(statement)
-    number = meshcode.DATUMS[crs]
+    number, crs = axis.epsg, axis.where() or ""
     wgs84 = (
         'GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0],'
         'UNIT["degree",0.0174532925199433],AUTHORITY["EPSG","4326"]]'
@@ -168,15 +167,11 @@ def _register_systems(base: Any, crs: str) -> None:
         base.execute("INSERT OR IGNORE INTO gpkg_spatial_ref_sys VALUES (?, ?, ?, ?, ?, NULL)", row)
 
 
-def _register(base: Any, name: str, mesh: Any, shape: bool) -> None:
+def _register(base: Any, name: str, axis: Axis, shape: bool) -> None:
     """The table in the GeoPackage's contents; its extent is that of the public window, never of the cells. The format
     wants the time of a change: the day is enough, since the minute would tell how long a release took."""
-    import numpy as np
-
-    number = meshcode.DATUMS[mesh.crs]
-    ends = mesh.edges(np.array([0, mesh.shape[0] - 1]), np.array([0, mesh.shape[1] - 1]))
-    extent = [float(ends[0][0]), float(ends[1][0]), float(ends[2][1]), float(ends[3][1])]
-    kind, place = ("features", [*extent, number]) if shape else ("attributes", [None] * 4 + [None])
+    number = axis.epsg
+    kind, place = ("features", [*axis.extent(), number]) if shape else ("attributes", [None] * 4 + [None])
     base.execute(
         "INSERT OR IGNORE INTO gpkg_contents (table_name, data_type, identifier, min_x, min_y, max_x, max_y, srs_id, "
         "last_change) VALUES (?, ?, ?, ?, ?, ?, ?, ?, strftime('%Y-%m-%dT00:00:00.000Z', 'now'))",
@@ -184,5 +179,6 @@ def _register(base: Any, name: str, mesh: Any, shape: bool) -> None:
     )
     if shape:
         base.execute(
-            "INSERT OR IGNORE INTO gpkg_geometry_columns VALUES (?, 'geom', 'POLYGON', ?, 0, 0)", [name, number]
+            "INSERT OR IGNORE INTO gpkg_geometry_columns VALUES (?, 'geom', ?, ?, 0, 0)",
+            [name, axis.outline_type.upper(), number],
         )

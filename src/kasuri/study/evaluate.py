@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kasuri import notebook
 from kasuri.draw import release as draw
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.noise.rng import seeded
@@ -71,6 +72,9 @@ class Comparison:
                 f"{f'{recipe}, epsilon {epsilon}':{width}}" + "".join(f"{text:>{wide}}" for text, wide in numbers)
             )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return notebook.text(self.table())  # its first line says that it is confidential
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as plain data, marked confidential."""

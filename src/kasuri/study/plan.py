@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kasuri import notebook
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.privacy import Exact, asked, decimal
 from kasuri.published.area import Area
@@ -69,6 +70,9 @@ class Plan:
                 f"which pays {row['releases']} such releases"
             )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return notebook.text(self.table())
 
     def to_json(self) -> dict[str, Any]:
         return {"level": self.level, "rows": [dict(r) for r in self.rows], "budget": [dict(r) for r in self.budget]}

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-Int = NDArray[np.int64]
+from kasuri.arrays import Int
+
 Status = NDArray[np.uint8]
 
 NONE, SOME, ALL = 0, 1, 2

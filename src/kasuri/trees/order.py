@@ -9,7 +9,7 @@ is. A node is measured iff at least two of its children are possible, which is d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Int
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.schema import Change, Domain
 from kasuri.trees.factors import ALL, NONE, Factor, pyramid
 
-Int = NDArray[np.int64]
 _TABLE_BITS = 11
 _EXPLICIT = 1 << 28  # largest factor held leaf by leaf (mask, hierarchy)
 
@@ -310,7 +310,7 @@ def morton(domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
         for b in range(max(bits.values()) - 1, -1, -1):
             digits += [Digit(d, 1 << b, 2) for d in group if b < bits[d]]
     name = "morton" if not interleave else f"morton({', '.join(interleave)} interleaved)"
-    return _order(name, domain, tuple(Dim(size) for size in domain.shape), tuple(digits))
+    return built(name, domain, tuple(Dim(size) for size in domain.shape), tuple(digits))
 
 
 def row_major(domain: Domain) -> Order:
@@ -329,6 +329,18 @@ def row_major(domain: Domain) -> Order:
     return Order("1d", (Dim(size),), digits, (factor,))
 
 
+def along(paths: Sequence[tuple[int, ...]], d: int) -> tuple[Dim, list[Digit]]:
+    """Dimension d split along the paths of its indices through a public tree: its places among the padded leaves, and
+    the splits from the top."""
+    deepest = max(len(path) for path in paths)
+    padded = [path + (0,) * (deepest - len(path)) for path in paths]
+    radices = [1 + max(path[i] for path in padded) for i in range(deepest)]
+    weights = [math.prod(radices[i + 1 :]) for i in range(deepest)]
+    places = [sum(p * w for p, w in zip(path, weights, strict=True)) for path in padded]
+    found = [Digit(d, w, r) for w, r in zip(weights, radices, strict=True) if r > 1]
+    return Dim(len(padded), np.array(places, dtype=np.int64)), found
+
+
 def hierarchy(domain: Domain) -> Order:
     """As `morton`, but a nominal axis is split along its public tree (or into all its labels at once)."""
     base = morton(domain)
@@ -339,20 +351,14 @@ def hierarchy(domain: Domain) -> Order:
         if paths is None:
             continue
         d = domain.positions(axis.name)[0]
-        deepest = max(len(path) for path in paths)
-        padded = [path + (0,) * (deepest - len(path)) for path in paths]
-        radices = [1 + max(path[i] for path in padded) for i in range(deepest)]
-        weights = [int(np.prod(radices[i + 1 :], dtype=object)) if i + 1 < deepest else 1 for i in range(deepest)]
-        places = [sum(p * w for p, w in zip(path, weights, strict=True)) for path in padded]
-        dims[d] = Dim(len(padded), np.array(places, dtype=np.int64))
-        replaced[d] = [Digit(d, w, r) for w, r in zip(weights, radices, strict=True) if r > 1]
+        dims[d], replaced[d] = along(paths, d)
     digits: list[Digit] = []
     for digit in base.digits:
         if digit.dim in replaced:
             digits += replaced.pop(digit.dim)
         elif dims[digit.dim].places is None:
             digits.append(digit)
-    return _order("hierarchy", domain, tuple(dims), tuple(digits))
+    return built("hierarchy", domain, tuple(dims), tuple(digits))
 
 
 def jis(domain: Domain) -> Order:
@@ -379,7 +385,7 @@ def jis(domain: Domain) -> Order:
             order_of += [Digit(d, weight, side) for d in positions]
     kept = [digit for digit in base.digits if digit.dim not in replaced]
     digits = tuple(digit for digit in (*order_of, *kept) if digit.radix > 1)
-    return _order("jis", domain, tuple(dims), digits)
+    return built("jis", domain, tuple(dims), digits)
 
 
 MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
@@ -389,7 +395,7 @@ MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
     "jis": lambda domain, _: jis(domain),
 }
 """The trees by the words that recipes and saved releases use."""
-GROUPED = ("hierarchy", "jis")
+GROUPED = ("hierarchy", "jis", "interleaved")
 """Those that follow the declared trees of labels."""
 
 
@@ -407,7 +413,7 @@ def halved(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order
     return make(word, domain, interleave)
 
 
-def _order(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:
+def built(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:
     _fits(digits)
     grouped = [tuple(p for axis in mask.axes for p in domain.positions(axis)) for mask in domain.mask]
     covered = {d for group in grouped for d in group}

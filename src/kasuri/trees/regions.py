@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.schema import Domain
 from kasuri.trees.factors import NONE
 from kasuri.trees.order import Order
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
 
 APART, CUT, INSIDE = 0, 1, 2
 """A node against an area."""

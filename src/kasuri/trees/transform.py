@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kasuri.arrays import Array
 from kasuri.schema import Change
 from kasuri.trees.order import Order
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
+from kasuri.arrays import Float, Int
 
 LEAST_SCALE = Fraction(1, 64)
 """Refinement takes smaller scales of noise as this one: below it there is no noise to speak of, and the variance would

@@ -134,7 +134,7 @@ FAULTS = [
     Fault("candidates share their noise", "kasuri.recipes.choose:_simulated",
           'own = Streams(streams.block_key("candidate", turn, 0), name)', "own = streams",
           f"{BAYES}::test_no_stream_is_opened_twice"),
-    Fault("what chooses holds the release's key", "kasuri.recipes.counttree:ChosenTreeRun.draw",
+    Fault("what chooses holds the release's key", "kasuri.recipes.bayestree:ChosenTreeRun.draw",
           'own = Streams(streams.block_key("simulation", 0, 0), "simulation")', "own = streams",
           f"{BAYES}::test_no_stream_is_opened_twice"),
     Fault("a preset spends more than epsilon", "kasuri.recipes.shares:weighted",

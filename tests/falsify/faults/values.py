@@ -14,7 +14,7 @@ FAULTS = [
           "asked(epsilon, study=True))", f"{EPSILON}::test_above_20_needs_the_word"),
     Fault("the formula of continuous noise as a price", "kasuri.budget.gaussian:least_scale",
           "if found <= epsilon:", "if True:", "tests/laws/test_gaussian.py::test_a_run_costs_no_more_than_it_claims"),
-    Fault("a tail that nobody pays for", "kasuri.budget.gaussian:_law", "math.log(1 / tail)", "math.log(1e3)",
+    Fault("a tail that nobody pays for", "kasuri.budget.gaussian:_reach", "math.log(1 / tail)", "math.log(1e3)",
           "tests/laws/test_gaussian.py::test_rows_of_a_week"),
     Fault("a series priced as one release", "kasuri.budget.declared:Declared.price",
           "priced(self.losses, self.releases,", "priced(self.losses, 1,",

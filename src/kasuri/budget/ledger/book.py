@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from kasuri import names
+from kasuri import names, notebook
 from kasuri.budget.declared import Declared
 from kasuri.budget.ledger import files
 from kasuri.budget.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
@@ -36,14 +36,17 @@ class Receipt:
     after: Balance
     of_series: int = 0
     """Which release of the declared series it pays for; 0 where it is none of it."""
+    part: Part | None = None
+    """Which part of a split it pays for, where that is charged in parallel with the others and so may cost nothing."""
 
     def reference(self) -> dict[str, Any]:
         series, price = self.ledger.allowance.series, self.ledger.allowance.price
-        place = (
-            {}
-            if series is None or not self.of_series
-            else {"series": {"number": self.of_series, "of": series.releases, "price": decimal(price)}}
-        )
+        place: dict[str, Any] = {}
+        if series is not None and self.of_series:
+            place["series"] = {"number": self.of_series, "of": series.releases, "price": decimal(price)}
+        if self.part is not None:
+            most = self.ledger.unit.max_cells
+            place["split"] = {"id": self.part.split, "part": self.part.name, "parts_per_unit": most}
         return {
             "ledger": self.ledger.id,
             "entry": self.entry,
@@ -224,7 +227,7 @@ class Ledger:
             }
             entry = self._append(connection, "reserved", fields)
             place = self._state.series_used if charge.of_series else 0
-            return Receipt(self, entry["entry"], self._state.hash, before, after, place)
+            return Receipt(self, entry["entry"], self._state.hash, before, after, place, charge.part)
 
     def settle(self, receipt: Receipt, kind: Literal["committed", "abandoned"], release_id: str | None) -> None:
         """Record what became of a reservation; see Receipt."""
@@ -266,12 +269,15 @@ class Ledger:
         state = State()
         for digest, text in rows[: number - 1]:
             state.add(text, digest)
-        before, used = state.balance(), state.series_used
+        before = state.balance()
         digest, text = rows[number - 1]
-        if state.add(text, digest)["kind"] != "reserved":
+        entry = json.loads(text)
+        charge = state.charge(entry["claim"]) if entry["kind"] == "reserved" else None
+        state.add(text, digest)
+        if charge is None:
             return None
-        place = state.series_used if state.series_used > used else 0
-        return Receipt(self, number, digest, before, state.balance(), place)
+        place = state.series_used if charge.of_series else 0
+        return Receipt(self, number, digest, before, state.balance(), place, charge.part)
 
     def summary(self) -> dict[str, Any]:
         """The ledger in plain data: allowance, balance, how its reservations ended, and what any of them rests on
@@ -296,6 +302,12 @@ class Ledger:
         if self.allowance.series is not None:
             out["series"] = {"released": self._state.series_used, "declared": self.allowance.series.releases}
         return out
+
+    def _repr_html_(self) -> str:
+        about, balance = self.summary(), self.balance().to_json()
+        rows = [("data", about["data"]), ("protects", about["relation"])]
+        rows += [(name, f"{balance['currency']} {balance[name]}") for name in ("allowance", "spent", "left")]
+        return notebook.card("kasuri Ledger", rows)
 
     def verify(self) -> dict[str, Any]:
         """Check both files from the first byte: pages, chain, sums, prices, agreement. Returns the summary."""

@@ -13,7 +13,7 @@ from kasuri.budget.accounting import dearest, zcdp_of_pure
 from kasuri.budget.declared import Declared
 from kasuri.errors import BudgetError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.privacy import decimal, written
-from kasuri.schema import Unit
+from kasuri.schema import Part, Unit
 
 FORMAT = 1
 """Version of the ledger's entries; a ledger of a higher version is refused."""
@@ -124,11 +124,13 @@ class Balance:
 
 @dataclass(frozen=True)
 class Charge:
-    """The cost of one claim: `plain` in the ledger's currency, delta, and 1 where it is one of the series, else 0."""
+    """The cost of one claim: `plain` in the ledger's currency, delta, 1 where it is one of the series, else 0, and
+    the part of a split that it is charged as, in parallel with the other parts."""
 
     plain: Fraction
     delta: Fraction
     of_series: int
+    part: Part | None = None
 
 
 class State:
@@ -184,7 +186,8 @@ class State:
             parts = self.splits.get(claim["split"], {})
             more = parts | {claim["part"]: parts.get(claim["part"], zero) + epsilon}
             most = self.opened["unit"].max_cells
-            return Charge(dearest(list(more.values()), most) - dearest(list(parts.values()), most), zero, 0)
+            plain = dearest(list(more.values()), most) - dearest(list(parts.values()), most)
+            return Charge(plain, zero, 0, Part(claim["split"], claim["part"]))
         return Charge(epsilon, delta, 0)
 
     def add(self, text: str, digest: str) -> dict[str, Any]:
@@ -236,8 +239,8 @@ class State:
             raise FormatError(f"{where}: the balance written is not the sum of the entries")
         self.spent, self.delta = self.spent + charge.plain, self.delta + charge.delta
         self.series_used += charge.of_series
-        if "split" in claim and not charge.of_series and not charge.delta:
-            parts = self.splits.setdefault(claim["split"], {})
-            parts[claim["part"]] = parts.get(claim["part"], Fraction(0)) + written(claim["epsilon"])
+        if charge.part is not None:
+            parts = self.splits.setdefault(charge.part.split, {})
+            parts[charge.part.name] = parts.get(charge.part.name, Fraction(0)) + written(claim["epsilon"])
         self.assumes |= dict.fromkeys(entry["assumes"])
         self.open.add(entry["entry"])

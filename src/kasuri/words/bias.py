@@ -23,6 +23,7 @@ MEASURED: dict[str, dict[str, int | float]] = {
     "neg_l2_simplex": {"large blocks": 5, "places": 8, "margin": 1, "small margin": 31},
     "nonneg_lasso": {"large blocks": 5, "places": 7, "margin": 0.9, "small margin": 36},
     "lasso": {"large blocks": 3, "places": 14, "margin": 2, "small margin": 27},
+    "woven_tree": {"blocks": 49, "places": 15, "margin": 0.01, "small margin": 16},
     "sparse": {"large blocks": 56, "places": 100, "margin": 38, "small margin": 93},
 }
 """Mean errors in per cent, with each recipe's defaults. blocks: of 50 people on average; large blocks: of 400,000;

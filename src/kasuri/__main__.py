@@ -1,4 +1,4 @@
-"""python -m kasuri.cli"""
+"""python -m kasuri"""
 
 from kasuri.cli import main
 

@@ -1,0 +1,131 @@
+"""Tables and queries of PostgreSQL as streams, in one transaction that only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kasuri.errors import DomainError, FormatError
+from kasuri.ingest.asked import OWN_SQL, Query, Table, one_select, unchanged, usable, where_sql
+from kasuri.ingest.axes import LONGEST
+from kasuri.ingest.stream import Batches, Doubt, Stream
+from kasuri.ingest.workshop import literal, quoted, without_rows
+
+_POSTGRES = (
+    "bool", "char", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar", "name",
+    "date", "time", "timestamp", "uuid",
+)  # fmt: skip
+"""Types of pg_catalog whose text and comparisons concern one value and never fail."""
+
+
+def postgres(source: Query | Table, label: str) -> Stream:
+    try:
+        from adbc_driver_manager import Error
+        from adbc_driver_postgresql import dbapi
+    except ImportError:
+        raise DomainError("PostgreSQL needs the extra: pip install 'kasuri[postgres]'") from None
+
+    own = one_select(source.sql, label) if isinstance(source, Query) else None
+
+    @contextmanager
+    def connect() -> Iterator[Any]:
+        try:
+            with dbapi.connect(source.database) as base, base.cursor() as cursor:
+                cursor.execute("SET TRANSACTION READ ONLY")
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")  # to see what changed meanwhile
+                if isinstance(source, Table):  # operators and the form of dates are PostgreSQL's own
+                    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+                    cursor.execute("SET LOCAL standard_conforming_strings = on")
+                    cursor.execute("SET LOCAL DateStyle = 'ISO'")
+                    cursor.execute("SET LOCAL row_security = off")  # a policy may look at other rows: an error instead
+                yield cursor
+        except Error as error:
+            raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
+
+    def look(cursor: Any) -> _Postgres:
+        if isinstance(source, Table):
+            return _postgres_columns(cursor, source, label)
+        cursor.execute(own)
+        return _Postgres((), tuple(cursor.fetch_record_batch().schema.names), {}, "")
+
+    with connect() as cursor:
+        seen = look(cursor)
+
+    def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
+        sql = own
+        if isinstance(source, Table):
+            usable(wanted, seen.unusable, label)
+            items = ", ".join(f"{_postgres_text(name)} AS {quoted(name)}" for name in wanted)
+            sql = f"SELECT {items} FROM {_postgres_name(source)}{seen.where}"
+        with connect() as cursor:
+            cursor.execute(sql)
+            reader, some = cursor.fetch_record_batch(), False
+            for batch in reader:
+                some = some or batch.num_rows > 0
+                yield batch.select(list(wanted)), None
+            if not some:
+                yield without_rows(reader.schema).select(list(wanted)), None
+            if isinstance(source, Table):  # afterwards: what was read is locked against changes until the end
+                unchanged(seen, look(cursor), label)
+
+    return Stream(seen.names, start, label, Doubt() if isinstance(source, Table) else OWN_SQL)
+
+
+@dataclass(frozen=True)
+class _Postgres:
+    """A stored table as it was found: it and its parts, its columns, why some cannot be used, its WHERE."""
+
+    parts: tuple[int, ...]
+    names: tuple[str, ...]
+    unusable: Mapping[str, str]
+    where: str
+
+
+def _postgres_name(table: Table) -> str:
+    return ".".join(map(quoted, table.path if len(table.path) == 2 else ("public", *table.path)))
+
+
+def _postgres_text(name: str) -> str:
+    """A column as text, without one that is too long: whatever a row holds, the driver can hand it over."""
+    plain = f"CAST({quoted(name)} AS text)"
+    return f"CASE WHEN octet_length({plain}) <= {LONGEST} THEN {plain} END"
+
+
+def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
+    where = literal(_postgres_name(table))
+
+    def ask(sql: str) -> list[Any]:
+        cursor.execute(sql)
+        return cursor.fetchall()
+
+    if ask("SELECT current_setting('server_encoding')")[0][0] not in ("UTF8", "SQL_ASCII"):
+        raise DomainError(
+            f"{label}: the text of this database is not in UTF-8, and one record that cannot be written in it would "
+            "end the release; copy the table to a database in UTF-8"
+        )
+    # a table and all its parts are stored ones: no view, no foreign table, nobody's policy
+    kinds = ask(
+        "WITH RECURSIVE part(oid) AS (SELECT to_regclass(" + where + ")::oid UNION "
+        "SELECT inhrelid FROM pg_inherits JOIN part ON inhparent = part.oid) "
+        "SELECT oid::int8, relkind::text, relrowsecurity FROM pg_class JOIN part USING (oid) ORDER BY oid"
+    )
+    if not kinds or any(kind not in ("r", "p") or policy for _, kind, policy in kinds):
+        raise DomainError(
+            f"{label}: {'.'.join(table.path)!r} is not a stored table (views, foreign tables and tables with row "
+            "security are not); in another schema than public, name it as schema and table"
+        )
+    rows = ask(
+        "SELECT attname::text, typname::text, nspname::text, attgenerated::text FROM pg_attribute "
+        "JOIN pg_type ON pg_type.oid = atttypid JOIN pg_namespace ON pg_namespace.oid = typnamespace "
+        f"WHERE attrelid = to_regclass({where}) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+    )
+    unusable = {
+        name: f"column {name!r} is not a stored column of a plain type (a number, a text, a date, a local time)"
+        for name, kind, space, made in rows
+        if space != "pg_catalog" or kind not in _POSTGRES or made == "v"
+    }
+    conditions = table.conditions({name: quoted(name) for name, *_ in rows if name not in unusable})
+    parts = tuple(oid for oid, *_ in kinds)
+    return _Postgres(parts, tuple(name for name, *_ in rows), unusable, where_sql(conditions))

@@ -1,0 +1,179 @@
+"""Shares of epsilon from wished errors, before any data is touched: the closed form of products of trees.
+
+Every axis has levels of k_0 = 1 < k_1 < ... groups; a partition is a tuple of levels, of K groups of n/K cells each.
+Averages over such partitions commute (where fan-outs are uniform; else this is an approximation), so that space falls
+into residuals r, tuples again, of dimension prod (k_r - k_{r-1}). Partition g measured with precision t_g:
+
+    m_r = sum over g >= r of t_g n / K_g        V_h = n / K_h^2 * sum over r <= h of dim_r / m_r
+
+V_h is the variance of one sum of view h after least squares. The shares make the largest V_h / T_h^2 small, T_h the
+wished errors. A map that follows no tree is taken for a level by itself that the tree tells with variance ROUGH times
+that of a block of its size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from kasuri.arrays import Float
+
+PARTS = 1000
+"""Shares are multiples of 1/PARTS: they are stored, and must be the same wherever they are computed."""
+LEAST = 0.012
+"""Shares below this are given to the others: such a measurement tells nearly nothing."""
+POWER = 4.0
+"""The largest of all ratios is taken as the mean of their POWER-th powers, which is smooth."""
+ROUGH = 6.0
+ROUNDS = 300
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A partition as the closed form sees it: groups per axis (1: summed over), and whether it is a map's."""
+
+    counts: tuple[int, ...]
+    map: bool = False
+
+    @property
+    def groups(self) -> int:
+        return math.prod(self.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """The closed form for some measured partitions and some views."""
+
+    cells: tuple[int, ...]
+    measured: tuple[Sums, ...]
+    views: tuple[Sums, ...]
+
+    @cached_property
+    def _arrays(self) -> tuple[Float, Float, Float, Float, Float]:
+        trees = [sums for sums in (*self.measured, *self.views) if not sums.map]
+        levels = [sorted({1, n, *(sums.counts[d] for sums in trees)}) for d, n in enumerate(self.cells)]
+        n = float(math.prod(self.cells))
+        residuals = list(product(*levels))
+        before = [{k: (0 if i == 0 else axis[i - 1]) for i, k in enumerate(axis)} for axis in levels]
+        dims = np.array([math.prod(k - before[d][k] for d, k in enumerate(r)) for r in residuals], dtype=np.float64)
+
+        def under(sums: Sums) -> Float:
+            return np.array([all(a <= b for a, b in zip(r, sums.counts, strict=True)) for r in residuals], dtype=float)
+
+        told = [under(sums) * n / sums.groups if not sums.map else 0.0 * dims for sums in self.measured]
+        views = [under(self._block(sums, levels)) * n / float(sums.groups) ** 2 for sums in self.views]
+        rough = np.array([ROUGH if sums.map else 1.0 for sums in self.views])
+        own = [[float(sums.map and sums == other) for other in self.measured] for sums in self.views]
+        return np.array(told), dims, np.array(views), rough, np.array(own)
+
+    def _block(self, sums: Sums, levels: list[list[int]]) -> Sums:
+        """A map's sums as blocks of the tree of the next coarser level on every axis."""
+        if not sums.map:
+            return sums
+        return Sums(tuple(max(k for k in axis if k <= c) for axis, c in zip(levels, sums.counts, strict=True)))
+
+    def variances(self, shares: Float) -> Float:
+        """V of every view, where one count alone has scale 1 (divide by epsilon squared; times (c sensitivity)^2)."""
+        return self._solved(shares)[0]
+
+    def _solved(self, shares: Float) -> tuple[Float, Float]:
+        """V of every view and its derivatives by the shares."""
+        told, dims, asked, rough, own = self._arrays
+        m = np.einsum("g,gr->r", shares**2 / 2, told)
+        tree = np.einsum("hr,r->h", asked, dims / m) * rough
+        by_m = -asked * (dims / m**2) * rough[:, None]
+        slope = np.einsum("hr,gr->hg", by_m, told) * shares
+        precision = 1 / tree + np.einsum("hg,g->h", own, shares**2 / 2)
+        return 1 / precision, (slope / tree[:, None] ** 2 - own * shares) / precision[:, None] ** 2
+
+
+def shares_for(form: Form, targets: Sequence[float], keep: Sequence[int]) -> list[Fraction]:
+    """Shares of the measured partitions, multiples of 1/PARTS that sum to exactly 1, for wished errors of the views;
+    those in `keep` have a share whatever comes out."""
+    wished = np.array(targets, dtype=np.float64)
+    open_ = list(range(len(form.measured)))
+    while True:
+        q = _least(form, wished, open_)
+        small = [i for i in open_ if q[i] < LEAST and i not in keep]
+        if not small:
+            return _rounded(np.maximum(q, [LEAST if i in keep else 0.0 for i in range(q.size)]))
+        open_ = [i for i in open_ if i != min(small, key=lambda i: q[i])]
+
+
+def _least(form: Form, targets: Float, open_: list[int]) -> Float:
+    def shares(theta: Float) -> Float:
+        q = np.zeros(len(form.measured))
+        weights = np.exp(np.maximum(theta - theta.max(), -20.0))  # above 0: what nothing measures has no variance
+        q[open_] = weights / weights.sum()
+        return q
+
+    def loss(theta: Float) -> tuple[float, Float]:
+        q = shares(theta)
+        V, slope = form._solved(q)
+        ratio = V / targets**2
+        top = float(ratio.max())
+        powers = (ratio / top) ** POWER
+        value = math.log(top) + math.log(float(powers.mean())) / POWER
+        by_q = np.einsum("h,hg->g", powers / powers.sum() / ratio / targets**2, slope)[open_]
+        own = q[open_]
+        return value, own * (by_q - float((own * by_q).sum()))
+
+    found = []
+    for start in range(4):  # the cost is not convex in the shares
+        theta = np.zeros(len(open_)) if start == 0 else np.cos(np.arange(len(open_)) * (start + 1.0))
+        found.append(_descended(loss, theta))
+    return shares(min(found, key=lambda one: round(one[0], 9))[1])
+
+
+def _descended(loss: Callable[[Float], tuple[float, Float]], theta: Float) -> tuple[float, Float]:
+    """A local minimum by L-BFGS [Nocedal1980] with halved steps, in a fixed order of sums: the same on every machine
+    but for the last digits."""
+    value, slope = loss(theta)
+    steps: list[tuple[Float, Float]] = []
+    for _ in range(ROUNDS):
+        way = slope.copy()
+        weights = []
+        for s, y in reversed(steps):
+            weights.append(float((s * way).sum() / (s * y).sum()))
+            way -= weights[-1] * y
+        if steps:
+            s, y = steps[-1]
+            way *= float((s * y).sum() / (y * y).sum())
+        for (s, y), weight in zip(steps, reversed(weights), strict=True):
+            way += s * (weight - float((y * way).sum() / (s * y).sum()))
+        down, size = float((slope * way).sum()), 1.0
+        if not down > 1e-14:
+            break
+        while size > 1e-9:
+            new, new_slope = loss(theta - size * way)
+            if new <= value - 1e-4 * size * down:
+                break
+            size /= 2
+        else:
+            break
+        s, y = -size * way, new_slope - slope
+        if float((s * y).sum()) > 1e-14:
+            steps = [*steps[-7:], (s, y)]
+        gain, theta, value, slope = value - new, theta + s, new, new_slope
+        if gain < 1e-11:
+            break
+    return value, theta
+
+
+def _rounded(q: Float) -> list[Fraction]:
+    """Multiples of 1/PARTS by largest remainder; what is not 0 stays above it."""
+    exact = q / q.sum() * PARTS
+    whole = np.maximum(np.floor(exact), exact > 0).astype(np.int64)
+    ranked = np.argsort(-(exact - whole), kind="stable")
+    left = PARTS - int(whole.sum())
+    for i in ranked[: max(left, 0)]:
+        whole[i] += 1
+    if left < 0:
+        whole[np.argmax(whole)] += left
+    return [Fraction(int(part), PARTS) for part in whole]

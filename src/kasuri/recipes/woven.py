@@ -1,0 +1,383 @@
+"""Woven: one visited tree and any other public partitions of the cells, measured and joined (woven_tree)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kasuri.budget.accounting import Losses, generic
+from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
+from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import discrete_laplace, laplace_variance
+from kasuri.privacy import Exact, decimal, exact
+from kasuri.published.bars import Bars, NoBars
+from kasuri.published.measurements import Measurements
+from kasuri.recipes.descent import by_cell, by_key
+from kasuri.recipes.joins import Bayes, Cuts, visit_of
+from kasuri.recipes.mechanism import (
+    Bias,
+    BlockError,
+    Drawn,
+    Int,
+    Mechanism,
+    NoForm,
+    Replay,
+    Run,
+    TreeRun,
+    scale_of,
+    single,
+)  # fmt: skip
+from kasuri.recipes.replay import WRONG_SCALE, apart, visited
+from kasuri.recipes.spending import drawable, fits, level_cost
+from kasuri.recipes.targets import Form, Sums, shares_for
+from kasuri.recipes.views import MAX_GROUPS, Term, View, Woven, map_faults
+from kasuri.recipes.visit import Visit
+from kasuri.recipes.wovenbars import WovenBars
+from kasuri.refine import woven
+from kasuri.schema import Domain, Unit
+from kasuri.schema.maps import RegionMap
+from kasuri.trees.partition import Partition
+from kasuri.trees.visited import LEAST_SCALE, Level, Visited
+from kasuri.trees.weave import interleaved
+
+BASIS = "docs/proofs/woven_tree.md"
+FIRST_PART = -2
+"""Level of the first part among the measurements; the second is one below, and so on."""
+
+
+def woven_tree(
+    views: Mapping[str, object] | None = None,
+    *,
+    shares: Mapping[str, object] | None = None,
+    maps: Sequence[RegionMap] = (),
+    whole: bool = False,
+) -> Mechanism:
+    """Noisy counts of a tree and of any other declared sums of the same cells, joined: margins, regions, pairs.
+
+    views: {view: wished standard error in people}; only the ratios of the errors decide, shares of epsilon follow by a
+    closed form. A view names axes ("age, sex"), heights of axes ("grid@3": squares of 8 x 8), regions of a map by its
+    name, or "cells". Left out: cells, every height of the tree, every axis by itself, all small axes together.
+    shares: {view: "exact decimal"} instead, "cells" among them, summing to 1. maps: public maps of one axis' cells.
+    The tree splits axes of one kind together (pairs of regions, of squares); views that are its levels are measured
+    there, and only below nodes that noise left positive; every other view is measured whole.
+    whole=True, for tables of at most 2^22 cells: every cell is measured, by itself unless views or shares name more;
+    sums of the noisy cells then take the part of measured levels. About plain noise on full tables, and better the
+    emptier they are.
+
+    Privacy
+    -------
+    Neighbours: tables that differ by one unit. Sensitivity: each measured partition's counts change by c in all
+    (replace: 2c), c = counts a unit adds: a cell lies in one group of each at most. Guarantee: epsilon-DP, exactly: the
+    partitions' shares add up to epsilon. Proof: docs/proofs/woven_tree.md. Public: domain, mask, views, shares, maps.
+    Assumes: a good keystream; run time depends on the data (SECURITY.md).
+
+    Cost: O(m + drawn nodes + groups) for m records, some dozens of passes over the drawn nodes. References:
+    [Hay2010], [Robbins1956], [Xiao2023].
+    """
+    faults: list[str] = []
+    if views is not None and shares is not None:
+        faults.append("woven_tree: give views with wished errors, or shares, only one of them")
+    given = views if views is not None else shares
+    named: list[tuple[str, Fraction]] = []
+    if given is not None:
+        if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
+            faults.append('woven_tree: views and shares are mappings such as {"cells": "12", "age, sex": "60"}')
+        else:
+            for name, number in given.items():
+                try:
+                    named.append((name, exact(number, f"view {name!r}")))
+                except KasuriError as fault:
+                    faults.append(f"woven_tree: {fault}")
+    if shares is not None and not faults and sum(share for _, share in named) != 1:
+        faults.append("woven_tree: shares must sum to exactly 1: their sum is what epsilon pays for")
+    if not all(isinstance(one, RegionMap) for one in maps):
+        faults.append("woven_tree: maps must be declared public: RegionMap(axis, labels, name=...)")
+    if not isinstance(whole, bool):
+        faults.append("woven_tree: whole is True or False")
+    raise_faults(PrivacyError, faults)
+    return WovenTree("woven_tree", BASIS, tuple(named), shares is not None, tuple(maps), whole)
+
+
+@dataclass(frozen=True)
+class WovenTree(Mechanism):
+    """`named`: views with wished errors, or with shares where `fixed`; empty: those of the domain by itself. `whole`:
+    the cells are the only level of the tree that is measured as such; all other views are parts."""
+
+    named: tuple[tuple[str, Fraction], ...]
+    fixed: bool
+    maps: tuple[RegionMap, ...]
+    whole: bool = False
+
+    def stored(self) -> dict[str, Any]:
+        told = tuple((name, decimal(number)) for name, number in self.named)
+        return {
+            "transform": "counts", "noise": DiscreteLaplace.name, "refine": "woven", "order": "interleaved",
+            "descent": "plain", "shares": told if self.fixed else (), "views": () if self.fixed else told,
+            "maps": tuple((one.name, one.fingerprint()) for one in self.maps),
+        } | whole_words(self.whole)  # fmt: skip
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.maps)
+
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> WovenRun:
+        public = tuple(f"map {one.name} (regions)" for one in self.maps)
+        claim = self.claim(domain, unit, epsilon, DiscreteLaplace, public)
+        raise_faults(DomainError, map_faults(domain, self.maps))
+        weave, cost = Woven(domain, interleaved(domain), self.maps), level_cost(unit)
+        noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
+        if self.whole and domain.size > MAX_GROUPS:
+            raise DomainError(
+                f"woven_tree(whole=True) draws every one of {domain.size} cells; it takes at most {MAX_GROUPS}. "
+                "Leave whole out: then only what noise left positive is descended"
+            )
+        spent = self._spent(weave)
+        if sum(spent.values()) != 1 or min(spent.values()) <= 0:
+            raise PrivacyError("shares are positive and sum to exactly 1: their sum is what epsilon pays for")
+        depths = {view: self._cut(weave, view) for view in spent}
+        cuts = tuple(sorted((depth, spent[view]) for view, depth in depths.items() if depth is not None))
+        if not cuts or cuts[-1][0] != weave.tree.depth:
+            raise DomainError('woven_tree: the cells must have a share; add the view "cells"')
+        parts = tuple((weave.partition(view), share) for view, share in spent.items() if depths[view] is None)
+        drawable(weave.tree, cuts)
+        run = WovenRun(self, domain, claim, cost, noise, weave.tree, weave, cuts, parts)
+        fits(run.visit)
+        return run
+
+    def _cut(self, weave: Woven, view: View) -> int | None:
+        """The depth of the tree that a view is measured at; None: as a part."""
+        depth = weave.cut(view)
+        return None if self.whole and depth != weave.tree.depth else depth
+
+    def _spent(self, weave: Woven) -> dict[View, Fraction]:
+        """Every measured view with its share."""
+        faults: list[str] = []
+        views: dict[View, Fraction] = {}
+        above: dict[View, Fraction] = {}
+        for name, number in self.named:
+            try:
+                view = weave.view(name)
+            except DomainError as fault:
+                faults.append(f"woven_tree: {fault}")
+                continue
+            if not self.fixed and name.strip() != "cells" and "@" not in name:
+                above |= dict.fromkeys(weave.heights(view), number)
+                view = view if view not in views else weave.view("cells")
+            elif view in views:
+                faults.append(f"woven_tree: view {name!r} is named twice")
+            views.setdefault(view, number)
+        raise_faults(DomainError, faults)
+        if self.fixed:
+            return views
+        return planned(weave, above | views) if views or not self.whole else {weave.view("cells"): Fraction(1)}
+
+
+def standard(weave: Woven) -> list[View]:
+    """The views of a domain by itself: every height of its tree, every axis, all small axes together, every map."""
+    found = [weave.view_at(depth) for depth in weave.tree.stages[1:]]
+    axes = [axis.name for axis in weave.domain.axes]
+    if len(axes) > 1:
+        found += [(Term(axis),) for axis in axes]
+        last = weave.at(weave.tree.stages[-2])
+        tail = tuple(Term(axis) for axis in axes if last[axis] < weave.ends[axis][0])
+        found.append(tail)
+    found += [(Term(one.axis, 0, one.name),) for one in weave.maps]
+    out: list[View] = []
+    for view in found:
+        if view and view not in out:
+            out.append(view)
+    return out
+
+
+def planned(weave: Woven, wished: dict[View, Fraction]) -> dict[View, Fraction]:
+    """Shares for wished errors of views; without any, those of `standard`, each to be as good as the fourth root of
+    its number of cells."""
+    domain = weave.domain
+    cells = tuple(weave.view("cells"))
+    views = wished or dict.fromkeys(standard(weave), Fraction(0))
+    sums = {view: _sums(weave, view) for view in (*views, cells)}
+    n = float(domain.size)
+    targets = [float(views[view]) or (n / sums[view].groups) ** 0.25 for view in views]
+    measured = list(dict.fromkeys((*views, cells)))
+    form = Form(
+        tuple(_sums(weave, cells).counts), tuple(sums[view] for view in measured), tuple(sums[view] for view in views)
+    )
+    shares = shares_for(form, targets, [measured.index(cells)])
+    return {view: share for view, share in zip(measured, shares, strict=True) if share}
+
+
+ANCHORED = 16
+"""Where all cells are measured, sums of so many of them and more are held at what the noisy cells say, as exactly as
+that is: what makes cells non-negative moves people from large cells to empty ones, a little each, which adds up."""
+
+
+def whole_words(whole: bool) -> dict[str, Any]:
+    """Told where it is asked for: what was stored before there was the word never changes."""
+    return {"whole": True} if whole else {}
+
+
+def _sums(weave: Woven, view: View) -> Sums:
+    counts = [1] * len(weave.domain.axes)
+    names = [axis.name for axis in weave.domain.axes]
+    for term in view:
+        counts[names.index(term.axis)] = weave.groups((term,))
+    return Sums(tuple(counts), any(term.map for term in view))
+
+
+@dataclass(frozen=True, eq=False)
+class WovenRun(TreeRun):
+    mechanism: WovenTree
+    weave: Woven
+    cuts: Cuts
+    parts: tuple[tuple[Partition, Fraction], ...]
+    signed: ClassVar[bool] = False
+    bias: ClassVar[Bias] = Bias.TREES
+    publishes: ClassVar[bool] = True
+
+    @property
+    def losses(self) -> Losses:
+        """One count moves one number of every measured partition, each under noise of its own share."""
+        epsilon = self.guarantee.epsilon
+        if not single(self.guarantee.unit):
+            return generic(epsilon)
+        return tuple((share * epsilon, 1) for _, share in (*self.cuts, *self.parts))
+
+    @property
+    def visit(self) -> Visit:
+        return visit_of(self.tree, self.noise.scale, self.cuts, Bayes())
+
+    def part_scale(self, at: int) -> Fraction:
+        return self.noise.scale / self.parts[at][1]
+
+    def arguments(self) -> dict[str, Any]:
+        told = {name: decimal(number) for name, number in self.mechanism.named}
+        maps = {"maps": [one.to_json() for one in self.mechanism.maps]} if self.mechanism.maps else {}
+        return {"shares" if self.mechanism.fixed else "views": told} | maps | whole_words(self.mechanism.whole)
+
+    def fingerprints(self) -> dict[str, str]:
+        return {f"map {one.name}": one.fingerprint() for one in self.mechanism.maps}
+
+    def further(self) -> dict[str, Any]:
+        by_depth = {str(depth): decimal(share) for depth, share in self.cuts}
+        return {"shares": by_depth | {part.name: decimal(share) for part, share in self.parts}}
+
+    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        keys, values = by_key(self.tree, self.domain, cells, values)
+        tree = self.visit.run(keys, values, streams, threads)
+        numbers = []
+        for at, (part, _) in enumerate(self.parts):
+            y = discrete_laplace(self.part_scale(at)).draw(streams.open("part", at, 0), part.groups)
+            group = part.of_keys(self.tree, keys)
+            np.add.at(y, group[group >= 0], values[group >= 0])
+            numbers.append(y)
+        del keys, values
+        found = by_cell(self.tree, self.domain, [self._refined(tree, numbers)])
+        return Drawn(*found, self._measurements(tree, numbers))
+
+    def _refined(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Int, Int]:
+        """From here on everything sees noisy numbers only."""
+        parts, around = self._parts(numbers), self.around
+        if not self.mechanism.whole:
+            return woven.estimate(tree, self.tree, self.domain, parts, around)
+        parts += self._anchors(tree.levels[-1], float(max(tree.scales[-1], LEAST_SCALE)))
+        return woven.estimate(self._summed(tree), self.tree, self.domain, parts, around)
+
+    def _summed(self, tree: Visited) -> Visited:
+        """The same noisy cells with sums of theirs as levels above: nothing is measured again."""
+        (cells,), (scale,) = tree.levels, tree.scales
+        depths = [depth for depth in self.tree.stages[1:-1] if self.tree.stride(depth) >= ANCHORED]
+        levels: list[tuple[int, Level]] = []
+        keys = below = cells.prefix
+        for depth in reversed(depths):
+            prefix, at = np.unique(keys // self.tree.stride(depth), return_inverse=True)
+            y = np.zeros(prefix.size, dtype=np.int64)
+            np.add.at(y, at, cells.y)
+            stride = self.tree.stride(depth) // (self.tree.stride(levels[0][0]) if levels else 1)
+            first = np.searchsorted(below // stride, np.append(prefix, prefix[-1:] + 1))
+            levels.insert(0, (depth, Level(prefix, y, y.astype(np.float64), first)))
+            below = prefix
+        scales = [scale * Fraction(sqrt(self.tree.stride(depth))) for depth, _ in levels]
+        return Visited(
+            (*(depth for depth, _ in levels), *tree.cuts), (*scales, scale), (inf,) * len(levels) + tree.slacks,
+            (*(level for _, level in levels), cells),
+        )  # fmt: skip
+
+    def _anchors(self, cells: Level, scale: float) -> list[woven.Part]:
+        """Sums of the noisy cells that are not nodes of the tree, as parts: nothing is measured again."""
+        known, size, out = [part.name for part, _ in self.parts], self.domain.size, []
+        for view in standard(self.weave):
+            groups = self.weave.groups(view)
+            if self.weave.cut(view) is None and groups * ANCHORED <= size and self.weave.words(view) not in known:
+                part = self.weave.partition(view)
+                y = np.zeros(groups, dtype=np.int64)
+                group = part.of_keys(self.tree, cells.prefix)
+                np.add.at(y, group[group >= 0], cells.y[group >= 0])
+                out.append(woven.Part(part, y, laplace_variance(Fraction(scale)) * (size / groups)))
+        return out
+
+    def _parts(self, numbers: Sequence[Int]) -> list[woven.Part]:
+        return [
+            woven.Part(part, y, laplace_variance(max(self.part_scale(at), LEAST_SCALE)))
+            for at, ((part, _), y) in enumerate(zip(self.parts, numbers, strict=True))
+        ]
+
+    @property
+    def around(self) -> list[Partition]:
+        """The partitions whose sums make a cell's expectation."""
+        return self.weave.around([depth for depth, _ in self.cuts], [part for part, _ in self.parts])
+
+    def _measurements(self, tree: Visited, numbers: Sequence[Int]) -> Measurements:
+        rows = [(FIRST_PART - at, np.arange(y.size), y) for at, y in enumerate(numbers)][::-1]
+        rows += [(cut, level.prefix, level.y) for cut, level in zip(tree.cuts, tree.levels, strict=True)]
+        level = np.concatenate([np.full(y.size, at) for at, _, y in rows])
+        prefix, value = (np.concatenate([row[i] for row in rows]) for i in (1, 2))
+        scales = {FIRST_PART - at: self.part_scale(at) for at in range(len(self.parts))}
+        return Measurements(level, prefix, value, scales | dict(zip(tree.cuts, tree.scales, strict=True)))
+
+    def _told(self, measured: Measurements) -> tuple[Measurements, list[Int]]:
+        """The measurements of the tree, and those of every part; FormatError where a part is not whole."""
+        numbers = []
+        for at, (part, _) in enumerate(self.parts):
+            own = measured.level == FIRST_PART - at
+            if not np.array_equal(measured.prefix[own], np.arange(part.groups)):
+                raise FormatError("a part is not measured whole")
+            numbers.append(measured.value[own])
+        own = measured.level >= 0
+        scale = {level: scale for level, scale in measured.scale.items() if level >= 0}
+        return Measurements(measured.level[own], measured.prefix[own], measured.value[own], scale), numbers
+
+    def replay(self, drawn: Drawn) -> Replay:
+        measured = drawn.measurements
+        if measured is None:
+            return Run.replay(self, drawn)
+        wanted = dict(zip(self.visit.cuts, self.visit.scales, strict=True))
+        wanted |= {FIRST_PART - at: self.part_scale(at) for at in range(len(self.parts))}
+        if any(wanted.get(level) != scale for level, scale in measured.scale.items()):
+            return Replay(wrong_measurements=WRONG_SCALE)
+        try:
+            own, numbers = self._told(measured)
+            tree = visited(self.visit, own)
+        except FormatError:
+            return Replay(wrong_measurements="its nodes are not those that the recipe draws")
+        shown = [DiscreteLaplace(scale).chances(level.y) for level, scale in zip(tree.levels, tree.scales, strict=True)]
+        shown += [DiscreteLaplace(self.part_scale(at)).chances(y) for at, y in enumerate(numbers)]
+        found = by_cell(self.tree, self.domain, [self._refined(tree, numbers)])
+        return Replay(found=found, shown=tuple(shown), apart=tuple(apart(tree, None)))
+
+    def bars(self, measurements: Measurements | None) -> Bars | NoBars:
+        if measurements is None:
+            return NoBars(f"{self.mechanism.name} with these options publishes no measurements")
+        own, numbers = self._told(measurements)
+        return WovenBars(self.domain, self.tree, own, tuple(self._parts(numbers)))
+
+    def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
+        return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
+
+    def blocks(self) -> None:
+        return None

@@ -1,0 +1,296 @@
+"""Places in public files: codes, names and parents of a list, shapes checked once, and points found among them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kasuri import names
+from kasuri.arrays import Float, Int
+from kasuri.errors import DomainError, FormatError
+from kasuri.schema import systems
+
+MAX_BYTES = 1 << 28
+"""Bytes of the longest file of places, and of all shapes of an axis."""
+MAX_LEVELS = 100
+TOLERANCE = 1e-6
+"""Share of the smaller of two places that both may cover unless a larger one is said: rounding at a border."""
+_SHOWN = 10
+
+Source = str | Path | Mapping[str, Sequence[Any]] | Any
+Index = tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list of places, as it was read: one code each, names by column, parents and shapes where there are any."""
+
+    codes: tuple[str, ...]
+    parents: tuple[str, ...] | None
+    titles: dict[str, tuple[str, ...]]
+    shapes: tuple[bytes | None, ...] | None
+    crs: str
+
+
+def read(
+    source: Source, code: str, parent: str | None, titles: Sequence[str] | None, layers: Sequence[str], crs: str | None
+) -> Listed:
+    """Files, a mapping of columns or an Arrow table, one after the other where there are several."""
+    parts = list(source) if isinstance(source, list | tuple) else [source]
+    tables = [table for part in parts for table in _tables(part, layers)]
+    own = {system for _, system in tables if system is not None}
+    if crs is not None and own - {crs}:
+        raise DomainError(f"the shapes are in {', '.join(sorted(own))}, not in {crs}; leave crs out")
+    if len(own) > 1:
+        raise DomainError(f"the shapes are in several systems, {', '.join(sorted(own))}; bring them into one")
+    every = list(dict.fromkeys(name for table, _ in tables for name in table))
+    wanted = parent or ("parent" if "parent" in every else None)
+    title = [name for name in every if name == "name" or name.startswith("name_")] if titles is None else list(titles)
+    lost = [name for name in (code, wanted, *title) if name is not None and name not in every]
+    if lost:
+        raise DomainError(f"the list of places has no column {', '.join(lost)}; its columns are {', '.join(every)}")
+    columns = {name: [value for table, _ in tables for value in _column(table, name)] for name in every}
+    shapes = tuple(columns["geometry"]) if "geometry" in columns else None
+    system = next(iter(own), crs)
+    if shapes is not None and system is None:
+        raise DomainError("the shapes come without a reference system; say it: crs = EPSG:4326")
+    return Listed(
+        tuple(map(_text, columns[code])),
+        None if wanted is None else tuple(map(_text, columns[wanted])),
+        {name: tuple(map(_text, columns[name])) for name in title},
+        shapes,
+        system or "",
+    )
+
+
+def _text(value: object) -> str:
+    """A cell as text; only text keeps the zeros that a code begins with, so that numbers are refused."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DomainError("codes, parents and names of places must be text: a number has lost its leading zeros")
+    return value
+
+
+def _column(table: Mapping[str, Sequence[Any]], name: str) -> Sequence[Any]:
+    return table[name] if name in table else [None] * len(next(iter(table.values()), ()))
+
+
+def _tables(part: Any, layers: Sequence[str]) -> list[tuple[Mapping[str, Sequence[Any]], str | None]]:
+    """Columns of one part, and the system of its shapes."""
+    if isinstance(part, Mapping):
+        sizes = {len(values) for values in part.values()}
+        if len(sizes) > 1:
+            raise DomainError("the columns of a list of places must have one length")
+        return [(part, None)]
+    if not isinstance(part, str | Path):
+        import pyarrow as pa
+
+        table = pa.table(part)
+        return [({name: table[name].to_pylist() for name in table.column_names}, None)]
+    path = Path(part)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read ({error.strerror})") from None
+    if size > MAX_BYTES:
+        raise FormatError(f"{path}: more than {MAX_BYTES >> 20} MiB")
+    if path.suffix.lower() == ".csv":
+        return [(_csv(path), None)]
+    return [_layer(path, layer) for layer in layers or (None,)]
+
+
+def _csv(path: Path) -> dict[str, list[str]]:
+    try:
+        rows = list(csv.reader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")))
+    except UnicodeDecodeError:
+        raise FormatError(f"{path}: not UTF-8; save it as UTF-8") from None
+    except csv.Error:
+        raise FormatError(f"{path}: cannot be read as CSV") from None
+    rows = [row for row in rows if row]
+    header = [name.strip() for name in rows[0]] if rows else []
+    faults = [f"{path}: column {name!r} is there twice" for name in set(header) if header.count(name) > 1]
+    faults += [
+        f"{path}: row {i} has {len(row)} fields for {len(header)} columns"
+        for i, row in enumerate(rows[1:], 1)
+        if len(row) != len(header)
+    ][:_SHOWN]
+    if faults:
+        raise DomainError(*faults)
+    return {name: [row[i] for row in rows[1:]] for i, name in enumerate(header)}
+
+
+def _layer(path: Path, layer: str | None) -> tuple[dict[str, list[Any]], str | None]:
+    try:
+        import pyogrio
+    except ImportError:
+        raise DomainError(f"{path}: files with shapes need pyogrio; pip install 'kasuri[geo]'") from None
+    import pyarrow as pa
+
+    try:
+        about, found = pyogrio.read_arrow(path, layer=layer)
+    except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, ValueError):
+        raise FormatError(f"{path}: cannot be read as a file of shapes, or has no such layer") from None
+    table = pa.table(found)
+    shape = about["geometry_name"] or "wkb_geometry"
+    columns = {("geometry" if name == shape else name): table[name].to_pylist() for name in table.column_names}
+    system = about["crs"]
+    if system is not None and systems.number(system) is None:
+        number = systems.pyproj().CRS.from_user_input(system).to_epsg()
+        system = None if number is None else f"EPSG:{number}"
+    return columns, system
+
+
+def by_prefix(found: Listed, prefix: Sequence[int]) -> tuple[Listed, tuple[str, ...]]:
+    """Parents by the first characters of codes; places above that the list lacks are added without a name."""
+    lengths = list(prefix)
+    if not lengths or any(a >= b for a, b in zip([0, *lengths], lengths, strict=False)):
+        raise DomainError("prefix is the length of the codes of every level, rising from the top: (2, 5)")
+    wrong = [code for code in found.codes if len(code) not in lengths]
+    if wrong:
+        some = ", ".join(wrong[:5])
+        raise DomainError(f"{len(wrong)} codes have a length that is not in prefix {tuple(lengths)}: {some}")
+    codes = dict.fromkeys(found.codes)
+    for code in found.codes:
+        codes.update(dict.fromkeys(code[:size] for size in lengths if size < len(code)))
+    added = list(codes)[len(dict.fromkeys(found.codes)) :]
+    every = (*found.codes, *added)
+    above = tuple(code[: max([size for size in lengths if size < len(code)], default=0)] for code in every)
+    blank = ("",) * len(added)
+    titles = {title: values + blank for title, values in found.titles.items()}
+    shapes = None if found.shapes is None else found.shapes + (None,) * len(added)
+    return replace(found, codes=every, titles=titles, shapes=shapes), above
+
+
+def faults(found: Listed, parents: Sequence[str], axis: str) -> list[str]:
+    """All that is wrong with a list of places as a tree; names may repeat, codes may not."""
+    own = f"axis {axis!r}"
+    out = [] if found.codes else [f"{own}: the list has no place"]
+    out += names.first(found.codes, f"{own}: code")
+    for title, values in found.titles.items():
+        out += names.first(values, f"{own}: {title}")
+        if not title.isidentifier():
+            out.append(f"{own}: a column of names is called {title!r}; rename it with letters, digits and underscores")
+    missing = [i for i, code in enumerate(found.codes) if not code]
+    out += _listed(missing, f"{own}: row {{}} has no code")
+    above: dict[str, set[str]] = {}
+    count: dict[str, int] = {}
+    for code, parent in zip(found.codes, parents, strict=True):
+        above.setdefault(code, set()).add(parent)
+        count[code] = count.get(code, 0) + 1
+    out += _listed([code for code in above if len(above[code]) > 1], f"{own}: {{}} has two parents")
+    twice = [code for code in count if code and count[code] > 1 and len(above[code]) == 1]
+    out += _listed(twice, f"{own}: the code {{}} is there more than once")
+    orphans = [code for code, up in above.items() if any(one and one not in above for one in up)]
+    out += _listed(orphans, f"{own}: {{}} has a parent that is not in the list")
+    out += _listed(_endless({code: min(up) for code, up in above.items()}), f"{own}: the parents of {{}} never end")
+    return out
+
+
+def _listed(wrong: Sequence[object], words: str) -> list[str]:
+    more = [] if len(wrong) <= _SHOWN else [words.format(f"and {len(wrong) - _SHOWN} more; each")]
+    return [words.format(one) for one in wrong[:_SHOWN]] + more
+
+
+def _endless(parents: Mapping[str, str]) -> list[str]:
+    """Codes from which no top is reached in `MAX_LEVELS` steps."""
+    out = []
+    for code in parents:
+        at = code
+        for _ in range(MAX_LEVELS):
+            at = parents.get(at, "")
+            if not at:
+                break
+        else:
+            out.append(code)
+    return out
+
+
+def shapely() -> Any:
+    """The library, or the refusal that says how to get it."""
+    try:
+        import shapely as library
+    except ImportError:
+        raise DomainError("shapes of places need the library shapely; pip install 'kasuri[geo]'") from None
+    return library
+
+
+def outlines(
+    shapes: Sequence[bytes | None], codes: Sequence[str], crs: str, axis: str, repair: bool, tolerance: float
+) -> tuple[bytes, ...]:
+    """Shapes as WKB multipolygons, rings counter-clockwise; refused where one is missing, crosses itself (unless it may
+    be repaired: its ground stays, lines without ground go), is not in its system or covers another."""
+    library, own = shapely(), f"axis {axis!r}"
+    found = library.force_2d(library.from_wkb(np.array([shape or None for shape in shapes], dtype=object)))
+    if repair:
+        found = library.make_valid(found, method="structure", keep_collapsed=False)
+    area = np.isin(library.get_type_id(found), (3, 6))
+    out = _listed([codes[i] for i in np.flatnonzero(~area).tolist()], f"{own}: {{}} has no polygon")
+    valid = library.is_valid(found)
+    crossing = [codes[i] for i in np.flatnonzero(area & ~valid).tolist()]
+    out += _listed(crossing, f"{own}: the outline of {{}} crosses itself; correct it, or say repair = true")
+    if systems.geographic(crs) and area.any():
+        west, south, east, north = library.total_bounds(found)
+        if west < -180.001 or south < -90.001 or east > 360 or north > 90.001:
+            out.append(f"{own}: the shapes are not in {crs}: coordinates leave the globe")
+    if not out:
+        out += _overlaps(found, codes, own, tolerance)
+    if out:
+        raise DomainError(*out)
+    parts = [library.get_parts(one) for one in found]
+    turned = library.orient_polygons(np.array([library.multipolygons(part) for part in parts], dtype=object))
+    return tuple(library.to_wkb(turned, byte_order=1).tolist())
+
+
+def _overlaps(found: Any, codes: Sequence[str], own: str, tolerance: float) -> list[str]:
+    library = shapely()
+    a, b = library.STRtree(found).query(found, predicate="intersects")
+    a, b = a[a < b], b[a < b]
+    relation = ~library.touches(found[a], found[b])
+    a, b = a[relation], b[relation]
+    both = library.area(library.intersection(found[a], found[b]))
+    wrong = both > tolerance * np.minimum(library.area(found[a]), library.area(found[b]))
+    pairs = [f"{codes[i]} and {codes[j]} cover" for i, j in zip(a[wrong].tolist(), b[wrong].tolist(), strict=True)]
+    return _listed(pairs, f"{own}: {{}} the same ground; correct them, or say a larger tolerance")
+
+
+def union(shapes: Sequence[bytes]) -> bytes:
+    """The outline of places together."""
+    library = shapely()
+    whole = library.union_all(library.from_wkb(np.array(shapes, dtype=object)))
+    turned = library.orient_polygons(library.multipolygons(library.get_parts(whole)))
+    return bytes(library.to_wkb(turned, byte_order=1))
+
+
+def extent(shapes: Sequence[bytes]) -> tuple[float, float, float, float]:
+    """West, south, east and north of all shapes."""
+    west, south, east, north = shapely().total_bounds(shapely().from_wkb(np.array(shapes, dtype=object))).tolist()
+    return west, south, east, north
+
+
+def index(shapes: Sequence[bytes]) -> Index:
+    """Shapes made ready for many points."""
+    library = shapely()
+    found = library.from_wkb(np.array(shapes, dtype=object))
+    library.prepare(found)
+    return library.STRtree(found), found
+
+
+def find(ready: Index, y: Float, x: Float) -> Int:
+    """The place in which each point is, -1 where it is in none. A point on a border is in the first of the places that
+    share it, in the order of the tree."""
+    library, (tree, shapes) = shapely(), ready
+    out = np.full(x.size, -1, dtype=np.int64)
+    good = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+    at, place = tree.query(library.points(x[good], y[good]))
+    order = np.argsort(place, kind="stable")[::-1]  # the first place is written last; one place after the other
+    at, place = good[at[order]], place[order]
+    inside = library.intersects_xy(shapes[place], x[at], y[at])
+    out[at[inside]] = place[inside]
+    return out

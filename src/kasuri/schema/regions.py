@@ -1,0 +1,332 @@
+"""Regions: a public tree of places (states and counties, prefectures and municipalities) with names and shapes."""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri.arrays import Int
+from kasuri.errors import DomainError, FormatError, raise_faults
+from kasuri.schema import columns, places, systems
+from kasuri.schema.axis import Axis, name_faults
+from kasuri.schema.columns import Found, Place
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, init=False)
+class Regions(Axis):
+    """A public tree of places. Records hold the code of a place without places below it (or a point, where there are
+    shapes); every place, of any level, can be asked for by its code or by a name.
+
+    `table` is a file (CSV; GeoJSON, TopoJSON, GeoPackage, Shapefile with their shapes), several of them, a mapping of
+    columns, or an Arrow table. The column `code` holds codes as text. A place is below the one that its column `parent`
+    names (empty: at the top), or, with `prefix=(2, 5)`, below the one whose code is the first 2 of its 5 characters.
+    `names` are columns of names, such as ("name", "name_ja"); left out, all that are called so. `levels` names the
+    levels from the top. `crs` is the system of the shapes where the file does not say it, `points` that of records;
+    `repair` allows outlines that cross themselves, as simplified ones do; `tolerance` is the share of the smaller of
+    two places that both may cover (a point there is in the first of them).
+
+    >>> Regions("place", {"code": ["01", "02", "01001"], "name": ["Ala.", "Alaska", "Autauga"]}, prefix=(2, 5)).labels
+    ('01001', '02')
+    """
+
+    name: str
+    every: tuple[str, ...] = field(repr=False)
+    """The codes of all places, each before those below it."""
+    parents: tuple[str, ...] = field(repr=False)
+    """The code of the place above each; empty at the top."""
+    titles: tuple[tuple[str, tuple[str, ...]], ...] = field(repr=False)
+    """Columns of names: what each is called, and a name (or nothing) for every place."""
+    levels: tuple[str, ...]
+    shapes: tuple[bytes, ...] | None = field(repr=False)
+    """Outlines of the places that records hold, as WKB."""
+    crs: str
+    points: str
+    kind: ClassVar[str] = "regions"
+    outline_type: ClassVar[str] = "MultiPolygon"
+
+    def __init__(
+        self,
+        name: str,
+        table: places.Source,
+        *,
+        code: str = "code",
+        parent: str | None = None,
+        prefix: Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
+        levels: Sequence[str] = (),
+        layers: Sequence[str] = (),
+        crs: str | None = None,
+        repair: bool = False,
+        tolerance: float = places.TOLERANCE,
+        points: str = systems.DEGREES,
+    ) -> None:
+        faults = name_faults(name) + systems.faults(points, f"axis {name!r}: points")
+        found = places.read(table, code, parent, names, layers, crs)
+        above = found.parents
+        if prefix is not None:
+            if parent is not None:
+                faults.append(f"axis {name!r}: give prefix or a parent column, not both")
+            found, above = places.by_prefix(found, prefix)
+        faults += places.faults(found, above or ("",) * len(found.codes), name)
+        if found.shapes is not None:
+            faults += systems.faults(found.crs, f"axis {name!r}: crs")
+        raise_faults(DomainError, faults)
+        parents = dict(zip(found.codes, above or ("",) * len(found.codes), strict=True))
+        order = _order(parents)
+        self._set(
+            name=name,
+            every=order,
+            parents=tuple(parents[one] for one in order),
+            titles=tuple((title, _sorted(values, found.codes, order)) for title, values in found.titles.items()),
+            levels=tuple(levels),
+            shapes=None,
+            crs=found.crs,
+            points=points,
+        )
+        if found.shapes is not None:
+            shapes = dict(zip(found.codes, found.shapes, strict=True))
+            told = places.outlines([shapes[c] for c in self.labels], self.labels, self.crs, name, repair, tolerance)
+            object.__setattr__(self, "shapes", told)
+
+    def _set(self, **fields: Any) -> None:
+        for what, value in fields.items():
+            object.__setattr__(self, what, value)
+        deepest = max(len(path) for path in self._paths.values())
+        if not self.levels:
+            object.__setattr__(self, "levels", tuple(str(depth) for depth in range(1, deepest + 1)))
+        faults = []
+        if len(self.levels) != deepest or len(set(self.levels)) != deepest:
+            faults.append(f"axis {self.name!r}: {deepest} levels need as many different names, from the top")
+        if not all(re.fullmatch("[A-Za-z0-9_]+", level) and level != "meta" for level in self.levels):
+            faults.append(f"axis {self.name!r}: names of levels are of letters, digits and underscores, and not meta")
+        raise_faults(DomainError, faults)
+
+    def to_json(self) -> dict[str, Any]:
+        shapes = None
+        if self.shapes is not None:
+            data = base64.b64encode(zlib.compress(b"".join(self.shapes), 9)).decode()
+            shapes = {"lengths": [len(shape) for shape in self.shapes], "wkb": data}
+        return {
+            "kind": self.kind, "name": self.name, "codes": list(self.every), "parents": list(self.parents),
+            "titles": {title: list(values) for title, values in self.titles}, "levels": list(self.levels),
+            "shapes": shapes, "crs": self.crs, "points": self.points,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        titles = dict(fields["titles"])
+        told = {"code": fields["codes"], "parent": fields["parents"], **titles}
+        out = cls(fields["name"], told, names=tuple(titles), levels=fields["levels"], points=fields["points"])
+        if out.every != tuple(fields["codes"]):
+            raise FormatError("regions: places are not in the order of their tree")
+        if fields["shapes"] is not None:
+            raise_faults(DomainError, systems.faults(fields["crs"], f"axis {out.name!r}: crs"))
+            object.__setattr__(out, "shapes", _cut(fields["shapes"], len(out.labels)))
+            object.__setattr__(out, "crs", fields["crs"])
+        return out
+
+    @cached_property
+    def _paths(self) -> dict[str, tuple[int, ...]]:
+        """Child numbers from the root of every place."""
+        seen: dict[str, int] = {}
+        paths: dict[str, tuple[int, ...]] = {"": ()}
+        for code, above in zip(self.every, self.parents, strict=True):
+            paths[code] = (*paths[above], seen.get(above, 0))
+            seen[above] = seen.get(above, 0) + 1
+        del paths[""]
+        return paths
+
+    @cached_property
+    def _spans(self) -> dict[str, tuple[int, int]]:
+        """The range of labels below every place, itself where it is one."""
+        above = dict(zip(self.every, self.parents, strict=True))
+        spans: dict[str, tuple[int, int]] = {}
+        for at, label in enumerate(self.labels):
+            code = label
+            while code:
+                spans[code] = (spans.get(code, (at, at))[0], at + 1)
+                code = above[code]
+        return spans
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]  # the places that have none below them
+        groups = set(self.parents)
+        return tuple(code for code in self.every if code not in groups)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (len(self.labels),)
+
+    @property
+    def grouped(self) -> bool:
+        return len(self.levels) > 1
+
+    def tree_paths(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(self._paths[label] for label in self.labels)
+
+    def where(self) -> str | None:
+        return None if self.shapes is None else self.crs
+
+    @property
+    def epsg(self) -> int | None:
+        return None if self.shapes is None else systems.number(self.crs)
+
+    def named(self, text: str) -> list[str]:
+        """The codes of the places that a text names: a code, a name, or a name and that of a place above it
+        ("Cook County, Illinois")."""
+        if text in self._paths:
+            return [text]
+        found = self._by_name.get(text, [])
+        first, comma, above = text.rpartition(", ")
+        if not found and comma:
+            over = dict(zip(self.every, self.parents, strict=True))
+            for code in self._by_name.get(first, []):
+                up = over[code]
+                while up and above not in (up, *self._names_of(up)):
+                    up = over[up]
+                found = [*found, code] if up else found
+        return found
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[str]]:
+        out: dict[str, list[str]] = {}
+        for _, values in self.titles:
+            for code, name in zip(self.every, values, strict=True):
+                if name and code not in out.setdefault(name, []):
+                    out[name].append(code)
+        return out
+
+    @cached_property
+    def _at(self) -> dict[str, int]:
+        return {code: i for i, code in enumerate(self.every)}
+
+    def _names_of(self, code: str) -> list[str]:
+        return [values[self._at[code]] for _, values in self.titles if values[self._at[code]]]
+
+    def span(self, label: str) -> tuple[int, int] | None:
+        """A name that several places have is refused with their codes."""
+        found = self.named(label)
+        if len(found) > 1:
+            over = dict(zip(self.every, self.parents, strict=True))
+            said = [" in ".join([code, *self._names_of(over[code])[:1]]) if over[code] else code for code in found]
+            more = "" if len(said) <= _SHOWN else f" and {len(said) - _SHOWN} more"
+            raise DomainError(
+                f"{self.name}: {len(found)} places are called {label!r}: {', '.join(said[:_SHOWN])}{more}; ask by "
+                "code, or by name, a comma and the place above it"
+            )
+        return self._spans[found[0]] if found else None
+
+    def shown(self) -> list[str] | None:
+        """Codes with the first name of each."""
+        return [" ".join([label, *self._names_of(label)[:1]]) for label in self.labels]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return (self.name, *(f"{self.name}_{title}" for title, _ in self.titles))
+
+    def column(self, index: Sequence[Int]) -> dict[str, Any]:
+        import pyarrow as pa
+
+        leaves = np.array([self._at[label] for label in self.labels])
+        at = pa.array(leaves[index[0]])
+        out = {self.name: pa.array(self.every, pa.string()).take(at)}
+        return out | {f"{self.name}_{title}": pa.array(values, pa.string()).take(at) for title, values in self.titles}
+
+    def place_faults(self, place: Place) -> list[str]:
+        if not isinstance(place, Mapping):
+            return super().place_faults(place)
+        return [] if self.shapes else [f"axis {self.name!r} has no shapes, so coordinates cannot place it; give codes"]
+
+    def indices(self, place: Place, parts: Sequence[NDArray[Any]]) -> Found:
+        if not isinstance(place, Mapping):
+            return super().indices(place, parts)
+        y, x = systems.mover(self.points, self.crs)(*map(columns.degrees, parts))
+        found = places.find(self._index, y, x)
+        return [np.maximum(found, 0)], found < 0, f"not a point in {self.points} inside a place of axis {self.name!r}"
+
+    def from_arrow(self, place: Place, parts: Sequence[Any]) -> Found:
+        if isinstance(place, Mapping):
+            return self.indices(place, [columns.from_arrow(part, self.name, True) for part in parts])
+        return super().from_arrow(place, parts)
+
+    @cached_property
+    def _index(self) -> places.Index:
+        return places.index(self.shapes or ())
+
+    @property
+    def own_level(self) -> str | None:
+        return self.levels[-1]
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        return self.levels[-2::-1]
+
+    def coarsened(self, level: str) -> tuple[Axis, list[tuple[Int, Int]]]:
+        """Places of a level, and those above it that have none below them, so that every level has the same total."""
+        if level not in self.level_names:
+            raise DomainError(f"axis {self.name!r} has no level {level!r}; use {', '.join(self.level_names) or 'none'}")
+        depth = self.levels.index(level) + 1
+        keep = [i for i, code in enumerate(self.every) if len(self._paths[code]) <= depth]
+        told: dict[str, Sequence[str]] = {
+            "code": [self.every[i] for i in keep], "parent": [self.parents[i] for i in keep],
+            **{title: [values[i] for i in keep] for title, values in self.titles},
+        }  # fmt: skip
+        titles = tuple(title for title, _ in self.titles)
+        coarse = Regions(self.name, told, names=titles, levels=self.levels[:depth], points=self.points)
+        spans = [self._spans[label] for label in coarse.labels]
+        if self.shapes is not None:
+            joined = tuple(places.union(self.shapes[low:high]) for low, high in spans)
+            object.__setattr__(coarse, "shapes", joined)
+            object.__setattr__(coarse, "crs", self.crs)
+        low, high = np.array(spans, dtype=np.int64).T
+        return coarse, [(low, high)]
+
+    def outlines(self, index: Sequence[Int]) -> Any:
+        import pyarrow as pa
+
+        return pa.array(self.shapes or (), pa.binary()).take(pa.array(index[0]))
+
+    def extent(self) -> tuple[float, float, float, float]:
+        return places.extent(self.shapes or ())
+
+
+def _order(parents: Mapping[str, str]) -> tuple[str, ...]:
+    """All places, each before those below it and these before the next one, as they are listed."""
+    below: dict[str, list[str]] = {}
+    for code, above in parents.items():
+        below.setdefault(above, []).append(code)
+    out: list[str] = []
+    left = below[""][::-1]
+    while left:
+        out.append(left.pop())
+        left += below.get(out[-1], [])[::-1]
+    return tuple(out)
+
+
+def _sorted(values: Sequence[str], codes: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+    found = dict(zip(codes, values, strict=True))
+    return tuple(found[code] for code in order)
+
+
+def _cut(stored: Mapping[str, Any], count: int) -> tuple[bytes, ...]:
+    """The shapes that `to_json` wrote."""
+    lengths = np.array(stored["lengths"], dtype=np.int64)
+    unpack = zlib.decompressobj()
+    most = int(lengths.sum())
+    if lengths.size != count or (lengths < 9).any() or most > places.MAX_BYTES:
+        raise FormatError("regions: one shape is needed for every place that records hold")
+    data = unpack.decompress(base64.b64decode(stored["wkb"], validate=True), most + 1)
+    if len(data) != most:
+        raise FormatError("regions: its shapes have another length than they say")
+    ends = np.cumsum(lengths).tolist()
+    return tuple(data[low:high] for low, high in zip([0, *ends], ends, strict=False))

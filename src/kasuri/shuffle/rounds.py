@@ -1,0 +1,51 @@
+"""The shuffle-model claim of a closed round of local reports: what the published estimate costs, beside epsilon.
+
+Each device sent one fresh epsilon-LDP report. Whoever sees only a symmetric function of the n reports of a round (the
+estimate; an export in a fresh order) sees no more than the shuffled reports, so that the clones bound of [Feldman2023]
+holds for n (docs/proofs/shuffle_bounds.md, "A round of local reports"). It never replaces the local epsilon: the
+collector itself sees every report.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from kasuri.errors import PrivacyError
+from kasuri.local.longitudinal import Memoised
+from kasuri.local.wire import Round
+from kasuri.privacy import Guarantee, exact
+from kasuri.schema import Unit
+from kasuri.shuffle import bounds
+
+PROOF = "docs/proofs/shuffle_bounds.md"
+ASSUMES = (
+    "the other devices are honest: those that collude with who reads the estimate do not count to n",
+    "the collector shuffles, shows symmetric functions of the reports alone and keeps the reports to itself",
+    "rounds that one person joins add up",
+)
+
+
+def central_claim(opened: Round, n: int, delta: object) -> Guarantee:
+    """What the estimate from the n reports of a closed round costs one device's value, for who sees it alone.
+
+    Privacy
+    -------
+    Neighbours: one device's value changes; n is public. Sensitivity: one fresh report a device, epsilon-LDP in exact
+    odds. Guarantee: (epsilon, delta) by the least valid shuffle bound. Proof: docs/proofs/shuffle_bounds.md. Public: n,
+    the round. Assumes: `ASSUMES`, and one-round tokens, so that n reports are n devices'.
+    """
+    wanted = exact(delta, "delta")
+    faults = [
+        (isinstance(opened.randomizer, Memoised), "memoised reports are copies of one draw, not fresh ones"),
+        (opened.reports_per_device != 1, "a device may report more than once in this round"),
+        (not opened.tokens, "without one-round tokens n reports need not be n devices'"),
+        (not 2 <= n <= bounds.MAX_PEOPLE, "fewer than two reports hide nobody"),
+        (not 0 < wanted < 1, "delta must lie between 0 and 1"),
+    ]
+    told = [words for bad, words in faults if bad]
+    if told:
+        raise PrivacyError(f"no shuffle-model claim: {'; '.join(told)}. The local epsilon is what holds")
+    found = bounds.least(n, [Fraction(opened.randomizer.epsilon)], wanted, paired=False)
+    return Guarantee(
+        "shuffle", found.epsilon, found.delta, Unit("device", "replace", 1), ("round", "n"), ASSUMES, PROOF
+    )

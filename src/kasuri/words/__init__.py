@@ -1,0 +1,1 @@
+"""Phrases that certificates and reports share, in English and Japanese."""

@@ -1,0 +1,256 @@
+"""Trees of places: read from files, asked for by code and name, every fault at once, points found in their shapes."""
+
+import json
+import sqlite3
+
+import geopandas
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyogrio
+import pytest
+import shapely
+
+import kasuri as ks
+from kasuri import job
+from kasuri.errors import DomainError, FormatError
+from kasuri.job.axes import parse
+
+RNG = np.random.default_rng(2)
+LATLON = {"lat": "lat", "lon": "lon"}
+UNIT = ks.Unit(id="person", change="add-remove", max_cells=1)
+CODES = ["01", "02", "03", "01001", "01003", "02001", "02003", "02005"]
+NAMES = ["Ames", "Böhl", "Alone", "Cook", "Dell", "Cook", "Eyre", "Ames"]
+JAPANESE = ["甲", "乙", "丙", "府中市", "丁", "府中市", "", "戊"]
+LIST = {"code": CODES, "name": NAMES, "name_ja": JAPANESE}
+"""Two places with places below them and one without: five and one that records hold."""
+SQUARES = {  # two rows of three squares of ten degrees; the lower left corner of each
+    "01001": (0, 0), "01003": (10, 0), "02001": (20, 0), "02003": (0, 10), "02005": (10, 10), "03": (20, 10),
+}  # fmt: skip
+
+
+def regions(**more):
+    return ks.Regions("place", LIST, prefix=(2, 5), levels=("state", "county"), **more)
+
+
+def shape(code):
+    x, y = SQUARES[code]
+    return shapely.box(x, y, x + 10, y + 10)
+
+
+def shaped(folder, ending="gpkg", shapes=shape, crs="EPSG:4326", **more):
+    """A file of the squares, and the axis that is read from it."""
+    held = [code if code in SQUARES else None for code in CODES]
+    frame = geopandas.GeoDataFrame(
+        {**LIST, "geometry": [None if code is None else shapes(code) for code in held]}, crs=crs
+    )
+    path = folder / f"places.{ending}"
+    frame.to_file(path)
+    return ks.Regions("place", path, prefix=(2, 5), levels=("state", "county"), **more)
+
+
+def released(axis, values):
+    cells = np.flatnonzero(values)
+    counts = ks.Counts(ks.Domain.of(axis), cells, np.asarray(values)[cells], UNIT, "census")
+    return ks.release(counts, ks.refined_tree(order="hierarchy"), epsilon="1", ledger=None)
+
+
+def test_every_place_is_asked_for_by_code_and_by_name():
+    axis = regions()
+    assert axis.labels == ("01001", "01003", "02001", "02003", "02005", "03")
+    assert [axis.span(text) for text in ("01", "02", "03", "02003", "Böhl", "乙", "Dell", "丙", "Alone")] == [
+        (0, 2), (2, 5), (5, 6), (3, 4), (2, 5), (2, 5), (1, 2), (5, 6), (5, 6)]  # fmt: skip
+    assert axis.span("Cook, Ames") == (0, 1) and axis.span("府中市, Böhl") == axis.span("Cook, 02") == (2, 3)
+    assert axis.span("Nowhere") is None and axis.span("") is None and axis.span("Cook, Alone") is None
+    with pytest.raises(DomainError, match="2 places are called 'Cook': 01001 in Ames, 02001 in Böhl; ask by code"):
+        axis.span("Cook")
+    with pytest.raises(DomainError, match="2 places are called 'Ames': 01, 02005 in Böhl"):
+        axis.span("Ames")
+    assert axis.tree_paths() == ((0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2,))
+    out = released(axis, [900, 50, 0, 300, 20, 70])
+    assert out.area(place="Böhl") == sum(out.area(place=code) for code in ("02001", "02003", "02005"))
+    found = out.interval(place="乙")
+    assert found == out.interval(place="02") and found.lower <= out.area(place="02") <= found.upper
+    with pytest.raises(DomainError, match="ask by code"):
+        out.area(place="府中市")
+
+
+def test_parents_by_column_give_the_same_tree(tmp_path):
+    parents = [code[:2] if len(code) == 5 else "" for code in CODES]
+    by_column = ks.Regions("place", LIST | {"parent": parents}, levels=("state", "county"))
+    assert by_column == regions()
+    (tmp_path / "list.csv").write_text(
+        "fips,up,name,name_ja\n"
+        + "".join(",".join(row) + "\n" for row in zip(CODES, parents, NAMES, JAPANESE, strict=True))
+    )
+    read = ks.Regions("place", tmp_path / "list.csv", code="fips", parent="up", levels=("state", "county"))
+    assert read == by_column and hash(read) == hash(by_column)
+    assert ks.Regions("place", pa.table(LIST), prefix=(2, 5), levels=("state", "county")) == by_column
+    two = [{key: values[:3] for key, values in LIST.items()}, {key: values[3:] for key, values in LIST.items()}]
+    assert ks.Regions("place", two, prefix=(2, 5), levels=("state", "county")) == by_column
+    alone = ks.Regions("place", {"code": CODES[3:]}, prefix=(2, 5))  # the states follow from the codes
+    assert alone.span("01") == (0, 2) and alone.levels == ("1", "2")
+    said = f'place=regions(places="{tmp_path}/list.csv", code="fips", parent="up", levels=["state", "county"])'
+    assert parse(said).make(tmp_path) == by_column
+    domain = ks.Domain.of(by_column, ks.Ordered("age", 3))
+    assert ks.Domain.from_json(json.loads(json.dumps(domain.to_json()))) == domain
+
+
+@pytest.mark.parametrize(
+    ("table", "more", "words"),
+    [
+        ({"code": ["a", "b", "b", "c", "c", "d"], "parent": ["", "a", "a", "a", "b", "x"]}, {},
+         ["code b is there more than once", "c has two parents", "d has a parent that is not in the list"]),
+        ({"code": ["a", "b", "c", "d"], "parent": ["b", "a", "c", ""]}, {},
+         ["parents of a never end", "parents of b never end", "parents of c never end"]),
+        ({"code": ["a", "", "b\n"]}, {}, ["row 1 has no code", "U+000A"]),
+        ({"code": []}, {}, ["no place"]),
+        ({"code": [1001, 1003]}, {}, ["lost its leading zeros"]),
+        ({"code": ["1001", "01003"]}, {"prefix": (2, 5)}, ["length that is not in prefix", "1001"]),
+        ({"code": ["01003"]}, {"prefix": (5, 2)}, ["rising from the top"]),
+        ({"code": ["01"], "parent": [""]}, {"prefix": (2,), "parent": "parent"}, ["not both"]),
+        ({"code": ["01", "01001"]}, {"prefix": (2, 5), "levels": ("state",)}, ["2 levels need"]),
+        ({"code": ["01", "01001"]}, {"prefix": (2, 5), "levels": ("meta", "x y")}, ["names of levels are"]),
+        ({"id": ["a"]}, {}, ["no column code"]),
+        ({"code": ["a"], "name": ["x", "y"]}, {}, ["one length"]),
+        ({"code": ["a"], "name_\u202e": ["x"]}, {}, ["rename it"]),
+    ],
+)  # fmt: skip
+def test_faults_of_a_list_at_once(table, more, words):
+    with pytest.raises(DomainError) as found:
+        ks.Regions("place", table, **more)
+    assert all(any(word in fault for fault in found.value.faults) for word in words), found.value.faults
+
+
+@pytest.mark.parametrize("ending", ["gpkg", "geojson", "shp"])
+def test_files_of_shapes(tmp_path, ending):
+    axis = shaped(tmp_path, ending)
+    assert axis.epsg == 4326 and axis.extent() == (0, 0, 30, 20) and axis.span("Böhl") == (2, 5)
+    found = shapely.from_wkb(axis.outlines([np.arange(6)]).to_pylist())
+    assert shapely.equals(found, np.array([shape(code) for code in axis.labels])).all()
+    assert ks.Domain.from_json(json.loads(json.dumps(ks.Domain.of(axis).to_json()))).axes == (axis,)
+
+
+def test_topojson_says_no_system_and_has_layers(tmp_path):
+    arcs = [[[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]]
+    own = {"type": "Polygon", "arcs": [[0]], "id": "01001", "properties": {"name": "Cook"}}
+    above = {"type": None, "id": "01", "properties": {"name": "Ames"}}
+    layers = {"county": [own], "state": [above]}
+    objects = {name: {"type": "GeometryCollection", "geometries": parts} for name, parts in layers.items()}
+    path = tmp_path / "x.topojson"
+    path.write_text(json.dumps({"type": "Topology", "arcs": arcs, "objects": objects}))
+    axis = ks.Regions("place", path, code="id", prefix=(2, 5), layers=("county",), crs="EPSG:4326")
+    assert axis.labels == ("01001",) and axis.extent() == (0, 0, 10, 10) and axis.epsg == 4326
+    with pytest.raises(FormatError, match="no such layer"):
+        ks.Regions("place", path, code="id", layers=("city",), crs="EPSG:4326")
+
+
+def moved(code):
+    return shapely.transform(shape(code), lambda xy: xy + np.array([0.5, 0])) if code == "01001" else shape(code)
+
+
+def crossed(code):
+    x, y = SQUARES[code]
+    return shapely.Polygon([(x, y), (x + 10, y + 10), (x + 10, y), (x, y + 10)]) if code == "03" else shape(code)
+
+
+def test_faults_of_shapes(tmp_path):
+    with pytest.raises(DomainError, match="01001 and 01003 cover the same ground"):
+        shaped(tmp_path, shapes=moved)
+    assert shaped(tmp_path, shapes=moved, tolerance=0.06).epsg == 4326
+    with pytest.raises(DomainError, match="outline of 03 crosses itself; correct it, or say repair"):
+        shaped(tmp_path, shapes=crossed)
+    assert shapely.area(shapely.from_wkb(shaped(tmp_path, shapes=crossed, repair=True).shapes[5])) == 50
+    with pytest.raises(DomainError, match="03 has no polygon"):
+        shaped(tmp_path, shapes=lambda code: shapely.Point(1, 1) if code == "03" else shape(code))
+    with pytest.raises(DomainError, match="the shapes are in EPSG:4326, not in EPSG:3035"):
+        shaped(tmp_path, crs="EPSG:4326", ending="gpkg").__class__(
+            "place", tmp_path / "places.gpkg", prefix=(2, 5), crs="EPSG:3035"
+        )
+    far = shaped(tmp_path, crs="EPSG:3035")  # degrees that are said to be metres: nobody can see it
+    assert far.epsg == 3035
+    with pytest.raises(DomainError, match="coordinates leave the globe"):
+        shaped(tmp_path, shapes=lambda code: shapely.transform(shape(code), lambda xy: xy * 1e5))
+
+
+def test_points_are_found_as_geopandas_finds_them(tmp_path):
+    axis = shaped(tmp_path)
+    lat, lon = RNG.uniform(-2, 22, 3000), RNG.uniform(-2, 32, 3000)
+    lat[:300], lon[300:600] = RNG.integers(0, 3, 300) * 10, RNG.integers(0, 4, 300) * 10  # borders and corners
+    lat[600], lon[601] = np.nan, np.inf
+    (found,), wrong, _ = axis.indices(LATLON, [lat, lon])
+    points = geopandas.GeoDataFrame(geometry=geopandas.points_from_xy(lon, lat), crs=4326)
+    polygons = geopandas.GeoDataFrame({"at": range(6)}, geometry=[shape(code) for code in axis.labels], crs=4326)
+    first = points.sjoin(polygons, predicate="intersects").groupby(level=0)["at"].min()
+    wanted = np.full(3000, -1)
+    wanted[first.index] = first
+    assert np.where(wrong, -1, found).tolist() == wanted.tolist()
+    assert 0 < wrong.sum() < 2000 and wrong[600] and wrong[601]
+    metric = shaped(tmp_path, points="EPSG:3857")
+    x, y = geopandas.GeoSeries(points.geometry[:500], crs=4326).to_crs(3857).x, points.geometry[:500].to_crs(3857).y
+    inside = (np.abs(lat[:500] % 10) > 1e-6) & (np.abs(lon[:500] % 10) > 1e-6)
+    (moved_to,), gone, _ = metric.indices(LATLON, [y.to_numpy(), x.to_numpy()])
+    assert np.where(gone, -1, moved_to)[inside].tolist() == wanted[:500][inside].tolist()
+    assert regions().place_faults(LATLON) and not axis.place_faults(LATLON)
+
+
+def test_a_job_from_points_to_a_map(tmp_path):
+    axis = shaped(tmp_path)
+    rows = {"person": np.arange(600), "lat": RNG.uniform(0, 20, 600), "lon": RNG.uniform(0, 30, 600)}
+    rows["lat"][:5] = 80.0
+    pa.csv.write_csv(pa.table(rows), tmp_path / "rows.csv")
+    path = tmp_path / "job.toml"
+    path.write_text(
+        '[data]\nname = "x"\nfiles = ["rows.csv"]\ncolumns = { place = { lat = "lat", lon = "lon" } }\n'
+        '[[axes]]\nkind = "regions"\nname = "place"\nplaces = "places.gpkg"\nprefix = [2, 5]\n'
+        'levels = ["state", "county"]\n[unit]\nid = "person"\nchange = "add-remove"\nmax_cells = 1\n'
+        '[recipe]\nname = "refined_tree"\norder = "hierarchy"\n[budget]\nepsilon = "1"\nunmetered = true\n'
+        '[output]\nfolder = "out"\nexports = ["x.gpkg", "x.csv", "x.sqlite", "x.geojson", "x.parquet"]\n'
+        'levels = ["state"]\n'
+    )
+    assert job.domain(job.load(path), tmp_path).axes == (axis,)
+    (fault,) = job.check(path)
+    assert "not a point in EPSG:4326 inside a place of axis 'place'" in fault
+    job.run(job.load(path), tmp_path)
+    out = ks.Release.load(str(tmp_path / "out"))
+    assert ks.verify(str(tmp_path / "out"))["faults"] == [] and out.domain.axes == (axis,)
+    meta, states = pyogrio.read_arrow(tmp_path / "x.gpkg", layer="release_state")
+    states = pa.table(states)
+    assert meta["crs"] == "EPSG:4326"
+    for code, name, japanese, value, lower, upper, geom in zip(
+        *(states[c].to_pylist() for c in ("place", "place_name", "place_name_ja", "value", "lower", "upper", "geom")),
+        strict=True,
+    ):
+        span = out.interval(place=code)
+        assert value == out.area(place=code) and (lower, upper) == (span.lower, span.upper)
+        assert (name, japanese) == (NAMES[CODES.index(code)], JAPANESE[CODES.index(code)])
+        below = [label for label in axis.labels if label.startswith(code)]
+        assert shapely.equals(shapely.from_wkb(geom), shapely.union_all([shape(label) for label in below]))
+    assert sum(states["value"].to_pylist()) == out.total()
+    text = (tmp_path / "x.csv").read_text(encoding="utf-8-sig")
+    assert '"01001","Cook","府中市"' in text or "01001,Cook,府中市" in text
+    with sqlite3.connect(tmp_path / "x.sqlite") as base:
+        assert base.execute("SELECT sum(value) FROM release_state").fetchone()[0] == out.total()
+
+
+def test_without_shapes_there_are_levels_and_no_map(tmp_path):
+    out = released(regions(), [900, 50, 0, 300, 20, 70])
+    out.export(str(tmp_path / "x.csv"), levels=["state"], unmetered=True)
+    assert "Böhl" in (tmp_path / "x_state.csv").read_text(encoding="utf-8-sig")
+    with pytest.raises(DomainError, match="a map format needs"):
+        out.export(str(tmp_path / "x.gpkg"), unmetered=True)
+    with pytest.raises(DomainError, match="there are state"):
+        out.export(str(tmp_path / "y.csv"), levels=["city"], unmetered=True)
+
+
+def test_a_stored_domain_that_lies_about_its_shapes(tmp_path):
+    told = ks.Domain.of(shaped(tmp_path)).to_json()
+    for change in ({"lengths": [1]}, {"lengths": [10] * 6}, {"wkb": ""}):
+        forged = json.loads(json.dumps(told))
+        forged["axes"][0]["shapes"] |= change
+        with pytest.raises(FormatError):
+            ks.Domain.from_json(forged)
+    forged = json.loads(json.dumps(told))
+    forged["axes"][0]["codes"].reverse()
+    with pytest.raises((FormatError, DomainError)):
+        ks.Domain.from_json(forged)

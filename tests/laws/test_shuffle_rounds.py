@@ -1,0 +1,72 @@
+"""The claim of a closed round against the exact law of its shuffled reports."""
+
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from types import SimpleNamespace
+
+import pytest
+from reference.shuffle import hockey_stick, shuffled
+
+import kasuri as ks
+from kasuri import local
+from kasuri.errors import PrivacyError
+from kasuri.shuffle.rounds import central_claim
+
+
+def opened(randomizer, *, reports=1, tokens=True):
+    return local.Round.new(randomizer, closes=10**9, reports_per_device=reports, tokens=tokens)
+
+
+def exact_delta(randomizer, n, g):
+    """The largest delta at e^epsilon = g over all values of the victim and of the others."""
+    law = randomizer.law
+    laws = [{y: law.p if x == y else law.q for y in range(randomizer.size)} for x in range(randomizer.size)]
+    worst = Fraction(0)
+    for rest in combinations_with_replacement(range(randomizer.size), n - 1):
+        others = [laws[x] for x in rest]
+        seen = [shuffled([own, *others]) for own in laws]
+        for one in seen:
+            for two in seen:
+                worst = max(worst, hockey_stick(one, two, g))
+    return worst
+
+
+@pytest.mark.parametrize("n", [2, 4, 6])
+@pytest.mark.parametrize("delta", ["0.2", "0.02"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_claim_is_never_below_the_exact_loss(n, delta, size):
+    rr = local.grr(ks.Ordered("x", size), epsilon="1", elsewhere=False, bits=8)
+    claim = central_claim(opened(rr), n, delta)
+    from math import exp
+
+    assert claim.epsilon <= 1 and claim.model == "shuffle"
+    assert exact_delta(rr, n, Fraction(exp(float(claim.epsilon)))) <= claim.delta + Fraction(1, 10**9)
+
+
+def test_half_the_claim_would_be_found():
+    from math import exp
+
+    rr = local.grr(ks.Ordered("x", 2), epsilon="1", elsewhere=False, bits=8)
+    claim = central_claim(opened(rr), 4, "0.02")
+    assert exact_delta(rr, 4, Fraction(exp(float(claim.epsilon) / 2))) > claim.delta
+
+
+def test_many_devices_hide_each_other():
+    rr = local.unary(ks.Ordered("x", 23), epsilon="1", elsewhere=False)
+    few, many = (central_claim(opened(rr), n, "1e-8").epsilon for n in (1000, 100_000))
+    assert many < few <= 1 and many < Fraction("0.1")
+
+
+def test_what_has_no_such_claim():
+    rr = local.grr(ks.Ordered("x", 3), epsilon="1")
+    kept = local.memoised(ks.Ordered("x", 3), epsilon_permanent="2", epsilon_instant="1", v_max=1)
+    fresh = opened(rr)
+    for round_, n, delta in (
+        (opened(rr, reports=6), 1000, "1e-8"),
+        (opened(rr, tokens=False), 1000, "1e-8"),
+        (SimpleNamespace(randomizer=kept, reports_per_device=1, tokens=True), 1000, "1e-8"),
+        (fresh, 1, "1e-8"),
+        (fresh, 1000, "1"),
+    ):
+        with pytest.raises(PrivacyError):
+            central_claim(round_, n, delta)
