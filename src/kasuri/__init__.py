@@ -37,7 +37,7 @@ _HOME = {
     "Unit": "schema",
     "auto": "recipes",
     "bayes_tree": "recipes",
-    "best": "recipes",
+    "best": "recipes.best",
     "compare": "study.evaluate",
     "count": "ingest",
     "geometric": "recipes",

@@ -64,7 +64,7 @@ TABLE: dict[str, set[str]] = {
         "table",
     },
     "kanon": {"_kernels", "arrays", "errors", "files", "kanon", "meshcode", "names", "noise", "privacy", "schema"},
-    "local": {"_kernels", "doors", "errors", "files", "local", "noise", "privacy", "refine", "schema"},
+    "local": {"_kernels", "doors", "errors", "files", "local", "noise", "privacy", "refine", "schema", "shuffle"},
     "manifest": {
         "budget",
         "errors",

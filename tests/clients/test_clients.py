@@ -2,11 +2,13 @@
 and the demo page in a real browser, from which the true place never leaves."""
 
 import asyncio
+import itertools
 import json
 import shutil
 import subprocess
 import threading
 import time
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +19,8 @@ from reference.local import law_by_enumeration
 import kasuri as ks
 from kasuri.local.categorical import MAKERS
 from kasuri.local.keys import CollectorKey
-from kasuri.local.wire import Round, decode
+from kasuri.local.read import NUMBERS
+from kasuri.local.wire import Round, decode, read_round
 
 FOLDER = Path(ks.__file__).parent / "local" / "client"
 MODULE = FOLDER / "kasuri-local.js"
@@ -42,11 +45,17 @@ def node(command, data):
     return json.loads(done.stdout)
 
 
+def sent_by(randomizer, truth, word):
+    """The bytes that a Python device sends of a category or number."""
+    made = randomizer.report(truth, word)
+    return made if isinstance(made, bytes) else made.to_bytes(randomizer.width, "little")
+
+
 def check_in_python(vectors):
     wrong = []
     for i, v in enumerate(vectors):
         words = iter(v["words"])
-        sent = ks.local.from_json(v["randomizer"]).report(v["category"], lambda words=words: next(words))
+        sent = sent_by(ks.local.from_json(v["randomizer"]), v["category"], lambda words=words: next(words))
         wrong += [] if sent.hex() == v["report"] and next(words, None) is None else [i]
     return wrong
 
@@ -69,8 +78,16 @@ def test_javascript_checks_the_vectors_of_the_python_client():
 
 @with_node
 def test_fresh_javascript_reports_are_read_by_python():
-    asked = [{"randomizer": make(ks.Mesh("grid", shape=(7, 9)), epsilon="2").to_json(), "count": 64}
-             for make in MAKERS.values()]  # fmt: skip
+    mesh = ks.Mesh("grid", shape=(7, 9))
+    asked = [{"randomizer": make(mesh, epsilon="2").to_json(), "count": 64} for make in MAKERS.values()]
+    kept = ks.local.memoised(mesh, epsilon_permanent="1", epsilon_instant="2", v_max=3)
+    asked.append({"randomizer": kept.to_json(), "count": 64})
+    inside = [-3.7, 1 / 3, 0, 0.1, -0.3, 1e-300, -1.0000000000000002]
+    for kind in NUMBERS:
+        for bounds, epsilon in (((-5, 5), "0.3"), (("-3.75", "1/3"), "2"), ((-4, 8), "7")):
+            made = getattr(ks.local, kind)(bounds, epsilon=epsilon)
+            numbers = [x for x in inside if made.low <= Fraction(x) <= made.high]
+            asked.append({"randomizer": made.to_json(), "count": 16, "numbers": numbers})
     vectors = node("make", asked)
     assert check_in_python(vectors) == []
     again = node("make", asked)
@@ -87,6 +104,77 @@ def test_javascript_law_by_enumeration(kind):
         counts = node("law", {"randomizer": randomizer.to_json(), "category": category, "words": words})
         found = {bytes.fromhex(report): Fraction(n, total) for report, n in counts.items()}
         assert found == law_by_enumeration(randomizer, category, words)
+
+
+@with_node
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("x", [0, 1, 0.3, 0.5])
+def test_javascript_law_of_numbers_by_enumeration(kind, x):
+    more = {} if kind in ("two_point", "square_wave") else {"shift": 1}
+    randomizer = getattr(ks.local, kind)((0, 1), epsilon="1", steps=2, bits=6, **more)
+    words = 3 if randomizer.kind == "hybrid" else 2
+    counts = node("law", {"randomizer": randomizer.to_json(), "category": x, "words": words})
+    seen = Counter()
+    for drawn in itertools.product(range(64), repeat=words):
+        rest = iter(drawn)
+        seen[sent_by(randomizer, x, lambda rest=rest: next(rest)).hex()] += 1
+    assert counts == seen
+
+
+@with_node
+def test_javascript_refuses_numbers_and_descriptions_that_python_refuses():
+    key = CollectorKey.generate()
+    made = ks.local.hybrid((0, 100), epsilon="2")
+    good = json.loads(Round.new(made, closes=2_000_000_000).text)
+    asked = {"key": key.public, "maxEpsilon": 2, "envelopes": [signed(key, good)]}
+    for value in (None, "5", -0.001, 100.1, [5], True):
+        found = node("device", {**asked, "value": value})
+        assert isinstance(found["answers"][0], str) and not found["kept"], "nothing is counted for what is refused"
+    assert node("device", {**asked, "value": 33.3})["answers"] == [42]
+    r = good["randomizer"]
+    wide, narrow = r["wide"], r["narrow"]
+    bad = [
+        *({**r, **m} for m in ({"mix": 0}, {"mix": 1 << 32}, {"low": "100"}, {"low": 0}, {"high": "1e9"}, {"steps": 63},
+                               {"bits": 33}, {"more": 1}, {"kind": "laplace"}, {"epsilon": "1.9"}, {"version": 2})),
+        {**r, "wide": narrow}, {**r, "narrow": wide}, {**r, "wide": {**wide, "epsilon": "9"}},
+        {**r, "narrow": {**narrow, "slope": 1 << 30}}, {**r, "wide": {**wide, "inside": 2 * wide["inside"]}},
+        {**r, "wide": {**wide, "outside": 1}}, {**r, "wide": {**wide, "window": 2}}, {**r, "wide": None},
+        {**r, "narrow": {**narrow, "low": "1"}},
+    ]  # fmt: skip
+    rounds = [signed(key, {**good, "randomizer": data}) for data in bad]
+    found = node("device", {**asked, "maxEpsilon": 20, "value": 50, "envelopes": rounds})["answers"]
+    assert [(i, told) for i, told in enumerate(found) if not isinstance(told, str)] == []
+    for data in bad:
+        with pytest.raises(ks.KasuriError):
+            read_round(json.dumps({**good, "randomizer": data}))
+
+
+@with_node
+def test_javascript_keeps_a_memory_and_pays_for_it_once():
+    """Restarted before each report: copies of one permanent report, v_max times epsilon for all rounds together."""
+    key = CollectorKey.generate()
+    wards = ks.Nominal("p", labels=("a", "b", "c"))
+    kept = ks.local.memoised(wards, epsilon_permanent="1", epsilon_instant="40", v_max=2)  # copies are the kept report
+    rounds = [Round.new(kept, closes=2_000_000_000, reports_per_device=5) for _ in range(3)]
+    fresh = Round.new(ks.local.grr(wards, epsilon="1"), closes=2_000_000_000)
+    envelopes = [made.sign(key.signing) for made in (rounds[0], rounds[1], rounds[0], rounds[2], rounds[2], fresh)]
+    asked = {"key": key.public, "maxEpsilon": 2, "envelopes": envelopes}
+    found = node("device", {**asked, "value": "a"})
+    assert found["answers"][:5] == [41] * 5 and "more epsilon" in found["answers"][5]
+    state = json.loads(found["kept"][0])
+    (memory,) = state["memories"].values()
+    assert state["spent"] == 2 and list(memory) == ["0"]
+    assert len(set(found["reports"][:5])) == 1 and found["reports"][0] == memory["0"]
+    found = node("device", {**asked, "values": ["a", "b", "c", None, "a"], "envelopes": envelopes[:1] * 5})
+    (memory,) = json.loads(found["kept"][0])["memories"].values()
+    assert sorted(memory) == ["0", "3"], "v_max - 1 places and elsewhere"
+    assert found["reports"][1:4] == [memory["3"]] * 3 and found["reports"][4] == memory["0"]
+    assert "more epsilon" in node("device", {**asked, "maxEpsilon": 1.9, "value": "a"})["answers"][0]
+    good = json.loads(rounds[0].text)
+    for change in ({"v_max": 0}, {"v_max": 5}, {"instant_q": 0}, {"instant_p": 1 << 32}, {"elsewhere": False},
+                   {"p": good["randomizer"]["p"] + (1 << 28)}, {"v_max": 1}):  # fmt: skip
+        data = {**good, "randomizer": {**good["randomizer"], **change}}
+        assert isinstance(node("device", {**asked, "value": "a", "envelopes": [signed(key, data)]})["answers"][0], str)
 
 
 @with_node

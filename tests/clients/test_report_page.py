@@ -130,7 +130,18 @@ def test_the_map_against_the_table(kanto, browser, tmp_path):
     top, middle = ranked.iloc[-1], ranked.iloc[len(ranked) // 2]
     whole = browser.run("document.getElementById('canvas').viewer.box.s")
     x, y = place(browser, top.row, top.col)
-    for _ in range(4):
+    browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=400)
+    browser.settle()
+    assert browser.run("document.getElementById('canvas').viewer.box.s") == whole, "the wheel is the page's"
+    browser.run("scrollTo(0, 0)")
+    to_map(browser)
+    x, y = place(browser, top.row, top.col)
+    browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-400, modifiers=2)  # with Ctrl
+    browser.settle()
+    assert browser.run("document.getElementById('canvas').viewer.box.s") > whole
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.mouse(kind, x, y, button="left", clickCount=1)
+    for _ in range(3):
         browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-400)
         browser.settle()
     assert browser.run("document.getElementById('canvas').viewer.box.s") > 8 * whole, "the wheel zooms"

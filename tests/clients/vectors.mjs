@@ -1,8 +1,8 @@
 // node vectors.mjs <module> <command>: JSON in on stdin, JSON out on stdout.
 //   check      [{randomizer, category, words, report}] -> indices whose report differs
-//   make       [{randomizer, count}] -> vectors of the same form, from fresh random words
+//   make       [{randomizer, count, numbers}] -> vectors of the same form, from fresh random words
 //   law        {randomizer, category, words} -> {report: number of word sequences}
-//   device     {envelopes, key, maxEpsilon, value} -> what a device, restarted before each, answers to each envelope
+//   device     {envelopes, key, maxEpsilon, value or values} -> what a device, restarted before each, answers to each envelope
 //   tabs       {envelope, key, maxEpsilon, value, tabs} -> what that many devices on one storage answer at the same time
 //   bare       {key} -> what a device without storage, and one without locks, answer
 //   category   {randomizer, values} -> category of each value, or its refusal
@@ -30,10 +30,10 @@ switch (process.argv[3]) {
       client.toHex(client.report(v.randomizer, v.category, from(v.words))) === v.report ? [] : [i]));
     break;
   case "make":
-    say(asked.flatMap(({ randomizer, count }) => Array.from({ length: count }, (_, i) => {
+    say(asked.flatMap(({ randomizer, count, numbers }) => Array.from({ length: count }, (_, i) => {
       const words = [];
       const random = client.randomWords(randomizer.bits);
-      const category = i % client.size(randomizer);
+      const category = numbers ? numbers[i % numbers.length] : i % client.size(randomizer);
       const report = client.report(randomizer, category, () => { words.push(random()); return words.at(-1); });
       return { randomizer, category, words, report: client.toHex(report) };
     })));
@@ -49,12 +49,14 @@ switch (process.argv[3]) {
     break;
   }
   case "device": {
-    const storage = storing(), answers = [];
-    for (const envelope of asked.envelopes) {
+    const storage = storing(), answers = [], reports = [];
+    for (const [i, envelope] of asked.envelopes.entries()) {
       const device = new client.Device(asked.key, { maxEpsilon: asked.maxEpsilon, storage, locks: locking() });
-      answers.push(await answer(device.report(envelope, asked.value)));
+      const made = device.report(envelope, asked.values ? asked.values[i] : asked.value);
+      answers.push(await answer(made));
+      reports.push(await made.then((sent) => client.toHex(sent.report), () => null));
     }
-    say({ answers, kept: [...storage.kept.values()] });
+    say({ answers, reports, kept: [...storage.kept.values()] });
     break;
   }
   case "tabs": {

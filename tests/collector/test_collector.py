@@ -28,8 +28,10 @@ from kasuri.local.collector import application
 from kasuri.local.device import Device, send
 from kasuri.local.files import read_reports
 from kasuri.local.keys import CollectorKey
+from kasuri.local.read import NUMBERS
 from kasuri.local.reports import Store
 from kasuri.local.wire import MAGIC, Round, decode, encode, read_round, verify
+from kasuri.shuffle.rounds import central_claim
 
 WARDS = ks.Nominal("ward", labels=tuple(f"w{i}" for i in range(22)))
 BINARY = {"content-type": "application/octet-stream"}
@@ -181,6 +183,36 @@ def test_one_round_tokens_pay_once_and_leave_no_trace(collector, tmp_path):
         raw = (tmp_path / name).read_bytes()
         assert not any(h in raw for h in hashes), f"a token's hash is still in {name}"
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_closed_round_states_its_shuffle_model_claim(collector):
+    """Beside the local claim, for n = reports under tokens; not while a round is open, and not what it cannot state."""
+    _, key, app, _ = collector
+    envelope, id, randomizer = open_round(app, tokens=True)
+    plain, other, _ = open_round(app)
+    tokens = operator(app, "POST", f"/operator/rounds/{id}/tokens", {"count": 60})[1]["tokens"]
+    for seed, token in enumerate(tokens):
+        body = batch(key, envelope, randomizer, 1, seed)
+        assert call(app, "POST", f"/rounds/{id}/reports", body, {**BINARY, "kasuri-token": token})[0] == 200
+    assert call(app, "POST", f"/rounds/{other}/reports", batch(key, plain, randomizer), BINARY)[0] == 200
+    asked = f"/operator/rounds/{id}/estimate?delta=1e-6"
+    status, told = operator(app, "GET", asked)
+    assert status == 400 and "open round" in told["error"]
+    assert [r["central"] for r in operator(app, "GET", "/operator/status")[1]["rounds"]] == [None, None]
+    for one in (id, other):
+        assert operator(app, "POST", f"/operator/rounds/{one}/close")[0] == 200
+    status, told = operator(app, "GET", asked)
+    rounded = verify(envelope, bytes.fromhex(key.public))
+    assert status == 200 and told["central"] == central_claim(rounded, 60, "1e-6").to_json()
+    assert told["guarantee"]["epsilon"] == "1" and told["central"]["model"] == "shuffle"
+    assert float(told["central"]["epsilon"]) < 1 and any("while it was open" in a for a in told["central"]["assumes"])
+    first, second = (r["central"] for r in operator(app, "GET", "/operator/status?delta=1e-4")[1]["rounds"])
+    assert first == central_claim(rounded, 60, "1e-4").to_json() and "tokens" in second["none"]
+    assert "central" not in operator(app, "GET", f"/operator/rounds/{id}/estimate")[1]
+    for delta in ("0", "1", "-1", "2", "nan", "inf", "", "x", "1e-999999999", "1e999999999", "1/0", "9" * 9999):
+        for path in (f"/operator/rounds/{id}/estimate", "/operator/status"):
+            status, told = operator(app, "GET", f"{path}?delta={delta}")
+            assert status == 400 or "none" in told["rounds"][0]["central"], (path, delta[:20])
 
 
 def test_a_reader_puts_the_wiping_of_the_log_off_and_no_further(collector, tmp_path):
@@ -537,6 +569,48 @@ def test_devices_refuse_what_they_should(collector):
     object.__setattr__(lie, "randomizer", loud)
     with pytest.raises(ks.PrivacyError, match="more than the epsilon"):
         Device(key.public, max_epsilon="1", clock=lambda: clock[0]).report(lie.sign(key.signing), "w3")
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_a_round_of_numbers_is_collected_and_refuses_what_it_should(collector, tmp_path, kind):
+    _, key, app, clock = collector
+    made = getattr(ks.local, kind)((0, 100), epsilon="1")
+    data = {"randomizer": made.to_json(), "closes": 2_000_000}
+    status, envelope = operator(app, "POST", "/operator/rounds", data)
+    assert status == 201
+    id = json.loads(envelope["description"])["id"]
+    url = f"/rounds/{id}/reports"
+    device = Device(key.public, max_epsilon="1", clock=lambda: clock[0])
+    for bad in (None, "5", float("nan"), float("inf"), -0.1, 100.5, True, [1]):
+        with pytest.raises(ks.DomainError):
+            device.report(envelope, bad)
+    assert device.spent == 0
+    body = device.report(envelope, 33.3)
+    assert device.spent == 1 and call(app, "POST", url, body, BINARY)[0] == 200
+    beyond = made.outputs.to_bytes(made.width, "little")
+    for wrong in (body[:40] + beyond, body[:40] + b"\xff" * made.width, body[:40], body[:-1]):
+        assert call(app, "POST", url, wrong[:24] + b"k" * 16 + wrong[40:], BINARY)[0] == 400
+    rounded = verify(envelope, bytes.fromhex(key.public))
+    assert operator(app, "GET", f"/operator/rounds/{id}/estimate")[0] == 400  # one report has no error
+    numbers = np.random.default_rng(3).uniform(20, 60, 4000)
+    rows = made.randomize(numbers).rows
+    assert call(app, "POST", url, encode(rounded, rows), BINARY)[0] == 200
+    status, told = operator(app, "GET", f"/operator/rounds/{id}/estimate")
+    assert status == 200 and told["reports"] == 4001 and told["guarantee"]["epsilon"] == "1"
+    assert abs(told["mean"]["value"] - numbers.mean()) < 5 * told["mean"]["standard_error"]
+    assert (told["variance"] is None) == (made.squares is None) and abs(sum(told["counts"]) - 4001) < 1
+    assert operator(app, "GET", "/operator/status")[1]["rounds"][0]["domain"] is None
+    _, _, parquet = call(app, "GET", f"/operator/rounds/{id}/export", b"", {"authorization": f"Bearer {TOKEN}"})
+    (tmp_path / "x.parquet").write_bytes(parquet)
+    rows, rounded = read_reports(tmp_path / "x.parquet")
+    assert len(rows) == 4001 and rounded.randomizer == made
+    if made.kind != "hybrid":
+        return
+    wide, narrow = data["randomizer"]["wide"], data["randomizer"]["narrow"]
+    for change in ({"wide": narrow}, {"narrow": wide}, {"more": 1}, {"kind": "laplace"}, {"steps": 1 << 40},
+                   {"mix": 0}, {"wide": {**wide, "shift": 1 << 30}}, {"low": "nan"}, {"low": "9" * 500}):  # fmt: skip
+        hostile = {**data, "randomizer": {**data["randomizer"], **change}}
+        assert operator(app, "POST", "/operator/rounds", hostile)[0] == 400, change
 
 
 def test_ten_thousand_malformed_bodies(collector):

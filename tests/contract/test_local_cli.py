@@ -25,6 +25,36 @@ def run(*words, code=0):
     return done
 
 
+def test_the_operator_chooses_memoised_or_numbers(tmp_path):
+    rr, people, reports, out = (tmp_path / name for name in ("rr.json", "people.csv", "reports.parquet", "out.csv"))
+    base = ("local", "plan", "--users", 4000, "--epsilon", "3")
+    kept = (*base, "--labels", "a,b,c", "--randomizer", "memoised", "--v-max", 3, "--epsilon-instant", "2")
+    once, often = (json.loads(run(*kept, "--reports", n, "--save", rr, "--json").output)["options"] for n in (1, 16))
+    made = ks.local.from_json(json.loads(rr.read_text()))
+    assert made.kind == "memoised" and made.epsilon == 1 and made.guarantee(reports=16).epsilon == 3
+    assert often[0]["standard_error"] == pytest.approx(4 * once[0]["standard_error"]), "copies are not new evidence"
+    for bad in (kept[:-2], (*kept, "--no-elsewhere"), (*base, "--labels", "a,b", "--v-max", 2),
+                (*base, "--bounds", "0,9", "--v-max", 2), (*base, "--bounds", "0,9", "--randomizer", "oue"),
+                (*base, "--bounds", "9,0"), (*base, "--bounds", "0"), (*base, "--bounds", "x,y"),
+                (*base, "--labels", "a,b", "--randomizer", "piecewise")):  # fmt: skip
+        assert CliRunner().invoke(kasuri_app, [str(word) for word in bad]).exit_code != 0, bad
+    numbers = np.random.default_rng(5).uniform(20, 60, 4000)
+    people.write_text("\n".join(["age", *map(str, numbers)]))
+    compared = json.loads(run(*base, "--bounds", "0,100", "--json").output)["options"]
+    assert {one["kind"] for one in compared} == {"hybrid", "piecewise", "square_wave", "two_point"}
+    for kind in ("hybrid", "piecewise", "square_wave", "two_point"):
+        run(*base, "--bounds", "0,100", "--randomizer", kind, "--save", rr)
+        run("local", "randomize", people, "--column", "age", "--randomizer", rr, "--out", reports)
+        told = json.loads(run("local", "estimate", reports, "--out", out, "--json").output)
+        assert abs(told["mean"]["value"] - numbers.mean()) < 5 * told["mean"]["standard_error"]
+        worst = next(one for one in compared if one["kind"] == kind)["standard_error"]
+        assert told["mean"]["standard_error"] < 1.3 * worst, "what was planned is what comes"
+        with out.open() as file:
+            assert abs(sum(float(row["people"]) for row in csv.DictReader(file)) - 4000) < 1
+    assert "mean" in run("local", "estimate", reports).output
+    run("local", "estimate", reports, "--neighbours", 3, code=2)
+
+
 def test_plan_randomize_estimate(tmp_path):
     rr, people, reports, out = (tmp_path / name for name in ("rr.json", "people.csv", "reports.parquet", "out.csv"))
     done = run("local", "plan", "--users", 5000, "--epsilon", "2", "--labels", "a,b,c", "--save", rr, "--json")

@@ -118,6 +118,8 @@ SAME = {
     'name = "woven_tree"\nviews = { cells = "12", "grid@1" = "40" }': ks.recipes.woven_tree(
         {"cells": "12", "grid@1": "40"}
     ),
+    'name = "woven_tree"\nwhole = true': ks.woven_tree(whole=True),
+    'name = "best"\nfacts = { density = "0.2", size = "9" }': ks.best(facts={"density": "0.2", "size": "9"}),
     'name = "geometric"': ks.geometric(),
     'name = "laplace"': ks.laplace(),
 }
@@ -165,7 +167,7 @@ def test_a_table_is_declared_public_by_name(folder, name, file):
 
 
 REFUSED = {
-    'name = "bayes_tree"\npilto = true': ("line 21: recipe.pilto: unknown key; bayes_tree takes facts,",),
+    'name = "bayes_tree"\npilto = true': ("line 21: recipe.pilto: unknown key; bayes_tree takes expect, facts,",),
     'name = "geometric"\norder = "1d"': ("line 21: recipe.order: unknown key; geometric takes no arguments",),
     'name = "magic"\npilot = true': ("line 20: recipe.name: 'magic' is not known; use auto, bayes_tree",),
     "pilot = true": ("line 19: recipe.name: missing",),

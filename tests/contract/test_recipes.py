@@ -29,7 +29,8 @@ VARIANTS = [
     ks.bayes_tree(), ks.bayes_tree("sparse"), ks.bayes_tree({0: "0.6", 1: "0.4"}), ks.bayes_tree(pilot=True),
     ks.bayes_tree(facts={"density": "0.5", "size": "100"}), ks.bayes_tree("dense", "1d"),
     ks.bayes_tree(order="hierarchy"), ks.auto(), ks.auto((1, 16), "mae"), ks.recipes.woven_tree(),
-    ks.recipes.woven_tree(shares={"cells": "1"}), ks.bayes_tree(order="interleaved", expect=True),
+    ks.recipes.woven_tree(shares={"cells": "1"}), ks.woven_tree(whole=True),
+    ks.best(), ks.bayes_tree(order="interleaved", expect=True),
     ks.refined_tree("u4", order="interleaved"), ks.bayes_tree(order="interleaved", pilot=True, expect=True),
 ]  # fmt: skip
 VARIANTS += [make() for name, make in RECIPES.items() if name not in {recipe.name for recipe in VARIANTS}]

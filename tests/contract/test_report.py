@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
 from kasuri.report import frame, page
+from kasuri.report import sheet as sheets
 from kasuri.report.pack import Rows, distances, from_planes, from_varints, pack, planes, unpack, varints, whole
 from kasuri.words.japanese import ja
 
@@ -313,7 +314,7 @@ def test_an_empty_table_has_a_report():
 def test_a_table_too_large_for_a_page_is_summed(monkeypatch, saved):
     about = page.read_manifest(saved)
     sheet = page.Sheet.read(saved, about)
-    monkeypatch.setattr(page, "MOST_ROWS", 100)
+    monkeypatch.setattr(sheets, "MOST_ROWS", 100)
     _, drawn = sheet.shown()
     assert drawn.meshes[0].level == "2km" and drawn.values.sum() == sheet.values.sum() and drawn.cells.size <= 100
     made = page.build(saved)
@@ -347,7 +348,7 @@ def test_every_domain_has_a_report(axes, tmp_path):
     assert ks.verify(tmp_path / "r")["ok"]
     sheet = page.Sheet.read(tmp_path / "r", page.read_manifest(tmp_path / "r"))
     assert sheet.shown()[1].values.sum() == out.total() and all(
-        max(mesh.shape) <= page.MOST_SIDE for mesh in sheet.shown()[1].meshes
+        max(mesh.shape) <= sheets.MOST_SIDE for mesh in sheet.shown()[1].meshes
     )
 
 

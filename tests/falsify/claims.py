@@ -176,7 +176,8 @@ def drawn(counts: ks.Counts, recipe: Mechanism, epsilon: str, runs: int, seed: i
     """
     first = ks.release(counts, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed), threads=1)
     run = recipe.on(counts.domain, counts.unit, epsilon)
-    out = [draw(run, counts, Streams(ks.seeded(seed + i).release_key(), recipe.name), 1) for i in range(runs)]
+    name = run.mechanism.name  # of the recipe that was chosen, where `best` chose
+    out = [draw(run, counts, Streams(ks.seeded(seed + i).release_key(), name), 1) for i in range(runs)]
     cells, values, measured = out[0].cells, out[0].values, out[0].measurements
     assert np.array_equal(first.cells, cells) and np.array_equal(first.values, values)
     assert (measured is None) == (first.measurements is None)
@@ -226,6 +227,8 @@ def central(
     return Claim(name, recipe.name, cases, work=work, cost=cost, enough=enough, least=least, random=own)
 
 
+REGIONS = ks.RegionMap("g", [0, 1, 1, -1, 0, 2, 1, 1, 0, 2, 2, 1, -1, 2, 2, 0], name="regions")
+"""Regions that do not nest with the squares of MESH; two cells are in none."""
 PRIOR = ks.PublicTable.from_dense(table_of(MESH, 8).astype(float), MESH, name="earlier")
 
 
@@ -242,6 +245,7 @@ def recipe_claims() -> list[Claim]:
     given = ks.recipes.matrix([[1, 1, 1, 1], [2, 0, 0, 0], [0, 1, -1, 0], [0, 0, 1, 3]])
     line = {name: pair for name, pair in pairs().items() if pair[0] is LINE}
     facts = {"density": "0.5", "size": "2"}
+    mapped = {"cells": "0.4", "g@1": "0.2", "regions": "0.4"}
     crowd = np.full(MESH.shape, 50)
     full = {"enters a full table": (MESH, ADD, crowd, with_more(crowd, {0: 1})), **pairs()}
     edge = table_of(LINE)
@@ -283,6 +287,9 @@ def recipe_claims() -> list[Claim]:
         central("bayes_tree(pilot=True)", ks.bayes_tree(pilot=True), tables=tall, cost=4),
         central("bayes_tree(facts=...)", ks.bayes_tree(facts=facts), tables=square, cost=2.5),
         central("bayes_tree(prior=...)", ks.bayes_tree(prior=PRIOR), tables=square, cost=2.5),
+        central("woven_tree(maps=...)", ks.woven_tree(shares=mapped, maps=(REGIONS,)), tables=square, cost=8),
+        central("woven_tree(whole=True)", ks.woven_tree(whole=True), tables=rising, cost=8),
+        central("best()", ks.best(), tables=square, cost=8),
         central("auto()", ks.auto(), tables=dear | square, cost=25, least=600),
         central("auto(prior=...)", ks.auto(prior=PRIOR), tables=dear | square, cost=25, least=600),
         central("simplex()", ks.simplex(), tables=full, cost=0.25, enough=12_000),

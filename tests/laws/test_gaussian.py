@@ -25,7 +25,7 @@ from kasuri.budget.gaussian import (
 )
 from kasuri.errors import PrivacyError
 from kasuri.noise.laws import DiscreteGaussian, root_above
-from kasuri.recipes.normal import level_square
+from kasuri.recipes.normal import DIFFERENT_CELLS, level_square
 from kasuri.trees import order
 
 DELTA = Fraction(1, 10**9)
@@ -221,6 +221,19 @@ def test_a_run_costs_no_more_than_it_claims(change, most):
     ]
     wanted = [float(share) for _, share in run.cuts]
     assert np.allclose(np.array(shares) / sum(shares), wanted, rtol=1e-6)  # spent in squares
+
+
+def test_several_cells_of_a_unit_are_taken_to_be_different_and_the_claim_says_so():
+    domain, recipe = ks.Domain.of(ks.Mesh("g", shape=(8, 8))), ks.refined_tree(noise="gaussian", delta="1e-6")
+    for cells, weight in ((1, None), (1, 5), (2, None)):
+        claim = recipe.guarantee(domain, ks.Unit("person", "add-remove", cells, weight), "0.7")
+        assert (DIFFERENT_CELLS in claim.assumes) == (cells > 1)
+        assert claim.delta == Fraction(1, 10**6) and claim.rho > 0
+
+
+def test_a_law_too_wide_to_hold_is_priced_by_zcdp():
+    for parts in (((Fraction(2) ** 36, 1),), ((Fraction(1000), 10**9 - 1), (Fraction(5), 1))):
+        assert normal_epsilon(parts, Fraction(1, 10**9)) == tight_epsilon_of_zcdp(rho_of(parts), Fraction(1, 10**9))
 
 
 def test_auto_takes_the_noise_that_is_smaller():

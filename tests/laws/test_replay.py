@@ -47,6 +47,8 @@ MAPS = [
     ks.bayes_tree(prior=TABLE), ks.bayes_tree("dense", prior=TABLE), ks.auto((1, 4), "mae"), ks.auto(prior=TABLE),
     hierarchy(), hierarchy("morton"), hierarchy("hierarchy"), simplex(), neg_l2_simplex("0.9", share="0.1"),
     neg_l2_simplex(), nonneg_lasso("3"), lasso("3.5", adjust="shift"), lasso(tune_on=TABLE), sparse(), sparse(5),
+    ks.woven_tree(), ks.woven_tree({"cells": "2", "sex": "1"}), ks.woven_tree(whole=True), ks.best(),
+    ks.best(facts={"density": "0.2", "size": "10"}),
 ]  # fmt: skip
 LINES = [fourier(), matrix(), matrix(EYE), matrix(workload=EYE), matrix(ks.PublicMatrix(EYE, "ages")),
          ks.privelet("2d"), ks.privelet("1d")]  # fmt: skip

@@ -1,5 +1,6 @@
 """woven_tree: what each partition costs, by brute force; what a release follows from; what is refused."""
 
+import json
 from fractions import Fraction
 
 import numpy as np
@@ -8,8 +9,10 @@ from reference.sensitivity import contributions
 
 import kasuri as ks
 from kasuri.errors import DomainError, PrivacyError
+from kasuri.privacy import decimal
 from kasuri.recipes import targets, woven_tree
 from kasuri.recipes.mechanism import Drawn
+from kasuri.recipes.read import read
 from kasuri.recipes.woven import FIRST_PART
 from kasuri.schema.maps import RegionMap
 
@@ -22,6 +25,8 @@ CASES = {
                       {"cells": "0.4", "g": "0.3", "regions": "0.1", "regions, age": "0.1", "age": "0.1"}),
     "masked": (ks.Domain.of(ks.Mesh("g", shape=(2, 3)), mask=np.array([[0, 1, 0], [0, 0, 1]], dtype=bool)), (REGIONS,),
                {"cells": "0.5", "g@1": "0.25", "regions": "0.25"}),
+    "whole": (ks.Domain.of(ks.Mesh("g", shape=(6, 9)), ks.Ordered("age", 2)), (), {"cells": "0.75", "g": "0.25"}),
+    "whole, cells alone": (ks.Domain.of(ks.Nominal("o", tuple("abc"), TREE), ks.Ordered("d", 30)), (), {"cells": "1"}),
 }  # fmt: skip
 
 
@@ -42,7 +47,7 @@ def counts(domain, seed=0, who=None):
 def test_every_partition_changes_by_c_and_no_more(name, c, change):
     """The counts that each partition measures, for every contribution of a unit: the scale is what L1 change costs."""
     domain, maps, shares = CASES[name]
-    run = woven_tree(shares=shares, maps=maps).on(domain, unit(change, c), "1")
+    run = woven_tree(shares=shares, maps=maps, whole="whole" in name).on(domain, unit(change, c), "1")
     tree = run.tree
     keys = tree.keys(np.arange(domain.size))
     partitions = {f"cut {depth}": (keys // tree.stride(depth), share) for depth, share in run.cuts}
@@ -68,19 +73,23 @@ def test_the_published_scales_spend_epsilon_once(name, change):
     domain, maps, shares = CASES[name]
     who = unit(change)
     release = ks.release(
-        counts(domain, who=who), woven_tree(shares=shares, maps=maps), epsilon="0.5", ledger=None, source=ks.seeded(1)
+        counts(domain, who=who),
+        woven_tree(shares=shares, maps=maps, whole="whole" in name),
+        epsilon="0.5",
+        ledger=None,
+        source=ks.seeded(1),
     )
     delta = 1 if change == "add-remove" else 2
     assert sum(delta / scale for scale in release.measurements.scale.values()) == Fraction(1, 2)
     assert len(release.measurements.scale) == len(shares)
-    run = woven_tree(shares=shares, maps=maps).on(domain, unit(), "0.5")
+    run = woven_tree(shares=shares, maps=maps, whole="whole" in name).on(domain, unit(), "0.5")
     assert sum(loss * times for loss, times in run.losses) == Fraction(1, 2) and len(run.losses) == len(shares)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_release_follows_from_its_measurements(name):
     domain, maps, shares = CASES[name]
-    recipe = woven_tree(shares=shares, maps=maps)
+    recipe = woven_tree(shares=shares, maps=maps, whole="whole" in name)
     release = ks.release(counts(domain), recipe, epsilon="1", ledger=None, source=ks.seeded(3))
     run = recipe.on(domain, unit(), "1")
     again = run.replay(Drawn(release.cells, release.values, release.measurements, release.recipe))
@@ -89,6 +98,39 @@ def test_a_release_follows_from_its_measurements(name):
     assert (release.values > 0).all() and len(again.shown) == len(shares)
     other = ks.release(counts(domain), recipe, epsilon="1", ledger=None, source=ks.seeded(3), threads=3)
     np.testing.assert_array_equal(other.values, release.values)
+
+
+def test_whole_leaves_a_full_table_as_the_noise_left_it():
+    domain = ks.Domain.of(ks.Mesh("g", shape=(16, 16)), ks.Ordered("age", 4))
+    table = np.random.default_rng(2).poisson(5000.0, domain.shape)
+    full = ks.Counts.from_dense(table, domain, unit(), data="full")
+    release = ks.release(full, woven_tree(whole=True), epsilon="0.5", ledger=None, source=ks.seeded(4))
+    noisy = np.zeros(domain.size)
+    noisy[woven_tree(whole=True).on(domain, unit(), "0.5").tree.cells(release.measurements.prefix)] = (
+        release.measurements.value
+    )
+    assert np.abs(release.to_dense().ravel() - noisy).max() <= 1
+
+
+def test_whole_keeps_large_sums_of_a_half_empty_table():
+    """What makes cells non-negative moves people to empty places: held at the sums of the noisy cells, large areas and
+    margins are not worse than plain noise, and the cells are better."""
+    domain = ks.Domain.of(ks.Mesh("g", shape=(32, 32)), ks.Ordered("age", 3))
+    table = np.zeros(domain.shape, dtype=np.int64)
+    table[:, :16, 0] = np.random.default_rng(3).poisson(20.0, (32, 16))
+    half = ks.Counts.from_dense(table, domain, unit(), data="half")
+    ratios = []
+    for seed in range(12):
+        release = ks.release(half, woven_tree(whole=True), epsilon="0.1", ledger=None, source=ks.seeded(seed))
+        noisy = np.zeros(domain.size)
+        noisy[woven_tree(whole=True).on(domain, unit(), "0.1").tree.cells(release.measurements.prefix)] = (
+            release.measurements.value
+        )
+        gaps = [found.reshape(domain.shape) - table for found in (release.to_dense(), noisy)]
+        views = [lambda x: x, lambda x: x[:, :16].sum(), lambda x: x.sum((0, 1)), lambda x: x[:16].sum((0, 2))]
+        ratios.append([[np.abs(view(gap)).mean() for view in views] for gap in gaps])
+    ours, plain = np.mean(ratios, axis=0)
+    assert ours[0] < 0.5 * plain[0] and (ours < 1.15 * plain).all()
 
 
 def test_parts_and_levels_do_not_share_noise():
@@ -106,6 +148,22 @@ def test_parts_and_levels_do_not_share_noise():
             assert abs(np.corrcoef(found[one], found[other])[0, 1]) < 0.25
 
 
+def test_shares_are_read_as_told_where_rounding_may_differ():
+    domain, maps, _ = CASES["map with none"]
+    run = woven_tree(maps=maps).on(domain, unit(), "1")
+    words = json.loads(json.dumps(run.words()))
+    first, second = list(words["shares"])[:2]
+    for step, taken in ((Fraction(1, 1000), True), (Fraction(1, 100), False)):
+        told = dict(words["shares"])
+        told[first] = decimal(Fraction(told[first]) + step)
+        told[second] = decimal(Fraction(told[second]) - step)
+        back = read(words | {"shares": told}, domain, unit(), "1")
+        assert (back.further()["shares"] == told) == taken and sum(s for _, s in (*back.cuts, *back.parts)) == 1
+        assert back.further()["shares"] == (told if taken else words["shares"])
+    told[second] = words["shares"][second]  # more than 1 in all is never taken
+    assert read(words | {"shares": told}, domain, unit(), "1").further()["shares"] == words["shares"]
+
+
 def test_what_is_wrong_is_refused_before_the_charge():
     domain, maps, shares = CASES["map with none"]
     faulty = [
@@ -116,6 +174,8 @@ def test_what_is_wrong_is_refused_before_the_charge():
         (DomainError, lambda: RegionMap("g", [[0.5, 1.0]], name="r")),
         (DomainError, lambda: RegionMap("g", [0, -2], name="r")),
         (DomainError, lambda: RegionMap("g", [-1, -1], name="r")),
+        (PrivacyError, lambda: woven_tree(whole="yes")),
+        (DomainError, lambda: woven_tree(whole=True).on(ks.Domain.of(ks.Ordered("x", (1 << 22) + 1)), unit(), "1")),
         (DomainError, lambda: woven_tree({"cells": "1", "town": "1"}).on(domain, unit(), "1")),
         (DomainError, lambda: woven_tree({"cells": "1", "g@9": "1"}).on(domain, unit(), "1")),
         (DomainError, lambda: woven_tree({"g, regions": "1"}, maps=maps).on(domain, unit(), "1")),

@@ -14,7 +14,9 @@ from kasuri.cli import show
 from kasuri.errors import DomainError, FormatError, PrivacyError
 
 if TYPE_CHECKING:
-    from kasuri.local import Randomizer
+    from kasuri.local import Estimate, Numeric, Randomizer, Round
+    from kasuri.local.moments import Summary
+    from kasuri.privacy import Guarantee
     from kasuri.schema import Mesh, Nominal, Ordered
 
 app = typer.Typer(no_args_is_help=True, help="Local differential privacy: devices randomise, the collector never sees.")
@@ -53,9 +55,17 @@ def plan(
     labels: str | None = LABELS,
     mesh: str | None = MESH,
     categories: int | None = SIZE,
+    bounds: str | None = typer.Option(None, "--bounds", help="Numbers instead of places: LOW,HIGH, e.g. 0,100."),
     randomizer: str | None = typer.Option(
-        None, "--randomizer", help="Your choice: unary, oue, grr, olh, hadamard, count_mean_sketch; else all compared."
+        None,
+        "--randomizer",
+        help="Your choice: unary, oue, grr, olh, hadamard, count_mean_sketch, memoised; of numbers two_point, "
+        "piecewise, hybrid, square_wave; else all compared.",
     ),
+    v_max: int | None = typer.Option(
+        None, "--v-max", min=1, help="memoised: places, elsewhere included, that share epsilon for all reports."
+    ),
+    instant: str | None = typer.Option(None, "--epsilon-instant", help="memoised: what one copy tells of the kept."),
     elsewhere: bool = typer.Option(
         True, "--elsewhere/--no-elsewhere", help="A category for places outside; without it nobody may be there."
     ),
@@ -68,25 +78,36 @@ def plan(
     """
     from kasuri import local
 
-    found = local.plan(
-        _places(labels, mesh, categories),
-        users=users,
-        epsilon=epsilon,
-        reports=reports,
-        randomizer=randomizer,
-        elsewhere=elsewhere,
-    )
+    if bounds is not None:
+        if (labels, mesh, categories, v_max, instant) != (None,) * 5 or not elsewhere or bounds.count(",") != 1:
+            raise typer.BadParameter("--bounds is LOW,HIGH, and goes with none of the options of places")
+        low, high = bounds.split(",")
+        found = local.plan_numbers((low, high), users=users, epsilon=epsilon, reports=reports, randomizer=randomizer)
+    else:
+        found = local.plan(
+            _places(labels, mesh, categories),
+            users=users,
+            epsilon=epsilon,
+            reports=reports,
+            randomizer=randomizer,
+            elsewhere=elsewhere,
+            v_max=v_max,
+            epsilon_instant=instant,
+        )
     if save is not None:
         files.write(save, json.dumps(found.best.randomizer.to_json(), ensure_ascii=False) + "\n")
     size = found.best.randomizer.size
     with_elsewhere = " ('elsewhere' included)" if elsewhere else ""
+    told, second, digits = f"the mean of numbers in {bounds}", "in the middle", 4
+    if bounds is None:
+        told, second, digits = f"{size} categories{with_elsewhere}", "at 10 % share", 1
     lines = [
-        f"{size} categories{with_elsewhere}, {users} people, {reports} report(s) each",
-        f"{'randomizer':20}{'std. error':>12}{'at 10 % share':>15}{'bytes':>7}{'epsilon of one':>16}",
+        f"{told}, {users} people, {reports} report(s) each",
+        f"{'randomizer':20}{'std. error':>12}{second:>15}{'bytes':>7}{'epsilon of one':>16}",
     ]
     for option in found.options:
         lines.append(
-            f"{option.randomizer.kind:20}{option.standard_error:12.1f}{option.standard_error_share:15.1f}"
+            f"{option.randomizer.kind:20}{option.standard_error:12.{digits}f}{option.standard_error_share:15.{digits}f}"
             f"{option.bytes:7}{option.loss:16.6f}"
         )
     kind, claim = found.best.randomizer.kind, found.best.randomizer.guarantee(reports=reports)
@@ -94,7 +115,7 @@ def plan(
     show.result(found.to_json(), "\n".join(lines), as_json)
 
 
-def _randomizer(path: Path) -> Randomizer:
+def _randomizer(path: Path) -> Randomizer | Numeric:
     from kasuri import local
 
     try:
@@ -122,11 +143,14 @@ def randomize(
     from kasuri.ingest import read_table
 
     made = _randomizer(randomizer)
-    table = read_table(source, text=[column])
+    numbers = isinstance(made, local.Numeric)
+    table = read_table(source, text=[] if numbers else [column])
     if column not in table.column_names:
         raise DomainError(f"no column {column!r}; is there a header line?")
     values = table.column(column)
-    if str(values.type).startswith(("int", "uint")):
+    if numbers and not str(values.type).startswith(("int", "uint", "float", "double")):
+        raise DomainError(f"column {column!r} does not hold numbers")
+    if not numbers and str(values.type).startswith(("int", "uint")):
         values = values.cast("string")  # a column holds labels; without labels these are the cells' numbers
     reports = made.randomize(values)
     rounded = local.Round.new(made, closes=(1 << 40) - 1)
@@ -158,6 +182,14 @@ def estimate(
     packed, rounded = local.read_reports(reports)
     if prior is not None and neighbours is not None:
         raise typer.BadParameter("give --prior or --neighbours, not both")
+    if isinstance(rounded.randomizer, local.Numeric):
+        if neighbours is not None or report is not None or method != "em":
+            raise typer.BadParameter("numbers have one method, and neither --neighbours nor --report")
+        given = local.Reports(packed, rounded.randomizer.fingerprint)
+        each = rounded.reports_per_device
+        numbers = local.summary(given, rounded.randomizer, reports_per_device=each, prior=prior or 0.0)
+        _show_numbers(numbers, out, _central(rounded, len(packed), delta), as_json)
+        return
     chosen = local.Dirichlet(prior) if prior is not None else local.Neighbours(neighbours) if neighbours else None
     found = local.estimate(
         packed,
@@ -166,11 +198,7 @@ def estimate(
         reports_per_device=rounded.reports_per_device,
         prior=chosen,
     )
-    central = None
-    if delta is not None:
-        from kasuri.shuffle.rounds import central_claim
-
-        central = central_claim(rounded, len(packed), delta)
+    central = _central(rounded, len(packed), delta)
     low, high = found.interval()
     rows = list(zip(found.labels, found.counts, found.standard_error, low, high, strict=True))
     lines = [f"{'category':16}{'people':>12}{'std. error':>12}{'95 % from':>12}{'to':>12}"]
@@ -186,6 +214,36 @@ def estimate(
         files.write(report, estimate_page(found.to_json(), rounded.randomizer.domain, reports.stem))
     state = "converged" if found.converged else "NOT converged"
     lines.append(f"{found.reports} reports, {found.method}: {state} ({found.passes} passes, gap {found.gap:.2g} nats)")
+    _tell(found, lines, central, as_json)
+
+
+def _central(rounded: Round, n: int, delta: str | None) -> Guarantee | None:
+    """The shuffle-model claim, where the operator asks for it."""
+    if delta is None:
+        return None
+    from kasuri.shuffle.rounds import central_claim
+
+    return central_claim(rounded, n, delta)
+
+
+def _show_numbers(found: Summary, out: Path | None, central: Guarantee | None, as_json: bool) -> None:
+    histogram = zip(found.histogram.points, found.histogram.counts, strict=True)
+    lines = [f"{'':10}{'estimate':>14}{'std. error':>12}{'95 % from':>14}{'to':>14}"]
+    for name, moment in (("mean", found.mean), ("variance", found.variance)):
+        if moment is not None:
+            low, high = moment.interval()
+            lines.append(f"{name:10}{moment.value:14.4f}{moment.standard_error:12.4f}{low:14.4f}{high:14.4f}")
+    if out is not None:
+        with files.whole(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["number", "people"])
+            writer.writerows([f"{x:.6g}", f"{count:.3f}"] for x, count in histogram)
+    lines.append(f"{found.reports} reports of {found.randomizer.kind}")
+    _tell(found, lines, central, as_json)
+
+
+def _tell(found: Estimate | Summary, lines: list[str], central: Guarantee | None, as_json: bool) -> None:
+    """Print an estimate and its claims; one that did not converge ends in exit code 1."""
     told = found.to_json()
     if central is not None:
         told["central"] = central.to_json()
@@ -193,7 +251,7 @@ def estimate(
         lines.append(f"to the public, who sees the estimate alone (beside it, never instead): {central.words()}")
         lines.append(f"assumed: {'; '.join(central.assumes)}")
     show.result(told, "\n".join(lines), as_json)
-    if not found.converged:
+    if not told["converged"]:
         raise typer.Exit(1)
 
 

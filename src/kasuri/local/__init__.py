@@ -38,10 +38,12 @@ _HOME = {
     "oue": "categorical",
     "piecewise": "numeric",
     "plan": "planning",
+    "plan_numbers": "planning",
     "read_reports": "files",
     "send": "device",
     "serve": "collector",
     "square_wave": "numeric",
+    "summary": "moments",
     "two_point": "numeric",
     "unary": "categorical",
     "variance": "moments",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from kasuri.local.longitudinal import memoised as memoised
     from kasuri.local.moments import histogram as histogram
     from kasuri.local.moments import mean as mean
+    from kasuri.local.moments import summary as summary
     from kasuri.local.moments import variance as variance
     from kasuri.local.numeric import hybrid as hybrid
     from kasuri.local.numeric import laplace as laplace
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from kasuri.local.numeric import square_wave as square_wave
     from kasuri.local.numeric import two_point as two_point
     from kasuri.local.planning import plan as plan
+    from kasuri.local.planning import plan_numbers as plan_numbers
     from kasuri.local.randomizer import Randomizer as Randomizer
     from kasuri.local.randomizer import Reports as Reports
     from kasuri.local.read import from_json as from_json

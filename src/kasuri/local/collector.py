@@ -18,14 +18,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError
+from kasuri.local.grid import Numeric
 from kasuri.local.keys import CollectorKey
 from kasuri.local.openapi import OPENAPI
 from kasuri.local.randomizer import Reports
 from kasuri.local.read import from_json
 from kasuri.local.reports import Opened, Outcome, Store, token_hash
 from kasuri.local.wire import HEAD, MAGIC, Round, decode
+from kasuri.privacy import Guarantee
 
+DELTA = "1e-8"
+"""Delta of the shuffle-model claims that the status of closed rounds states, unless the operator asks for another."""
 _CLIENT = Path(__file__).parent / "client"
 _REFUSALS: dict[Outcome, tuple[int, str]] = {
     "duplicate": (409, "a batch with this key is stored already"),
@@ -234,7 +240,8 @@ class _Desk:
         return self._store.find(id) or (404, {"error": "no such round"})
 
     def status(self, _: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
-        rounds = [self._status(opened) for opened in self._store.rounds()]
+        delta = query.get("delta", DELTA)
+        rounds = [self._status(opened, delta) for opened in self._store.rounds()]
         return 200, {"rounds": rounds, "waiting": self._store.waiting()}
 
     def open_round(self, _: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
@@ -265,22 +272,35 @@ class _Desk:
         return 201, {"tokens": self._store.issue_tokens(opened.round.id, count, self._key.token_key)}
 
     def estimate(self, opened: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
-        from kasuri.local import estimators
+        from kasuri.local import estimators, moments
 
         assert opened
         method: Any = query.get("method", "projection")
-        each = opened.round.reports_per_device
-        if method == "em":
+        each, randomizer = opened.round.reports_per_device, opened.round.randomizer
+        if method not in estimators.METHODS:
+            raise DomainError(f"method must be one of {', '.join(estimators.METHODS)}")
+        found: estimators.Estimate | moments.Summary
+        if isinstance(randomizer, Numeric):  # one method serves numbers
+            outputs = np.repeat(np.arange(randomizer.outputs), self._store.tally(opened)[1])
+            found = moments.summary(outputs, randomizer, reports_per_device=each)
+        elif method == "em":
             rows = self._store.rows(opened)
-            found = estimators.estimate(rows, opened.round.randomizer, method="em", reports_per_device=each)
+            found = estimators.estimate(rows, randomizer, method="em", reports_per_device=each)
         else:
             reports, agreeing = self._store.tally(opened)
-            if method not in estimators.METHODS:
-                raise DomainError(f"method must be one of {', '.join(estimators.METHODS)}")
-            found = estimators.from_columns(
-                agreeing, reports, opened.round.randomizer, method=method, reports_per_device=each
-            )
-        return 200, found.to_json()
+            found = estimators.from_columns(agreeing, reports, randomizer, method=method, reports_per_device=each)
+        told = found.to_json()
+        if "delta" in query:
+            told["central"] = self._central(opened, query["delta"]).to_json()
+        return 200, told
+
+    def _central(self, opened: Opened, delta: str) -> Guarantee:
+        """What the estimate of a closed round costs, for who sees it alone: beside the local claim, never instead."""
+        from kasuri.shuffle.rounds import central_claim
+
+        if not opened.closed:
+            raise PrivacyError("no shuffle-model claim of an open round. The local epsilon is what holds")
+        return central_claim(opened.round, self._store.count(opened), delta)
 
     def export(self, opened: Opened | None, body: bytes, query: Mapping[str, str]) -> Path:
         """A new file of the round's reports, to be deleted when it is sent."""
@@ -303,8 +323,12 @@ class _Desk:
     def _describe(self, opened: Opened) -> dict[str, Any]:
         return {**opened.round.sign(self._key.signing), "open": self._is_open(opened)}
 
-    def _status(self, opened: Opened) -> dict[str, Any]:
+    def _status(self, opened: Opened, delta: str) -> dict[str, Any]:
         randomizer = opened.round.randomizer
+        try:
+            central = self._central(opened, delta).to_json() if opened.closed else None
+        except PrivacyError as fault:
+            central = {"none": str(fault)}
         return {
             "id": opened.round.id,
             "open": self._is_open(opened),
@@ -312,7 +336,8 @@ class _Desk:
             "reports": self._store.count(opened),
             "randomizer": randomizer.kind,
             "guarantee": randomizer.guarantee(reports=opened.round.reports_per_device).words(),
-            "domain": randomizer.domain.to_json(),
+            "domain": None if isinstance(randomizer, Numeric) else randomizer.domain.to_json(),
+            "central": central,
         }
 
 

@@ -25,7 +25,9 @@ import numpy as np
 
 from kasuri.errors import FormatError, KasuriError, PrivacyError, ProtocolError, raise_faults
 from kasuri.files import sync
+from kasuri.local.grid import Numeric
 from kasuri.local.longitudinal import Memoised, MemoisedClient
+from kasuri.local.randomizer import Randomizer
 from kasuri.local.read import from_json
 from kasuri.local.wire import Round, encode, verify
 from kasuri.privacy import Exact, asked, decimal, exact
@@ -106,26 +108,30 @@ class Device:
             )
         return rounded
 
-    def report(self, envelope: Mapping[str, Any], value: str | int | None) -> bytes:
-        """A batch of one report of `value` (None: elsewhere), counted as sent before it is drawn."""
+    def report(self, envelope: Mapping[str, Any], value: str | float | None) -> bytes:
+        """A batch of one report of `value` (None: elsewhere; a number where the round asks for numbers), counted as
+        sent before it is drawn."""
         with nullcontext() if self._state is None else locked(self._state):
             if self._state is not None:
                 self._load()
             rounded = self.accept(envelope)
             randomizer = rounded.randomizer
-            category = int(randomizer.categories([value])[0])
+            truth = (
+                randomizer.at(value) if isinstance(randomizer, Numeric) else int(randomizer.categories([value])[0])
+            )  # what is refused is refused before anything is counted
             self._sent[rounded.id] += 1
             if isinstance(randomizer, Memoised):
+                assert isinstance(truth, int)
                 if randomizer.fingerprint not in self._memories:
                     self._memories[randomizer.fingerprint] = MemoisedClient(randomizer)
                     self.spent += randomizer.guarantee().epsilon
                 self._save()
-                sent = self._memories[randomizer.fingerprint].report_category(category)
+                sent = self._memories[randomizer.fingerprint].report_category(truth)
                 self._save()  # a permanent report is kept before a copy of it can leave
             else:
                 self.spent += randomizer.epsilon
                 self._save()
-                sent = randomizer.report(category, lambda: secrets.randbits(randomizer.bits))
+                sent = _drawn(randomizer, truth)
         return encode(rounded, np.frombuffer(sent, np.uint8).reshape(1, -1))
 
     def to_json(self) -> dict[str, Any]:
@@ -170,6 +176,17 @@ class Device:
             faults.append("state: spent and sent do not fit together")
         raise_faults(ProtocolError, faults)
         self.spent, self._sent, self._memories = spent, Counter(sent), memories
+
+
+def _drawn(randomizer: Randomizer | Numeric, truth: int | Fraction) -> bytes:
+    """One fresh report of a category, or of a place on the grid of numbers."""
+
+    def word() -> int:
+        return secrets.randbits(randomizer.bits)
+
+    if isinstance(randomizer, Numeric):
+        return randomizer.draw(Fraction(truth), word).to_bytes(randomizer.width, "little")
+    return randomizer.report(int(truth), word)
 
 
 @contextmanager

@@ -115,6 +115,25 @@ class Numeric(ABC):
         """Bytes of one report."""
         return bytes_for(self.outputs)
 
+    @property
+    def size(self) -> int:
+        """Length of what `agreeing` counts: the outputs."""
+        return self.outputs
+
+    def agreeing(self, rows: Rows) -> Outputs:
+        """For each output the number of reports that are it."""
+        return np.bincount(number_of(rows), minlength=self.outputs)
+
+    def bad_rows(self, rows: Rows) -> NDArray[np.bool_]:
+        """True where a report is not one that this randomizer can send."""
+        return number_of(rows) >= self.outputs
+
+    def check(self, rows: Rows) -> None:
+        """Refuse rows that are not reports of this randomizer."""
+        if rows.dtype != np.uint8:
+            raise FormatError(f"reports of {self.kind} are rows of {self.width} bytes")
+        self.unpack(rows)
+
     def guarantee(self, *, reports: int = 1, person: str = "person") -> Guarantee:
         """The claim for a person who sends `reports` fresh reports."""
         return fresh(self.epsilon, reports, person, "docs/proofs/local_numeric.md")
@@ -126,15 +145,25 @@ class Numeric(ABC):
 
     def report(self, x: float | Fraction, word: Word) -> int:
         """One output, as a device draws it: a word rounds x to the grid, a word chooses the output."""
-        try:
-            at = (Fraction(x) - self.low) * self.steps / (self.high - self.low)
-        except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-            raise DomainError("the number is none") from None
-        if not 0 <= at <= self.steps:
-            raise DomainError("the number lies outside the bounds")
+        return self.draw(self.at(x), word)
+
+    def draw(self, at: Fraction, word: Word) -> int:
+        """The same from a place on the grid that `at` gave."""
         g = math.floor(at)
         g += word() < math.floor((at - g) * self.words)
         return self._choose(g, word)
+
+    def at(self, x: object) -> Fraction:
+        """Where a number lies on the grid, from 0 to steps; one outside the bounds, or not a number, is refused."""
+        if isinstance(x, bool) or not isinstance(x, int | float | Fraction):
+            raise DomainError("the value is not a number")
+        try:
+            at = (Fraction(x) - self.low) * self.steps / (self.high - self.low)
+        except (ValueError, OverflowError):
+            raise DomainError("the value is not a number") from None
+        if not 0 <= at <= self.steps:
+            raise DomainError("the number lies outside the bounds: clip it on the device")
+        return at
 
     def randomize(self, numbers: ArrayLike, *, source: Source | None = None) -> Reports:
         """Reports of many numbers: exact law, bulk speed."""

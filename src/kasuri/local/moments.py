@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.local.estimators import Floats, ascend
 from kasuri.local.grid import Numeric
 from kasuri.local.randomizer import Reports
+from kasuri.privacy import Guarantee
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,17 @@ class Moment:
 
     value: float
     standard_error: float
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The ends of a normal confidence interval."""
+        if not 0 < level < 1:
+            raise DomainError("level must lie between 0 and 1, e.g. 0.95")
+        reach = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
+        return self.value - reach, self.value + reach
+
+    def to_json(self) -> dict[str, float]:
+        lower, upper = self.interval()
+        return {"value": self.value, "standard_error": self.standard_error, "lower": lower, "upper": upper}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,6 +43,47 @@ class Histogram:
     counts: Floats
     converged: bool
     gap: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary:
+    """All that a round of numbers tells: mean, variance (None where its reports tell nothing of it), histogram."""
+
+    randomizer: Numeric
+    reports: int
+    reports_per_device: int
+    mean: Moment
+    variance: Moment | None
+    histogram: Histogram
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The claim of one device."""
+        return self.randomizer.guarantee(reports=self.reports_per_device)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": "moments",
+            "reports": self.reports,
+            "converged": self.histogram.converged,
+            "gap": self.histogram.gap,
+            "guarantee": self.guarantee.to_json(),
+            "level": 0.95,
+            "mean": self.mean.to_json(),
+            "variance": None if self.variance is None else self.variance.to_json(),
+            "points": self.histogram.points.tolist(),
+            "counts": self.histogram.counts.tolist(),
+        }
+
+
+def summary(
+    reports: Reports | NDArray[np.int64], randomizer: Numeric, *, reports_per_device: int = 1, prior: float = 0.0
+) -> Summary:
+    """Mean, variance and histogram of a round's reports; `prior` is that of `histogram`."""
+    y = _checked(reports, randomizer)
+    spread = None if randomizer.squares is None else variance(y, randomizer)
+    found = histogram(y, randomizer, prior=prior)
+    return Summary(randomizer, int(y.size), reports_per_device, mean(y, randomizer), spread, found)
 
 
 def mean(reports: Reports | NDArray[np.int64], randomizer: Numeric) -> Moment:

@@ -27,6 +27,8 @@ from kasuri.noise.survival import exp_minus
 from kasuri.privacy import Exact, asked, exact
 
 Bounds = tuple[object, object]
+_MAX_ENTRIES = 1 << 24
+"""Most entries of W: a description is a few bytes, and what it asks for must fit a device."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,9 @@ class Window(Table):
     def __post_init__(self) -> None:
         if self.shift < 1 or self.window < 1 or self.window % 2 == 0 or min(self.inside, self.outside) < 1:
             raise DomainError(f"{self.kind}: shift, inside, outside at least 1 and an odd window")
-        if self.steps * self.shift + self.window > 1 << 16:
-            raise DomainError(f"{self.kind}: more than 65536 outputs; take fewer steps")
+        total = self.steps * self.shift + self.window
+        if total > 1 << 16 or (self.steps + 1) * total > _MAX_ENTRIES:
+            raise DomainError(f"{self.kind}: more than 65536 outputs, or 2^24 probabilities; take fewer steps")
         super().__post_init__()
 
     def _row(self, g: int) -> list[int]:
@@ -163,6 +166,8 @@ class Hybrid(Numeric):
     kind: ClassVar[str] = "hybrid"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.wide, Piecewise) or not isinstance(self.narrow, TwoPoint):
+            raise PrivacyError("hybrid: its parts are piecewise and two_point")
         same = [(part.low, part.high, part.epsilon, part.steps, part.bits) for part in (self.wide, self.narrow, self)]
         if len(set(same)) != 1 or not 0 < self.mix < self.words:
             raise PrivacyError("hybrid: two parts of the same bounds, epsilon, steps and bits, and 0 < mix < 2^bits")
@@ -350,6 +355,9 @@ def from_json(data: Mapping[str, Any]) -> Numeric:
             raise FormatError(f"field version: this client reads numeric randomizers of version {WIRE_VERSION}")
         kind = KINDS[data["kind"]]
         given: dict[str, Any] = {}
+        unknown = set(data) - {f.name for f in fields(kind)} - {"kasuri", "version", "kind"}
+        if unknown:
+            raise FormatError("fields of the randomizer that this version does not know")
         for f in fields(kind):
             value = data[f.name]
             if f.name == "epsilon":

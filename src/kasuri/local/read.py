@@ -1,4 +1,4 @@
-"""A randomizer of categories back from its JSON: the one way that devices, rounds and the collector share."""
+"""A randomizer of categories or numbers back from its JSON: the one way that devices, rounds and collectors share."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from dataclasses import fields
 from typing import Any
 
 from kasuri.errors import FormatError, KasuriError
-from kasuri.local import categorical
+from kasuri.local import categorical, numeric
+from kasuri.local.grid import Numeric
 from kasuri.local.longitudinal import Memoised
 from kasuri.local.randomizer import WIRE_VERSION, Randomizer
 from kasuri.privacy import exact
 from kasuri.schema import Domain
 
 KINDS: dict[str, type[Randomizer]] = {**categorical.KINDS, "memoised": Memoised}
-"""Every class that a description can name."""
+"""Every class of categories that a description can name."""
+NUMBERS = ("hybrid", "piecewise", "square_wave", "two_point")
+"""Every kind of numbers that a round can have: those that all clients know."""
 
 
-def from_json(data: Mapping[str, Any]) -> Randomizer:
+def from_json(data: Mapping[str, Any]) -> Randomizer | Numeric:
     """A randomizer from its JSON, checked again: probabilities that lose more than their epsilon are refused."""
     try:
+        if data["kasuri"] == "local numeric":
+            if data["kind"] not in NUMBERS:
+                raise FormatError(f"field kind: a round of numbers is one of {', '.join(NUMBERS)}")
+            return numeric.from_json(data)
         if data["kasuri"] != "local randomizer" or data["version"] != WIRE_VERSION:
             raise FormatError(f"field version: this client reads local randomizers of version {WIRE_VERSION}")
         kind = KINDS[data["kind"]]

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import DomainError, FormatError, ProtocolError
+from kasuri.local.grid import Numeric
 from kasuri.local.randomizer import Ints, Randomizer, Rows
 from kasuri.local.wire import Round, read_round
 
@@ -335,7 +336,7 @@ class Store:
         return self.tally(opened)[0]
 
     def tally(self, opened: Opened) -> tuple[int, Ints]:
-        """(reports, agreeing reports by category), kept up to date by reading only what is new."""
+        """(reports, agreeing reports by category, or by output), kept up to date by reading only what is new."""
         randomizer = opened.round.randomizer
         with self._reading:
             tally = self._tallies.setdefault(opened.number, _Tally(0, 0, np.zeros(randomizer.size, dtype=np.int64)))
@@ -376,7 +377,9 @@ def _tell(group: list[_Pending], outcomes: list[Outcome]) -> None:
             item.done(outcome)
 
 
-def _read(db: sqlite3.Connection, opened: Opened, randomizer: Randomizer, after: int) -> Iterator[tuple[int, Rows]]:
+def _read(
+    db: sqlite3.Connection, opened: Opened, randomizer: Randomizer | Numeric, after: int
+) -> Iterator[tuple[int, Rows]]:
     """(last batch number, rows) of the batches after number `after`, some thousand batches at a time."""
     found: Any = db.execute(
         "SELECT number, reports FROM batch WHERE round = ? AND number > ? ORDER BY number", (opened.number, after)

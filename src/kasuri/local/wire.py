@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
+from kasuri.local.grid import Numeric
 from kasuri.local.randomizer import WIRE_VERSION, Randomizer, Rows, canonical
 from kasuri.local.read import from_json
 
@@ -46,7 +47,7 @@ class Round:
     """
 
     id: str
-    randomizer: Randomizer
+    randomizer: Randomizer | Numeric
     closes: int
     reports_per_device: int = 1
     tokens: bool = False
@@ -64,7 +65,9 @@ class Round:
         raise_faults(DomainError, faults)
 
     @classmethod
-    def new(cls, randomizer: Randomizer, *, closes: int, reports_per_device: int = 1, tokens: bool = False) -> Round:
+    def new(
+        cls, randomizer: Randomizer | Numeric, *, closes: int, reports_per_device: int = 1, tokens: bool = False
+    ) -> Round:
         """A round with a fresh random id."""
         return cls(secrets.token_hex(16), randomizer, closes, reports_per_device, tokens)
 

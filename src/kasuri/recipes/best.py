@@ -19,6 +19,7 @@ from kasuri.privacy import Exact, decimal, exact
 from kasuri.recipes.bayestree import bayes_tree
 from kasuri.recipes.descent import haar_topdown
 from kasuri.recipes.mechanism import Mechanism, Run
+from kasuri.recipes.spending import Facts
 from kasuri.recipes.woven import WovenTree, woven_tree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -29,8 +30,6 @@ VAST = 10**10
 """Tables of so many cells and more are left to the recipe whose cost follows the people."""
 MESH = 1 << 14
 """Meshes of so many cells and more (128 x 128) have levels enough to be measured."""
-PAIRS = 1 << 15
-"""Pairs of places are taken to be mostly empty from so many on."""
 SMALL = 1 << 20
 """Tables of at most so many cells can be measured whole."""
 FILLED = Fraction(3, 10)
@@ -47,8 +46,8 @@ def best(
 
     views, maps: sums you will publish, and public maps, as in `woven_tree`. facts={"density": share of non-empty
     cells, "size": mean count of a non-empty cell}: declared public facts, e.g. of an earlier release. Without them a
-    small table is measured so that it is about as good as plain noise or better whether it is full or empty; large
-    meshes and pairs of places are taken to be mostly empty.
+    small table is measured so that it is about as good as plain noise or better whether it is full or empty; a mesh
+    with further axes is taken to be mostly empty.
     The release carries the name and the words of the recipe that was chosen, and its plan is that recipe's.
 
     Privacy
@@ -87,7 +86,8 @@ class Best(Mechanism):
 
     def stored(self) -> dict[str, Any]:
         """Of the recipe that measures what was declared; the plan of a release is that of the chosen recipe."""
-        return self.woven.stored() | {"transform": "chosen", "noise": DiscreteLaplace.name, "refine": "chosen"}
+        chosen = {"transform": "chosen", "noise": DiscreteLaplace.name, "refine": "chosen"}
+        return self.woven.stored() | chosen | ({"facts": tuple(map(decimal, self.facts))} if self.facts else {})
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -104,7 +104,9 @@ class Best(Mechanism):
                     raise
                 refused.append(f"{recipe.name} refuses this domain ({error})")
                 continue
-            return replace(run, chosen={"by": self.name, "rule": RULE, "why": why} | self._facts_words())
+            words = {"by": self.name, "rule": RULE, "why": why} | self._facts_words()
+            known = dict.fromkeys((*run.guarantee.public, *(Facts.public if self.facts else ())))
+            return replace(run, chosen=words, guarantee=replace(run.guarantee, public=tuple(known)))
         raise DomainError(*refused)
 
     @property
@@ -132,8 +134,8 @@ class Best(Mechanism):
                 else:
                     yield bayes_tree(facts=told), f"one mesh of {size} cells: the declared facts choose its shares"
             several = axes > 1
-            if several and (sparse or (told is None and _mostly_empty(domain))):
-                known = f"declared density {told['density']}" if told else "taken to be mostly empty, as they are"
+            if several and (sparse or (told is None and any(axis.plane is not None for axis in domain.axes))):
+                known = f"declared density {told['density']}" if told else "a mesh, taken to be mostly empty"
                 yield woven_tree(), f"{axes} axes, {size} cells, {known}: levels and margins have shares"
             if sparse and told is not None and not several:
                 yield bayes_tree(facts=told, order=order), f"declared density {told['density']}: levels have shares"
@@ -156,9 +158,3 @@ class Best(Mechanism):
 
     def series(self, domain: Domain, unit: Unit, epsilon: Exact, releases: int) -> Declared:
         return self.on(domain, unit, epsilon).mechanism.series(domain, unit, epsilon, releases)
-
-
-def _mostly_empty(domain: Domain) -> bool:
-    """A mesh with further axes, or many pairs of places."""
-    meshes = [axis for axis in domain.axes if axis.plane is not None]
-    return bool(meshes) or (len(domain.grouped) > 1 and domain.size >= PAIRS)

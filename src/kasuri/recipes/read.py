@@ -22,7 +22,7 @@ from kasuri.recipes.counttree import CountTree, Preset
 from kasuri.recipes.matrix import Measured, ToldRows, Untold
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.shares import BAYES
-from kasuri.recipes.woven import WovenTree
+from kasuri.recipes.woven import WovenRun, WovenTree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 
@@ -65,10 +65,11 @@ def _run(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, t
         return _told(words).run(domain, unit, epsilon)
     mechanism = _mechanism(words, domain)
     if "chosen" in words:
-        return _by_best(words, mechanism, domain).run(domain, unit, epsilon)
+        mechanism = _by_best(words, mechanism, domain)
     if words.get("arguments", {}).get("shares") == "prior":
         return _preset(mechanism, words, domain, unit, epsilon)
-    return mechanism.run(domain, unit, epsilon)
+    run = mechanism.run(domain, unit, epsilon)
+    return run.sharing(words["shares"]) if isinstance(run, WovenRun) else run
 
 
 def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:

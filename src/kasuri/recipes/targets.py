@@ -96,6 +96,8 @@ class Form:
 def shares_for(form: Form, targets: Sequence[float], keep: Sequence[int]) -> list[Fraction]:
     """Shares of the measured partitions, multiples of 1/PARTS that sum to exactly 1, for wished errors of the views;
     those in `keep` have a share whatever comes out."""
+    if not targets:  # one cell: nothing is wished but what is measured anyhow
+        return _rounded(np.full(len(form.measured), 1 / len(form.measured)))
     wished = np.array(targets, dtype=np.float64)
     open_ = list(range(len(form.measured)))
     while True:

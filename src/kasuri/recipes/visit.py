@@ -44,7 +44,7 @@ class Visit:
     def __post_init__(self) -> None:
         if list(self.cuts) != sorted(set(self.cuts)) or not self.cuts or self.cuts[-1] != self.order.depth:
             raise DomainError("cuts must be rising depths of the tree that end with its leaves")
-        if self.order.width(0, self.cuts[0]) > TOP_NODES:
+        if self.order.nodes(self.cuts[0]) > TOP_NODES:
             raise DomainError(f"the first measured level has more than {TOP_NODES} nodes; measure a higher one too")
         if not self.slacks:
             object.__setattr__(self, "slacks", (0.0,) * len(self.cuts))

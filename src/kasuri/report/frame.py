@@ -96,7 +96,7 @@ def page(
     ]
     shown = 0 if view is None else 1  # sections before the contents
     menu = f'<nav aria-label="Contents / 目次"><ul>{links}</ul></nav>'
-    opens = f' data-opens="{escape(language)}"' if language else ""
+    opens = (' class="shown"' if shown else "") + (f' data-opens="{escape(language)}"' if language else "")
     mark = f'<p class="secret" role="note">{both(*map(escape, CONFIDENTIAL))}</p>' if secret else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -110,7 +110,7 @@ def page(
         '<button type="button" data-language="ja" aria-pressed="false" lang="ja" class="always">日本語</button>'
         f"</div></div>{mark}<h1>{title.html()}</h1>{''.join(lead)}"
         f"{'' if shown else menu}</header>\n"
-        f"<main{' class=shown' if shown else ''}>\n{''.join(parts[:shown])}{''.join(below)}{menu if shown else ''}"
+        f"<main>\n{''.join(parts[:shown])}{''.join(below)}{menu if shown else ''}"
         f"{''.join(parts[shown:])}</main>\n"
         f"<footer>{_FOOT.html()}</footer>\n"
         f"{data}<script>{script}</script>\n</body>\n</html>\n"
@@ -120,9 +120,11 @@ def page(
 def viewer(mesh: bool) -> str:
     """The place the viewer fills: a map where there is a mesh, else bars; both with a table of the largest."""
     hint = Text(
-        "Drag to move, wheel or pinch to zoom. Keyboard: arrows move the cursor (with Shift ten cells), + and - zoom, "
+        "Drag to move, pinch to zoom; the wheel zooms with Ctrl, or after a click on the map (Esc ends it). "
+        "Keyboard: arrows move the cursor (with Shift ten cells), + and - zoom, "
         "0 shows all, Page Up and Page Down change the level.",
-        "ドラッグで移動、ホイールまたはピンチで拡大・縮小。"
+        "ドラッグで移動、ピンチで拡大・縮小。ホイールは Ctrl を押しながら、または地図をクリックした後に"
+        "拡大・縮小します（Esc で解除）。"
         "キーボード：矢印キーでカーソル移動（Shift で 10 セル）、+ と - で拡大・縮小、"
         "0 で全体、Page Up / Page Down で階層を切り替えます。",
     )

@@ -17,6 +17,7 @@ from kasuri.arrays import Int
 from kasuri.errors import DomainError
 from kasuri.report import frame, page
 from kasuri.report.frame import Section, Text
+from kasuri.report.sheet import Sheet
 from kasuri.schema import Domain
 
 _DENSE = 1 << 26
@@ -26,7 +27,7 @@ def build(folder: str | Path, domain: Domain, cells: Int, values: NDArray[Any]) 
     """The report of the release in `folder` against the true `values` of `cells` (absent ones are 0) of `domain`."""
     folder = Path(folder)
     about = page.read_manifest(folder)
-    sheet = page.Sheet.read(folder, about)
+    sheet = Sheet.read(folder, about)
     if sheet.domain != domain:
         raise DomainError("the true table has another domain than the release; take the job the release was made with")
     full = with_truth(sheet, cells, values)
@@ -35,7 +36,7 @@ def build(folder: str | Path, domain: Domain, cells: Int, values: NDArray[Any]) 
     return page.compose(about, full, words, first=(Section("truth", head, [_by_level(full)]),), secret=True)
 
 
-def with_truth(sheet: page.Sheet, cells: Int, values: NDArray[Any]) -> page.Sheet:
+def with_truth(sheet: Sheet, cells: Int, values: NDArray[Any]) -> Sheet:
     """Released and true values on the cells that either lists."""
     every = np.union1d(sheet.cells, cells)
     own, true = np.searchsorted(every, sheet.cells), np.searchsorted(every, cells)
@@ -48,10 +49,10 @@ def with_truth(sheet: page.Sheet, cells: Int, values: NDArray[Any]) -> page.Shee
     return replace(sheet, cells=every, values=released, lower=lower, upper=upper, truth=truth)
 
 
-def errors_by_level(sheet: page.Sheet) -> list[dict[str, Any]]:
+def errors_by_level(sheet: Sheet) -> list[dict[str, Any]]:
     """Error of the areas at each level of the first mesh (else of the cells): over all possible areas, 0 or not."""
     out = []
-    now: page.Sheet | None = sheet
+    now: Sheet | None = sheet
     possible = sheet.domain.possible_dense() if sheet.domain.size <= _DENSE else None
     while now is not None:
         assert now.truth is not None
@@ -87,7 +88,7 @@ def _coarse(possible: NDArray[np.bool_], domain: Domain, coarse: Domain) -> NDAr
     return out
 
 
-def _by_level(sheet: page.Sheet) -> str:
+def _by_level(sheet: Sheet) -> str:
     head = [
         Text("area", "区域"), Text("areas", "区域数"), Text("root mean square error", "二乗平均平方根誤差"),
         Text("mean absolute error", "平均絶対誤差"), Text("bias", "偏り"), Text("largest error", "最大の誤差"),

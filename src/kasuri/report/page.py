@@ -6,12 +6,11 @@ is published (post-processing); this package cannot import Counts (tests/archite
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.arrays import Int
 from kasuri.errors import FormatError, KasuriError
-from kasuri.files import read_parquet
 from kasuri.published import intervals
 from kasuri.published.protected import files_of
 from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
-from kasuri.report.pack import HUNDREDTHS, Packed, Rows, distances, pack, unpack, whole
-from kasuri.schema import Axis, Domain, Plane
+from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack, unpack, whole
+from kasuri.report.sheet import Sheet, summed
+from kasuri.schema import Axis
 from kasuri.store import saved
 from kasuri.words import japanese
 
 REPORT = "report.html"
 CONFIDENCE = 95
 """Of the columns lower and upper, in per cent."""
-MOST_BYTES = 14_000_000
-MOST_ROWS = 5_000_000
-MOST_SIDE = 1 << 14
-"""Tables beyond these (bytes, rows; cells to a side of the mesh) are shown at a coarser level, so that a page stays
-below 15 MB and opens at once."""
 MOST_READ = 1 << 26
 """A table of more rows has no report: it is read whole to make one."""
 MOST_AREAS = 60_000
@@ -178,120 +171,6 @@ def compose(
         language=said.get("language", "").partition("-")[0],
         secret=secret,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Sheet:
-    """The released rows and the domain they lie in; `truth` only in internal reports."""
-
-    domain: Domain
-    cells: Int
-    values: NDArray[Any]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    truth: NDArray[Any] | None = None
-
-    @classmethod
-    def read(cls, folder: Path, about: Mapping[str, Any]) -> Sheet:
-        """The table of a saved release: release.parquet, or numbered files where it was written in parts. Their
-        SHA-256 must be those the manifest names."""
-        from pyarrow import ArrowException, concat_tables
-
-        said = {str(item.get("path")): item.get("hash") for item in about["resources"] if isinstance(item, dict)}
-        names, parts = ["cell", "value", "lower", "upper"], []
-        for name in files_of("release", said):
-            path = folder / name
-            try:
-                if "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest() != said[name]:
-                    raise FormatError(f"{path}: changed since it was written; see: kasuri verify {folder}")
-                parts.append(read_parquet(path, names))
-            except (OSError, KeyError, ArrowException) as error:
-                raise FormatError(f"{path}: cannot be read ({type(error).__name__})") from None
-        if not parts:
-            raise FormatError(f"{folder}: no released table (release.parquet) is listed in its manifest")
-        table = concat_tables(parts)
-        cells, values, lower, upper = (table[name].to_numpy() for name in names)
-        if np.any(np.diff(cells) <= 0):
-            order = np.argsort(cells, kind="stable")
-            cells, values, lower, upper = cells[order], values[order], lower[order], upper[order]
-        low, high = lower.astype(float, copy=False), upper.astype(float, copy=False)
-        return cls(Domain.from_json(about["domain"]), cells, values, low, high)
-
-    @property
-    def meshes(self) -> tuple[Plane, ...]:
-        return self.domain.planes
-
-    @property
-    def has_mesh(self) -> bool:
-        return bool(self.meshes)
-
-    @property
-    def has_intervals(self) -> bool:
-        return bool(np.isfinite(self.lower).any())
-
-    def along(self) -> tuple[Int, ...]:
-        """Index of each row along every axis (of a mesh: row-major)."""
-        dims, out = list(self.domain.unravel(self.cells)), []
-        for axis in self.domain.axes:
-            at = [dims[p] for p in self.domain.positions(axis.name)]
-            out.append(at[0] if len(at) == 1 else at[0] * axis.sizes[1] + at[1])
-        return tuple(out)
-
-    def rows(self) -> Rows:
-        """What the viewer is given, in full detail."""
-        numbers = [self.values] + ([] if self.truth is None else [self.truth])
-        unit = whole(numbers)
-        columns = {"value": np.rint(self.values * unit).astype(np.int64)}
-        if self.has_intervals:
-            columns["below"], columns["above"] = distances(self.values, self.lower, self.upper, unit)
-        if self.truth is not None:
-            columns["truth"] = np.rint(self.truth * unit).astype(np.int64)
-        return Rows(self.along(), columns, unit)
-
-    def shown(self) -> tuple[Packed, Sheet]:
-        """The packed rows for the page, and the sheet they show: this one, or its sums at the finest level that
-        fits."""
-        small = self.cells.size <= MOST_ROWS and all(max(mesh.shape) <= MOST_SIDE for mesh in self.meshes)
-        packed = pack(self.rows()) if small else None
-        if packed is not None and len(packed[1]) <= MOST_BYTES:
-            return packed, self
-        coarse = self.coarser()
-        if coarse is not None:
-            return coarse.shown()
-        kept = np.sort(np.argsort(-np.abs(self.values), kind="stable")[: MOST_ROWS // 4])
-        few = None if self.truth is None else self.truth[kept]
-        part = replace(self, cells=self.cells[kept], values=self.values[kept], lower=self.lower[kept],
-                       upper=self.upper[kept], truth=few)  # fmt: skip
-        return pack(part.rows()), part
-
-    def coarser(self) -> Sheet | None:
-        """Sums over squares of 2 x 2 (or the next level's) cells of the first mesh; no intervals."""
-        mesh = max(self.meshes, key=lambda mesh: max(mesh.shape), default=None)
-        if mesh is None or len(mesh.levels) < 2:
-            return None
-        step = mesh.levels[1]
-        small = mesh.coarser(step)
-        domain = Domain(tuple(small if axis is mesh else axis for axis in self.domain.axes))
-        index = list(self.domain.unravel(self.cells))
-        for place, off in zip(self.domain.positions(mesh.name), step.offset, strict=True):
-            index[place] = (index[place] + off) // step.side
-        columns = [self.values] + ([] if self.truth is None else [self.truth])
-        cells, (values, *true) = summed(domain.ravel(index), columns, domain.size)
-        truth = true[0] if true else None
-        none = np.full(cells.size, np.nan)
-        return Sheet(domain, cells, values.astype(self.values.dtype), none, none, truth)
-
-
-def summed(keys: Int, columns: list[NDArray[Any]], size: int) -> tuple[Int, list[NDArray[Any]]]:
-    """Columns added up by key (below `size`): the keys whose sums are not all 0, and these sums."""
-    if size <= max(1 << 20, 4 * keys.size):
-        sums = [np.bincount(keys, weights=column, minlength=size) for column in columns]
-        names = np.arange(size)
-    else:
-        names, at = np.unique(keys, return_inverse=True)
-        sums = [np.bincount(at, weights=column, minlength=names.size) for column in columns]
-    keep = np.any([part != 0 for part in sums], axis=0)
-    return names[keep], [part[keep] for part in sums]
 
 
 def view_axis(axis: Axis) -> dict[str, Any]:

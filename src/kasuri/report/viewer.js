@@ -495,7 +495,8 @@ function showMap(view, data) {
   const up = (event) => { if (down.delete(event.pointerId) && moved < 6 && event.type === "pointerup") point(...at(event)); };
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
-  canvas.addEventListener("wheel", (event) => { event.preventDefault(); zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...at(event)); }, { passive: false });
+  // a wheel over the map scrolls the page, until Ctrl is held or the map was clicked
+  canvas.addEventListener("wheel", (event) => { if (!event.ctrlKey && document.activeElement !== canvas) return; event.preventDefault(); zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...at(event)); }, { passive: false });
   canvas.addEventListener("keydown", (event) => {
     const step = level().side * (event.shiftKey ? 10 : 1);
     const moves = { ArrowUp: [step, 0], ArrowDown: [-step, 0], ArrowLeft: [0, -step], ArrowRight: [0, step] };
@@ -507,6 +508,7 @@ function showMap(view, data) {
       const [px, py] = state.cursor ? [toX(state.cursor[1] + .5), toY(axis.rows - state.cursor[0] - .5)] : [undefined, undefined];
       zoom(event.key === "-" ? 1 / 1.5 : 1.5, px, py);
     } else if (event.key === "0" || event.key === "Home") { fit(); soon(); }
+    else if (event.key === "Escape") canvas.blur();
     else if (event.key === "PageUp" || event.key === "PageDown") {
       setLevel(Math.min(Math.max(state.level + (event.key === "PageUp" ? 1 : -1), 0), axis.levels.length - 1));
     } else return;

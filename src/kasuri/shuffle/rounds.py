@@ -21,6 +21,8 @@ PROOF = "docs/proofs/shuffle_bounds.md"
 ASSUMES = (
     "the other devices are honest: those that collude with who reads the estimate do not count to n",
     "the collector shuffles, shows symmetric functions of the reports alone and keeps the reports to itself",
+    "nothing was shown of the round while it was open: two estimates tell of the reports between them",
+    "a person has one token",
     "rounds that one person joins add up",
 )
 

@@ -42,6 +42,13 @@ class Factor:
         first = prefix * span
         return np.where(first >= self.size, NONE, np.where(first + span <= self.size, ALL, SOME)).astype(np.uint8)
 
+    def nodes(self, depth: int) -> int:
+        """How many possible nodes it has at own `depth`."""
+        if self.status is not None:
+            return int((self.status[depth] != NONE).sum())
+        span = int(np.prod(self.radices[depth:], dtype=object)) if depth < len(self.radices) else 1
+        return -(-self.size // span)
+
     @cached_property
     def costs(self) -> tuple[list[int], list[Fraction | None]]:
         """Per own depth: the most measured nodes on a possible path below a node there, and the most expensive fork

@@ -116,6 +116,10 @@ class Order:
         """Nodes (possible or not) at depth `end` below one node at depth `start`."""
         return math.prod(digit.radix for digit in self.digits[start:end])
 
+    def nodes(self, depth: int) -> int:
+        """Possible nodes at `depth`."""
+        return math.prod(factor.nodes(sum(level < depth for level in factor.levels)) for factor in self.factors)
+
     def stride(self, depth: int) -> int:
         """Leaves below a node at `depth`."""
         return self.strides[depth] * self.digits[depth].radix if depth < self.depth else 1

@@ -10,6 +10,8 @@ INTERVAL_LAWS = "tests/laws/test_interval_laws.py"
 BIAS_WORDS = "tests/contract/test_bias_words.py"
 VISIT = "tests/laws/test_visit.py"
 BAYES = "tests/laws/test_bayes.py"
+WOVEN = "tests/laws/test_woven.py"
+BEST = "tests/laws/test_best.py"
 WORDS = "tests/contract/test_words.py"
 RECIPES = "tests/contract/test_recipes.py"
 GAUSSIAN = "tests/laws/test_gaussian.py"
@@ -101,7 +103,7 @@ FAULTS = [
           "            kept = kept[edges[0] < edges[1]]\n            parents, totals = nodes[kept], x[kept]",
           f"{BAYES}::test_a_release_follows_from_its_measurements", short=True),
     Fault("the estimate sees true counts", "kasuri.recipes.counttree:CountTreeRun.draw",
-          "        del keys, values\n        return drawn(self, self.tree, visited, self.mechanism.join, {})",
+          "        del keys, values\n        return drawn(self, self.tree, visited, self.join, {})",
           "        from dataclasses import replace\n"
           "        last = visited.levels[-1]\n"
           "        y = last.y.copy()\n"
@@ -111,12 +113,28 @@ FAULTS = [
           "visited))\n        return replace(made, measurements=plain.measurements)",
           f"{BAYES}::test_a_release_follows_from_its_measurements"),
     Fault("a prior made from the table", "kasuri.recipes.counttree:CountTreeRun.draw",
-          "        del keys, values\n        return drawn(self, self.tree, visited, self.mechanism.join, {})",
+          "        del keys, values\n        return drawn(self, self.tree, visited, self.join, {})",
           "        cells = self.tree.cells(keys)\n"
           "        index = np.argsort(cells)\n"
           "        own = PublicTable(self.domain, cells[index], values[index].astype(float), 'x')\n"
           "        return drawn(self, self.tree, visited, Bayes(own), {})",
           f"{BAYES}::test_a_release_follows_from_its_measurements"),
+    Fault("a part's share is not counted", "kasuri.recipes.woven:WovenRun.part_scale",
+          "self.noise.scale / self.parts[at][1]", "self.noise.scale",
+          f"{WOVEN}::test_the_published_scales_spend_epsilon_once"),
+    Fault("a map of overlapping regions is accepted", "kasuri.schema.maps:RegionMap.__init__",
+          'if told.dtype.kind not in "iu":', "if False:",
+          f"{WOVEN}::test_what_is_wrong_is_refused_before_the_charge"),
+    Fault("woven numbers are joined with true sums", "kasuri.recipes.woven:WovenRun.draw",
+          "        del keys, values\n        found = by_cell(self.tree, self.domain, [self._refined(tree, numbers)])",
+          "        groups = [part.of_keys(self.tree, keys) for part, _ in self.parts]\n"
+          "        true = [np.bincount(own[own >= 0], values[own >= 0], y.size).astype(np.int64) for own, y in "
+          "zip(groups, numbers, strict=True)]\n"
+          "        found = by_cell(self.tree, self.domain, [self._refined(tree, true)])",
+          f"{WOVEN}::test_a_release_follows_from_its_measurements"),
+    Fault("whoever chose is not read back", "kasuri.recipes.read:read",
+          'if run.mechanism.name != words["name"] or own.get("chosen") != words.get("chosen"):', "if False:",
+          f"{BEST}::test_the_reason_is_read_back_and_cannot_be_changed"),
     Fault("the pilot is not charged", "kasuri.recipes.shares:with_pilot",
           "scale = (1 - pilot) / sum(others.values())", "scale = 1 / sum(others.values())",
           f"{BAYES}::test_the_published_scales_spend_epsilon_once"),

@@ -92,6 +92,8 @@ FAULTS = [
           "tests/laws/test_shuffle_rounds.py::test_the_claim_is_never_below_the_exact_loss"),
     Fault("a claim for repeated reports", "kasuri.shuffle.rounds:central_claim", "opened.reports_per_device != 1",
           "opened.reports_per_device < 1", "tests/laws/test_shuffle_rounds.py::test_what_has_no_such_claim"),
+    Fault("a claim of a round that is open", "kasuri.local.collector:_Desk._central", "if not opened.closed:",
+          "if False:", "tests/collector/test_collector.py::test_a_closed_round_states_its_shuffle_model_claim"),
     Fault("a coefficient too few", "kasuri.reproduce.standard:cost", "size.bit_length()", "size.bit_length() - 1",
           "tests/laws/test_standard_decomposition.py::test_one_person_changes_so_many_coefficients_by_one"),
     Fault("a local epsilon of any size", "kasuri.local.odds:demand", "epsilon > MOST", "epsilon > MOST**2",

@@ -1,6 +1,7 @@
 // The device's side of kasuri.local in one ES module: no dependency, no request of its own, no floating-point chance.
 // Random words come from crypto.getRandomValues only, many at a time. A report is a function of the round description,
-// the true category and the words, the same as in Python (kasuri.local.randomizer), byte for byte.
+// the true category or number and the words, the same as in Python (kasuri.local.randomizer, kasuri.local.grid), byte
+// for byte.
 
 export const VERSION = 1;
 const HEX = /^[0-9a-f]*$/;
@@ -116,9 +117,72 @@ const parity = (x) => {
   return ones;
 };
 
-/** One report of a category, from random words: the bytes a device may send. */
+/** A freshly disturbed copy of a permanent report: every bit by a word of its own. */
+function instant(d, permanent, r, word) {
+  const out = new Uint8Array(permanent.length);
+  for (let x = 0; x < d; x++) {
+    const one = (permanent[x >> 3] >> (x & 7)) & 1;
+    if (word() < (one ? r.instant_p : r.instant_q)) out[x >> 3] |= 1 << (x & 7);
+  }
+  return out;
+}
+
+/** Whether a randomizer is one of numbers. */
+export const isNumeric = (r) => Object.hasOwn(NUMBERS, r.kind);
+
+/** Outputs of a randomizer of numbers. */
+function outputs(r) {
+  if (r.kind === "two_point") return 2;
+  return r.kind === "hybrid" ? outputs(r.wide) + 2 : r.steps * r.shift + r.window;
+}
+
+/** A double as the rational that it is. */
+function exactly(x) {
+  if (typeof x !== "number" || !Number.isFinite(x)) throw new Error("the value is not a number");
+  let below = 1n;
+  for (; !Number.isInteger(x); x *= 2) below *= 2n;
+  return [BigInt(x), below];
+}
+
+/** Where a number lies on the grid: a rational from 0 to steps; a number outside the bounds is refused. */
+export function gridPlace(r, x) {
+  const [[a, b], [l, m], [h, k]] = [exactly(x), rational(r.low, "low"), rational(r.high, "high")];
+  const above = (a * m - l * b) * k * BigInt(r.steps); // (x - low) steps / (high - low), over b m k
+  const below = (h * m - l * k) * b;
+  if (above < 0n || above > below * BigInt(r.steps)) throw new Error("the number lies outside the bounds: clip it on the device");
+  return [above, below];
+}
+
+/** Row g of the matrix of whole numbers, drawn from by one word: the number of its running sums up to the word. */
+function choose(r, g, word) {
+  const N = 2 ** r.bits;
+  if (r.kind === "hybrid") return word() < r.mix ? choose(r.wide, g, word) : outputs(r.wide) + choose(r.narrow, g, word);
+  if (r.kind === "two_point") return word() >= N / 2 - (2 * g - r.steps) * r.slope ? 1 : 0;
+  const total = outputs(r);
+  const first = g * r.shift;
+  const spare = N - r.window * r.inside - (total - r.window) * r.outside;
+  const u = word();
+  let sum = 0;
+  for (let y = 0; ; y++) {
+    sum += y >= first && y < first + r.window ? r.inside : r.outside;
+    if (y === Math.floor(total / 2)) sum += spare;
+    if (u < sum) return y;
+  }
+}
+
+/** One report of a number: a word rounds it to the grid, further ones choose the output. */
+function numberReport(r, x, word) {
+  const [above, below] = gridPlace(r, x);
+  const floor = above / below;
+  const part = ((above - floor * below) * BigInt(2 ** r.bits)) / below;
+  const g = Number(floor) + (word() < Number(part) ? 1 : 0);
+  return little(choose(r, g, word), bytesFor(outputs(r)));
+}
+
+/** One report of a category, or of a number, from random words: the bytes a device may send. */
 export function report(randomizer, category, word) {
   const r = randomizer;
+  if (isNumeric(r)) return numberReport(r, category, word);
   const d = size(r);
   if (!(Number.isInteger(category) && category >= 0 && category < d)) throw new Error("no such category");
   switch (r.kind) {
@@ -142,6 +206,8 @@ export function report(randomizer, category, word) {
       const j = Math.floor((word() * r.hashes) / 2 ** r.bits);
       return concat(little(j, 2), unaryBits(r.buckets, bucket(j, category, r.buckets), r, word));
     }
+    case "memoised":
+      return instant(d, unaryBits(d, category, r, word), r, word);
     default:
       throw new Error("this client does not know the randomizer");
   }
@@ -159,14 +225,22 @@ export function loss(r) {
   return Math.log((r.p / r.q) * ((N - r.q) / (N - r.p)));
 }
 
-/** A positive rational [numerator, denominator] from its exact text, as Python writes it. */
-function rational(text) {
-  const parts = /^(\d{1,150})(?:\.(\d{1,150})|\/(\d{1,150}))?$/.exec(typeof text === "string" ? text : "");
-  if (!parts) throw new Error("field epsilon: an exact decimal");
-  const [, whole, decimals = "", below] = parts;
-  const found = [BigInt(whole + decimals), below === undefined ? 10n ** BigInt(decimals.length) : BigInt(below)];
-  if (found[0] <= 0n || found[1] <= 0n) throw new Error("field epsilon: greater than 0");
+/** A rational [numerator, denominator] from its exact text, as Python writes it. */
+function rational(text, field) {
+  const parts = /^(-?)(\d{1,150})(?:\.(\d{1,150})|\/(\d{1,150}))?$/.exec(typeof text === "string" ? text : "");
+  if (!parts) throw new Error(`field ${field}: an exact decimal`);
+  const [, minus, whole, decimals = "", below] = parts;
+  const found = [BigInt(minus + whole + decimals), below === undefined ? 10n ** BigInt(decimals.length) : BigInt(below)];
+  if (found[1] <= 0n) throw new Error(`field ${field}: an exact decimal`);
   return found;
+}
+
+/** An epsilon as a rational and as a number: greater than 0. */
+function epsilonOf(text) {
+  const epsilon = rational(text, "epsilon");
+  const stated = Number(epsilon[0]) / Number(epsilon[1]);
+  if (!(Number.isFinite(stated) && stated > 0)) throw new Error("field epsilon: out of range");
+  return { epsilon, stated };
 }
 
 const isWhole = (n, least, most) => Number.isInteger(n) && n >= least && n <= most;
@@ -178,7 +252,21 @@ const AXES = {
   nominal: ["kind", "name", "labels", "tree"],
   time: ["kind", "name", "start", "seconds", "size"],
 };
-const MORE = { unary: [], oue: [], grr: [], olh: ["buckets"], hadamard: [], count_mean_sketch: ["buckets", "hashes"] };
+const MORE = {
+  unary: [],
+  oue: [],
+  grr: [],
+  olh: ["buckets"],
+  hadamard: [],
+  count_mean_sketch: ["buckets", "hashes"],
+  memoised: ["instant_p", "instant_q", "v_max"],
+};
+const NUMBERS = {
+  two_point: ["slope"],
+  piecewise: ["shift", "window", "inside", "outside"],
+  square_wave: ["shift", "window", "inside", "outside"],
+  hybrid: ["mix", "wide", "narrow"],
+};
 
 /** Refuse any object that has not exactly these fields, as its own. */
 function fields(object, names, what) {
@@ -208,8 +296,51 @@ function checkAxis(axis) {
   if (!good) throw new Error("axis: sizes are whole numbers, labels are texts, each once");
 }
 
+/** ln of the worst ratio within a column of the matrix of a randomizer of numbers, its fields checked on the way. */
+function numericLoss(r) {
+  const N = 2 ** r.bits;
+  if (r.kind === "two_point") {
+    const reach = r.steps * r.slope;
+    if (!isWhole(r.slope, 1, N) || reach >= N / 2) throw new Error("not a randomizer's probabilities");
+    return Math.log((N / 2 + reach) / (N / 2 - reach));
+  }
+  if (r.kind === "hybrid") {
+    const [wide, narrow] = [r.wide, r.narrow];
+    if (!isWhole(r.mix, 1, N - 1) || wide?.kind !== "piecewise" || narrow?.kind !== "two_point") {
+      throw new Error("hybrid: a mix of piecewise and two_point");
+    }
+    for (const part of [wide, narrow]) {
+      checkRandomizer(part);
+      if (["low", "high", "epsilon", "steps", "bits"].some((name) => part[name] !== r[name])) {
+        throw new Error("hybrid: parts of the same bounds, epsilon, steps and bits");
+      }
+    }
+    return Math.max(numericLoss(wide), numericLoss(narrow)); // the coin does not depend on the number
+  }
+  const good = isWhole(r.shift, 1, 2 ** 16) && isWhole(r.window, 1, 2 ** 16) && r.window % 2 === 1;
+  const total = r.steps * r.shift + r.window;
+  if (!good || total > 2 ** 16 || !isWhole(r.outside, 1, N) || !isWhole(r.inside, r.outside, N)) {
+    throw new Error("not a randomizer's probabilities");
+  }
+  // the spare words of the middle output, the same for every number, only lower its ratio
+  if (N - r.window * r.inside - (total - r.window) * r.outside < 0) throw new Error("not a randomizer's probabilities");
+  return Math.log(r.inside / r.outside);
+}
+
+function checkNumeric(r) {
+  fields(r, ["kasuri", "version", "kind", "low", "high", "epsilon", "steps", "bits", ...NUMBERS[r.kind]], "randomizer");
+  if (r.kasuri !== "local numeric" || r.version !== VERSION) throw new Error(`this client reads version ${VERSION}`);
+  const [[l, m], [h, k]] = [rational(r.low, "low"), rational(r.high, "high")];
+  if (!(l * k < h * m)) throw new Error("fields low, high: low < high");
+  if (!isWhole(r.steps, 2, 1024) || r.steps % 2 || !isWhole(r.bits, 1, 32)) throw new Error("fields steps, bits");
+  const found = epsilonOf(r.epsilon);
+  if (!(numericLoss(r) <= found.stated * (1 + 1e-9))) throw new Error("its probabilities lose more than it states");
+  return found;
+}
+
 /** Check a randomizer's description field by field, as Python does; gives epsilon as a rational. */
 export function checkRandomizer(r) {
+  if (Object.hasOwn(NUMBERS, r?.kind)) return checkNumeric(r);
   const more = Object.hasOwn(MORE, r?.kind) ? MORE[r.kind] : null;
   if (!more) throw new Error("this client does not know the randomizer");
   fields(r, ["kasuri", "version", "kind", "domain", "epsilon", "p", "q", "elsewhere", "bits", ...more], "randomizer");
@@ -228,14 +359,29 @@ export function checkRandomizer(r) {
   if (more.includes("hashes") && !(isWhole(r.hashes, 1, 2 ** 16) && Number.isInteger(Math.log2(r.hashes)))) {
     throw new Error("field hashes: a power of two");
   }
-  const epsilon = rational(r.epsilon);
-  const stated = Number(epsilon[0]) / Number(epsilon[1]);
-  if (!(Number.isFinite(stated) && stated > 0)) throw new Error("field epsilon: out of range");
+  const { epsilon, stated } = epsilonOf(r.epsilon);
+  if (r.kind === "memoised") {
+    const [p, q, N] = [r.instant_p, r.instant_q, 2 ** r.bits];
+    const good = [p, q].every(Number.isInteger) && 0 < q && q < p && p < N && r.elsewhere && isWhole(r.v_max, 1, d);
+    if (!good) throw new Error("memoised: 0 < instant_q < instant_p < 2^bits, elsewhere, v_max of 1 to its categories");
+  }
   if (!(loss(r) <= stated * (1 + 1e-9))) throw new Error("its probabilities lose more than it states");
   if (r.kind === "hadamard" && 32 - Math.clz32(d) > r.bits) throw new Error("field bits: too few for its categories");
   if (r.kind === "count_mean_sketch" && r.hashes > 2 ** r.bits) throw new Error("field bits: too few for its hashes");
   return { epsilon, stated };
 }
+
+/** How often a round costs the epsilon of its randomizer: once a report, or once for each permanent report. */
+const timesOf = (round) => (round.randomizer.kind === "memoised" ? round.randomizer.v_max : round.reports_per_device);
+
+/** A text that is the same for the same description: fields in the order of their names. */
+function ordered(value) {
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(ordered).join()}]`;
+  return `{${Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${ordered(value[name])}`).join()}}`;
+}
+
+const digest = async (bytes) => new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
 
 function checkRound(round) {
   const names = ["kasuri", "version", "id", "closes", "reports_per_device", "tokens", "guarantee", "randomizer"];
@@ -252,10 +398,11 @@ function checkRound(round) {
   const claim = round.guarantee;
   fields(claim, ["model", "epsilon", "delta", "unit", "public", "assumes", "basis"], "guarantee");
   fields(claim.unit, ["id", "change", "max_cells", "max_weight"], "unit");
-  const [a, b] = rational(claim.epsilon);
-  const same = a * epsilon[1] === epsilon[0] * BigInt(reports) * b;
+  const [a, b] = rational(claim.epsilon, "epsilon");
+  const times = timesOf(round);
+  const same = a * epsilon[1] === epsilon[0] * BigInt(times) * b;
   const local = claim.model === "local" && claim.delta === "0" && claim.unit.change === "replace";
-  if (!same || !local || claim.unit.max_cells !== reports) throw new Error("field guarantee: not what the round gives");
+  if (!same || !local || claim.unit.max_cells !== times) throw new Error("field guarantee: not what the round gives");
   return stated;
 }
 
@@ -272,8 +419,8 @@ export async function verifyRound(envelope, publicKey) {
   if (!good) throw new Error("the round description is not signed by the collector this page trusts");
   const round = JSON.parse(envelope.description);
   round.each = checkRound(round);
-  round.epsilon = round.each * round.reports_per_device;
-  round.fingerprint = new Uint8Array(await crypto.subtle.digest("SHA-256", text)).slice(0, 16);
+  round.epsilon = round.each * timesOf(round);
+  round.fingerprint = (await digest(text)).slice(0, 16);
   return round;
 }
 
@@ -285,21 +432,37 @@ export function encodeBatch(round, reports, key = crypto.getRandomValues(new Uin
 
 /** What a device has spent and sent, from its text; a text that is none of its own is refused, never begun afresh. */
 function readState(text) {
-  if (text === null) return { spent: 0, sent: new Map() };
-  const state = JSON.parse(text);
-  fields(state, ["spent", "sent"], "state");
+  if (text === null) return { spent: 0, sent: new Map(), memories: new Map() };
+  const state = { memories: {}, ...JSON.parse(text) }; // a state without memories is that of an earlier release
+  fields(state, ["memories", "spent", "sent"], "state");
   const sent = new Map(Object.entries(state.sent ?? {}));
+  const memories = new Map(Object.entries(state.memories ?? {}));
   if (!(Number.isFinite(state.spent) && state.spent >= 0) || ![...sent.values()].every((n) => isWhole(n, 1, 1e9))) {
-    throw new Error("the state of this device is damaged; it does not report");
+    throw new Error(DAMAGED);
   }
-  return { spent: state.spent, sent };
+  return { spent: state.spent, sent, memories };
+}
+
+const DAMAGED = "the state of this device is damaged; it does not report";
+
+/** The permanent reports of a memory, bytes by category; one that holds anything else, or more than v_max, is refused. */
+function readMemory(r, memory) {
+  const d = size(r);
+  const kept = new Map(Object.entries(memory ?? {}).map(([category, text]) => [Number(category), fromHex(text)]));
+  const good = [...kept].every(
+    ([category, bits]) => isWhole(category, 0, d - 1) && bits.length === Math.ceil(d / 8) && !(d % 8 && bits.at(-1) >> d % 8),
+  );
+  if (!good || [...kept.keys()].filter((category) => category !== d - 1).length > r.v_max - 1) throw new Error(DAMAGED);
+  return kept;
 }
 
 /**
  * One person's client: pins a collector key, never spends more than maxEpsilon in all its rounds (a number; above 20 it
  * is written as text with a second word, "25 weak"). What it has spent and
- * how often it has reported (never a place) is kept in `storage`, by default the browser's localStorage, and is read,
- * checked and written under one of `locks` (the browser's navigator.locks), so that all tabs share one budget.
+ * how often it has reported is kept in `storage`, by default the browser's localStorage, and is read,
+ * checked and written under one of `locks` (the browser's navigator.locks), so that all tabs share one budget. It never
+ * holds a place or a number, but for memoised rounds: their permanent reports, kept by category, are as confidential as
+ * the places. Rounds of one memoised randomizer share one memory and cost v_max times its epsilon together.
  */
 export class Device {
   constructor(
@@ -314,27 +477,64 @@ export class Device {
     Object.assign(this, { publicKey, maxEpsilon: most, storage, locks, now, place: `kasuri-local ${publicKey}` });
   }
 
-  /** A batch of one report of `value` (null: elsewhere), counted as sent before it is drawn. */
+  /** A batch of one report of `value` (null: elsewhere; a number where the round asks for numbers), counted as sent
+   * before it is drawn. */
   async report(envelope, value) {
     const round = await verifyRound(envelope, this.publicKey);
-    const category = categoryOf(round.randomizer, value);
-    await this.locks.request(this.place, async () => this.#spend(round));
-    const bytes = report(round.randomizer, category, randomWords(round.randomizer.bits));
+    const r = round.randomizer;
+    if (isNumeric(r)) gridPlace(r, value);
+    const truth = isNumeric(r) ? value : categoryOf(r, value); // what is refused is refused before anything is counted
+    const word = randomWords(r.bits);
+    let bytes;
+    if (r.kind === "memoised") {
+      const memory = toHex(await digest(new TextEncoder().encode(ordered(r))));
+      bytes = await this.locks.request(this.place, async () => this.#copy(round, memory, truth, word));
+    } else {
+      await this.locks.request(this.place, async () => this.#spend(round));
+      bytes = report(r, truth, word);
+    }
     return { round, report: bytes, body: encodeBatch(round, [bytes]) };
   }
 
-  #spend(round) {
+  /** A copy of the permanent report of a category, which is drawn once and kept before a copy of it can leave. */
+  #copy(round, memory, category, word) {
+    const r = round.randomizer;
+    const d = size(r);
+    const state = this.#spend(round, memory);
+    const kept = readMemory(r, state.memories.get(memory));
+    const places = [...kept.keys()].filter((one) => one !== d - 1).length;
+    let at = category;
+    if (!kept.has(at) && at !== d - 1 && places >= r.v_max - 1) at = d - 1; // one place too many is elsewhere
+    if (!kept.has(at)) {
+      kept.set(at, unaryBits(d, at, r, word));
+      state.memories.set(memory, Object.fromEntries([...kept].map(([one, bits]) => [one, toHex(bits)])));
+      this.#keep(state);
+    }
+    return instant(d, kept.get(at), r, word);
+  }
+
+  #keep({ spent, sent, memories }) {
+    const text = JSON.stringify({ spent, sent: Object.fromEntries(sent), memories: Object.fromEntries(memories) });
+    this.storage.setItem(this.place, text);
+    if (this.storage.getItem(this.place) !== text) throw new Error("the storage keeps nothing: this device cannot report");
+  }
+
+  /** Count a report of a round; a memory, where the round has one, is paid for when it is begun. Gives the state. */
+  #spend(round, memory = null) {
     const state = readState(this.storage.getItem(this.place));
     const sent = state.sent.get(round.id) ?? 0;
     const left = round.reports_per_device - sent;
     if (!(this.now() < round.closes)) throw new Error("this round is closed");
     if (!(left >= 1)) throw new Error("this device has sent all its reports of this round");
-    if (!(state.spent + left * round.each <= this.maxEpsilon * (1 + 1e-9))) {
+    const begun = memory !== null && state.memories.has(memory);
+    const most = memory === null ? left * round.each : begun ? 0 : round.epsilon;
+    if (!(state.spent + most <= this.maxEpsilon * (1 + 1e-9))) {
       throw new Error("this round costs more epsilon than this device spends");
     }
     state.sent.set(round.id, sent + 1);
-    const text = JSON.stringify({ spent: state.spent + round.each, sent: Object.fromEntries(state.sent) });
-    this.storage.setItem(this.place, text);
-    if (this.storage.getItem(this.place) !== text) throw new Error("the storage keeps nothing: this device cannot report");
+    state.spent += memory === null ? round.each : most;
+    if (memory !== null && !begun) state.memories.set(memory, {});
+    this.#keep(state);
+    return state;
   }
 }
