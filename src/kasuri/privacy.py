@@ -129,8 +129,8 @@ class Guarantee:
 
     For any two tables that differ by `unit` (one unit enters or leaves, or changes its records), and any set of
     outputs, the probabilities differ by at most a factor e^epsilon, plus delta. `public` lists what is treated as
-    known to everyone, `assumes` the caveats in words, `basis` the proof. Where the claim is rho-zCDP, `rho` says so
-    and (epsilon, delta) follows from it.
+    known to everyone, `assumes` the caveats in words, `basis` the proof. Where the claim is rho-zCDP, `rho` says so;
+    (epsilon, delta) follows from it, or is the tighter price of the same noise.
     """
 
     model: Model

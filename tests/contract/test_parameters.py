@@ -94,6 +94,7 @@ SAME = {
         {0: "0.5", 2: "0.3", 4: "0.2"}
     ),
     'name = "refined_tree"\nshares = "u4"\norder = "1d"': ks.refined_tree("u4", "1d"),
+    'name = "refined_tree"\nnoise = "gaussian"\ndelta = "1e-9"': ks.refined_tree(noise="gaussian", delta="1e-9"),
     'name = "auto"\nareas = [1, 16]\nmetric = "mae"': ks.auto((1, 16), "mae"),
     'name = "simplex"\nshare = "0.1"': ks.simplex(share="0.1"),
     'name = "neg_l2_simplex"\ngamma = "0.95"': ks.neg_l2_simplex("0.95"),

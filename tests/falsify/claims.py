@@ -263,6 +263,7 @@ def recipe_claims() -> list[Claim]:
     tuned: dict[str, Any] = {"epsilon": "4", "least": 300}
     grid = {"enters two cells": (beside, ADD, three, with_more(three, {0: 1})), **grid}
     passing = {"at the threshold": (LINE, ADD, edge, with_more(edge, {0: 1})), **pairs()}
+    normal = ks.refined_tree("u4", noise="gaussian", delta="0.001")
     listed = [
         central("geometric()", ks.geometric(), cost=0.06, enough=30_000),
         central("laplace()", ks.laplace(), cost=0.06),
@@ -279,6 +280,7 @@ def recipe_claims() -> list[Claim]:
         central('refined_tree("u4")', ks.refined_tree("u4"), cost=0.4),
         central('refined_tree("tilt16")', ks.refined_tree("tilt16"), tables=tall, cost=0.5),
         central('refined_tree(order="hierarchy")', ks.refined_tree("u4", "hierarchy"), tables=wards, cost=1),
+        central('refined_tree(noise="gaussian")', normal, tables=tall, cost=0.5),
         central('bayes_tree("middle")', ks.bayes_tree(), tables=rising, cost=2.2, enough=30_000),
         central('bayes_tree("sparse")', ks.bayes_tree("sparse"), tables=square, cost=2.5),
         central('bayes_tree("dense")', ks.bayes_tree("dense"), tables=square, cost=2.5),

@@ -9,7 +9,6 @@ from reference.randomized_response import delta as exact_delta
 
 import kasuri as ks
 from kasuri.budget.accounting import (
-    Series,
     compose,
     epsilon_of_zcdp,
     generic,
@@ -18,6 +17,7 @@ from kasuri.budget.accounting import (
     repeated,
     zcdp_of_pure,
 )
+from kasuri.budget.declared import Declared
 from kasuri.schema import Part
 
 UNIT = ks.Unit("person", "add-remove", 1)
@@ -51,7 +51,7 @@ def test_long_series_keep_their_mass(epsilon, count, delta):
 
 @given(epsilons, st.integers(1, 2000), deltas)
 def test_never_above_the_pure_sum(epsilon, releases, delta):
-    series = Series("any", "plan", epsilon, generic(epsilon), releases)
+    series = Declared("any", "plan", epsilon, generic(epsilon), releases)
     assert 0 < series.price(Fraction(delta)) <= series.pure
     assert series.price(Fraction(0)) == series.pure
 

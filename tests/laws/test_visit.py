@@ -14,7 +14,7 @@ from kasuri.errors import PrivacyError
 from kasuri.noise.rng import Streams, seeded
 from kasuri.noise.samplers import laplace_variance
 from kasuri.recipes import auto, refined_tree
-from kasuri.recipes.counttree import Given, OfPrior, Preset
+from kasuri.recipes.spending import Given, OfPrior, Preset
 from kasuri.recipes.visit import Visit, measure_whole
 from kasuri.refine.least_squares import least_squares
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree, Unit

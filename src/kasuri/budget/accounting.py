@@ -10,7 +10,7 @@ tight to the last digit. Proof: docs/proofs/composition.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import PrivacyError
-from kasuri.privacy import Guarantee, decimal, exact
+from kasuri.privacy import Guarantee, exact
 from kasuri.schema import Part
 
 Losses = tuple[tuple[Fraction, int], ...]
@@ -30,51 +30,6 @@ _SLACK = 1e-9  # far above the rounding of some thousand positive additions
 _DIGITS = 6  # a price is rounded up to this many decimals
 MIN_DELTA = Fraction(1, 10**30)
 MAX_PARTS = 10**9
-
-
-@dataclass(frozen=True)
-class Series:
-    """A series of equal releases, declared before the first: `releases` times one recipe on one domain.
-
-    `plan` is the public fingerprint (recipe, domain, unit, epsilon) a release must show to count as one of them.
-    """
-
-    recipe: str
-    plan: str
-    epsilon: Fraction
-    losses: Losses
-    releases: int
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.releases, int) or isinstance(self.releases, bool) or self.releases < 1:
-            raise PrivacyError("a series needs a whole number of releases, at least 1")
-        if sum((exact(epsilon) * count for epsilon, count in self.losses), start=Fraction(0)) < exact(self.epsilon):
-            raise PrivacyError("a series' parts lose less than its epsilon: the pair is not that of the release")
-
-    @property
-    def pure(self) -> Fraction:
-        """The pure sum of the whole series."""
-        return self.epsilon * self.releases
-
-    def price(self, delta: Fraction) -> Fraction:
-        """Epsilon of the whole series at `delta`: the least of the pure sum and the loss distribution."""
-        if delta == 0:
-            return self.pure
-        return min(self.pure, pld_epsilon(repeated(self.losses, self.releases), delta))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "recipe": self.recipe,
-            "plan": self.plan,
-            "epsilon": decimal(self.epsilon),
-            "losses": [[decimal(epsilon), count] for epsilon, count in self.losses],
-            "releases": self.releases,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Series:
-        losses = tuple((exact(epsilon), int(count)) for epsilon, count in data["losses"])
-        return cls(data["recipe"], data["plan"], exact(data["epsilon"]), losses, data["releases"])
 
 
 def generic(epsilon: Fraction) -> Losses:

@@ -146,7 +146,9 @@ def plan(
 
     Example: kasuri ledger plan --releases 720 --epsilon 0.1 --delta 1e-9 --recipe haar_topdown --cells 512x512
     """
-    from kasuri.budget.accounting import generic, pld_epsilon, repeated
+    from kasuri.budget.accounting import generic
+    from kasuri.budget.declared import priced
+    from kasuri.budget.gaussian import Normal
     from kasuri.privacy import asked, decimal, exact
     from kasuri.schema import Unit
 
@@ -166,7 +168,8 @@ def plan(
     elif levels is not None:
         name = f"{levels} equal levels"
         losses = ((each / levels, levels),) if (change, max_cells) == ("add-remove", 1) else losses
-    pure, by_pld = each * releases, pld_epsilon(repeated(losses, releases), small)
+    pure = None if isinstance(losses, Normal) else each * releases  # an (epsilon, delta) release has no pure sum
+    by_pld = priced(losses, releases, each, small)
     if as_json:
         _print(
             {
@@ -175,16 +178,26 @@ def plan(
                 "releases": releases,
                 "epsilon_each": decimal(each),
                 "delta": decimal(small),
-                "losses": [[decimal(part), count] for part, count in losses],
-                "pure": decimal(pure),
+                **_told(losses),
+                **({} if pure is None else {"pure": decimal(pure)}),
                 "pld": decimal(by_pld),
-                "least": decimal(min(pure, by_pld)),
+                "least": decimal(by_pld),
             }
         )
         return
     typer.echo(f"{releases} releases of {name}, epsilon {decimal(each)} each, when {unit.words()}")
-    typer.echo(f"  pure sum                    epsilon {decimal(pure)}")
+    if pure is not None:
+        typer.echo(f"  pure sum                    epsilon {decimal(pure)}")
     typer.echo(f"  privacy-loss distribution   epsilon {decimal(by_pld)} at delta {delta}")
+
+
+def _told(losses: Any) -> dict[str, Any]:
+    """A privacy-loss pair: an epsilon, or a variance of Gaussian noise, and how many numbers have it."""
+    from kasuri.budget.gaussian import Normal
+    from kasuri.privacy import decimal
+
+    name, parts = ("variances", losses.parts) if isinstance(losses, Normal) else ("losses", losses)
+    return {name: [[decimal(part), count] for part, count in parts]}
 
 
 def _domain(cells: str) -> Any:

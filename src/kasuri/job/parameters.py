@@ -115,6 +115,7 @@ _KINDS: dict[Any, Any] = {
     bool: StrictBool,
     int: StrictInt,
     privacy.Exact: Exact,
+    privacy.Exact | None: Exact | None,
     Sequence[int]: list[StrictInt],
     tuple[str, ...]: list[str],
     Mapping[int, privacy.Exact]: dict[Height, Exact],

@@ -183,6 +183,8 @@ def _field(name: str, kind: str, release: Described) -> dict[str, Any]:
     for known, words in FIELDS.items():
         if name == known or name.endswith(f"_{known}"):
             field["description"] = words
+    if name == "scale":
+        field["description"] = FIELDS["scale"].replace("discrete Laplace", release.recipe["noise"])
     if name == "value":
         unit = release.guarantee.unit
         field["unit"] = f"{unit.id} (count)" if unit.max_weight is None else f"weight of each {unit.id}, summed"

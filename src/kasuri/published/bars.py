@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
-from kasuri.noise.laws import Noise
+from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace, Noise
 from kasuri.published import bounds, estimate
 from kasuri.published.bounds import Bounds, factor
 from kasuri.published.estimate import Estimated
@@ -117,18 +117,19 @@ class TreeBars(ABC):
 
 @dataclass(frozen=True, eq=False)
 class CountBars(TreeBars):
-    """Counts of chosen levels."""
+    """Counts of chosen levels, with noise of one law."""
 
+    law: type[DiscreteLaplace] | type[DiscreteGaussian] = field(default=DiscreteLaplace, kw_only=True)
     what: ClassVar[str] = "counts"
 
     @cached_property
     def plain(self) -> Estimated:
-        return estimate.counts(self.measurements, self.tree, shrink=False)
+        return estimate.counts(self.measurements, self.tree, shrink=False, law=self.law)
 
     @cached_property
     def fitted(self) -> Estimated:
         """Estimates from numbers corrected for selection."""
-        return estimate.counts(self.measurements, self.tree, shrink=True)
+        return estimate.counts(self.measurements, self.tree, shrink=True, law=self.law)
 
     def within(self, boxes: Boxes) -> BoxSearch | CellSearch:
         return boxes.search(self.tree, self.domain)

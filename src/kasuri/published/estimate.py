@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.arrays import Float, Int
+from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
 from kasuri.noise.samplers import laplace_variance
 from kasuri.published.measurements import Measurements
 from kasuri.trees.order import Order
@@ -66,10 +67,16 @@ class Estimated:
         return np.where(own[place] == prefix, place, -1)
 
 
-def counts(measured: Measurements, tree: Order, *, shrink: bool) -> Estimated:
-    """The estimates of a count tree (refined_tree). With `shrink` the numbers of inner nodes are replaced by their
-    expectation under the level's own fitted prior: nodes were descended because their noise was high, and left alone
-    because it was low, which sums over many nodes would add up (docs/proofs/intervals.md).
+def counts(
+    measured: Measurements,
+    tree: Order,
+    *,
+    shrink: bool,
+    law: type[DiscreteLaplace] | type[DiscreteGaussian] = DiscreteLaplace,
+) -> Estimated:
+    """The estimates of a count tree whose noise has this law. With `shrink` the numbers of inner nodes are replaced by
+    their expectation under the level's own fitted prior: nodes were descended because their noise was high, and left
+    alone because it was low, which sums over many nodes would add up (docs/proofs/intervals.md).
 
     Cost: O(drawn nodes).
     """
@@ -89,9 +96,9 @@ def counts(measured: Measurements, tree: Order, *, shrink: bool) -> Estimated:
     for at in range(last, -1, -1):
         scale = max(measured.scale[cuts[at]], LEAST_SCALE)
         y = numbers[at].astype(np.float64)
-        own = np.full(y.size, laplace_variance(scale))
+        own = np.full(y.size, max(law(scale).variance, laplace_variance(LEAST_SCALE)))
         if shrink and at < last:
-            y, own = expected(y, float(scale), own[0])
+            y, own = expected(y, float(scale), own[0], normal=law is DiscreteGaussian)
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
         below = (np.zeros(0), np.zeros(0)) if at == last else (z[at + 1], v[at + 1])
         join_up(y, own, firsts[at], *below, z[at], v[at])
@@ -169,8 +176,9 @@ _BINS = 16  # histogram bins per noise scale
 _STEPS = 100
 
 
-def expected(y: Float, scale: float, plain: float) -> tuple[Float, Float]:
-    """E[x | y] and Var[x | y] per number, for counts x of one unknown distribution plus Laplace noise of `scale`.
+def expected(y: Float, scale: float, plain: float, *, normal: bool = False) -> tuple[Float, Float]:
+    """E[x | y] and Var[x | y] per number, for counts x of one unknown distribution plus Laplace or normal noise of
+    `scale`.
 
     The distribution is fitted to all the numbers by 100 steps of EM on a histogram: weights of point masses at 0 and
     on a grid up to 12 scales; far above the noise the prior is taken as flat, and the variance is `plain`.
@@ -183,7 +191,8 @@ def expected(y: Float, scale: float, plain: float) -> tuple[Float, Float]:
     bins, place, weight = np.unique(at, return_inverse=True, return_counts=True)
     middle = (bins + 0.5) / _BINS
     grid = np.concatenate(([0.0], np.arange(1, 24) / 8.0, 3.0 + np.arange(0, 37) / 4.0))
-    like = np.exp(-np.abs(middle[:, None] - grid[None, :]))
+    off = np.abs(middle[:, None] - grid[None, :])
+    like = np.exp(-off * off / 2) if normal else np.exp(-off)
     prior = np.full(grid.size, 1.0 / grid.size)
     for _ in range(_STEPS):
         joint = like * prior

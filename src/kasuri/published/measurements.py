@@ -15,7 +15,8 @@ class Measurements:
     """The noisy numbers a release was made of, a function of noisy values alone.
 
     Node `prefix` at `level` levels below the root was measured as `value`, with discrete Laplace noise of scale
-    `scale[level]`. haar_topdown: level -1 is the root sum, every other number a difference left minus right.
+    `scale[level]` (Gaussian noise, where the recipe says so). haar_topdown: level -1 is the root sum, every other
+    number a difference left minus right.
     refined_tree, bayes_tree, auto: every number is a count, a pilot's among them.
     """
 

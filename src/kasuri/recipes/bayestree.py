@@ -26,10 +26,8 @@ from kasuri.recipes.counttree import (
     Trees,
     check_tree,
     count_bars,
-    declared_words,
     drawn,
     expect_words,
-    prior_words,
     replayed,
     shares_of,
 )
@@ -37,7 +35,19 @@ from kasuri.recipes.descent import by_key
 from kasuri.recipes.joins import Bayes
 from kasuri.recipes.mechanism import Bias, Drawn, Mechanism, NoForm, Replay, TreeRun, Words, scale_of
 from kasuri.recipes.shares import BAYES, pilot_height, with_pilot
-from kasuri.recipes.spending import Facts, OfPrior, Preset, Shares, cuts_of, drawable, fits, level_cost, share_words
+from kasuri.recipes.spending import (
+    Facts,
+    OfPrior,
+    Preset,
+    Shares,
+    cuts_of,
+    declared_words,
+    drawable,
+    fits,
+    level_cost,
+    prior_words,
+    share_words,
+)  # fmt: skip
 from kasuri.schema import Domain, Unit
 from kasuri.trees.order import Order
 

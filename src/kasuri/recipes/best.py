@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from kasuri.budget.accounting import Series
+from kasuri.budget.declared import Declared
 from kasuri.errors import DomainError, PrivacyError, raise_faults
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.privacy import Exact, decimal, exact
@@ -158,5 +158,5 @@ class Best(Mechanism):
     def plan(self, domain: Domain, unit: Unit, epsilon: Exact) -> str:
         return self.on(domain, unit, epsilon).mechanism.plan(domain, unit, epsilon)
 
-    def series(self, domain: Domain, unit: Unit, epsilon: Exact, releases: int) -> Series:
+    def series(self, domain: Domain, unit: Unit, epsilon: Exact, releases: int) -> Declared:
         return self.on(domain, unit, epsilon).mechanism.series(domain, unit, epsilon, releases)

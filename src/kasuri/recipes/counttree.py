@@ -14,15 +14,16 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from kasuri.budget.accounting import Losses
+from kasuri.budget.gaussian import Normal
 from kasuri.errors import FormatError, PrivacyError, raise_faults
-from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
 from kasuri.noise.rng import Streams
-from kasuri.privacy import Exact, decimal, exact
+from kasuri.privacy import Exact, exact
 from kasuri.public import Named, PublicTable
 from kasuri.published.bars import Bars, CountBars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.descent import by_cell, by_key
-from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, variances, visit_of
+from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, node_variances, visit_of
 from kasuri.recipes.mechanism import (
     Bias,
     BlockError,
@@ -37,18 +38,20 @@ from kasuri.recipes.mechanism import (
     of_sizes,
     scale_of,
 )  # fmt: skip
+from kasuri.recipes.normal import DIFFERENT_CELLS, Asked, Bought, NoiseWord, asked_for, bought, wins
 from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.shares import REFINED
 from kasuri.recipes.spending import (
-    Facts,
     Given,
     Preset,
     Shares,
     cuts_of,
+    declared_words,
     drawable,
     fits,
     level_cost,
     level_losses,
+    prior_words,
     share_words,
 )  # fmt: skip
 from kasuri.recipes.visit import Visit
@@ -66,6 +69,8 @@ def refined_tree(
     shares: str | Mapping[int, Exact] = "even16",
     order: Tree = "morton",
     *,
+    noise: NoiseWord = "laplace",
+    delta: Exact | None = None,
     interleave: tuple[str, ...] = (),
 ) -> Mechanism:
     """Noisy counts of chosen levels of a tree, joined by least squares, refined to non-negative integers that add up.
@@ -75,22 +80,27 @@ def refined_tree(
     heights, 0.40 on the cells and the rest equally; or {height: "exact decimal"}, height 0 among them, summing to 1.
     order "hierarchy" splits nominal axes along their public tree, "interleaved" also several axes of one kind together,
     level by level: pairs of regions, or of squares of two meshes, are nodes. Only nodes that noise left positive are
-    descended: the cost follows them.
+    descended: the cost follows them. noise: discrete "laplace"; "gaussian", which needs a delta and spends the shares
+    in squares; or "auto", the one of the two whose levels have the smaller sum of variances: Gaussian where a unit
+    moves many counts.
 
     Privacy
     -------
     Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
-    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: level l alone is (share_l epsilon)-DP, and they add up.
+    2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: level l alone is (share_l epsilon)-DP, and they add up;
+    with Gaussian noise (epsilon, delta)-DP by the exact law of the loss (docs/proofs/gaussian.md).
     Proof: docs/proofs/refined_tree.md. Public: domain, mask, order, shares. Assumes: a good keystream; run time depends
     on the data (SECURITY.md).
 
-    Cost: O(m + drawn nodes) for m records. References: [Hay2010], [Terada2015].
+    Cost: O(m + drawn nodes) for m records. References: [Hay2010], [Terada2015], [CKS2020].
     """
     faults: list[str] = []
     given = shares_of("refined_tree", shares, tuple(REFINED), faults)
     check_tree("refined_tree", order, interleave, faults)
+    asked = asked_for("refined_tree", noise, delta, faults)
     raise_faults(PrivacyError, faults)
-    return CountTree("refined_tree", "docs/proofs/refined_tree.md", order, tuple(interleave), given, LeastSquares())
+    named = "refined_tree", "docs/proofs/refined_tree.md" if asked is None else "docs/proofs/gaussian.md"
+    return CountTree(*named, order, tuple(interleave), given, LeastSquares(), asked)
 
 
 def shares_of(recipe: str, shares: object, presets: tuple[str, ...], faults: list[str]) -> Preset | Given:
@@ -147,6 +157,8 @@ class CountTree(Trees):
 
     shares: Shares
     join: Join
+    asked: Asked | None = None
+    """The noise, where it need not be Laplace; with least squares only, whose weights are right for any noise."""
 
     @property
     def prior(self) -> PublicTable | None:
@@ -158,7 +170,7 @@ class CountTree(Trees):
 
     def stored(self) -> dict[str, Any]:
         told = super().stored() | self.shares.stored() | {"refine": self.join.word, "prior": self.prior}
-        return told | expect_words(self.expect)
+        return told | expect_words(self.expect) | ({} if self.asked is None else self.asked.told())
 
     @property
     def expect(self) -> bool:
@@ -172,7 +184,18 @@ class CountTree(Trees):
         drawable(tree, cuts)
         run = CountTreeRun(self, domain, claim, cost, noise, tree, cuts)
         fits(run.visit)
-        return run
+        return run if self.asked is None else self._normal(run, self.asked)
+
+    def _normal(self, run: CountTreeRun, asked: Asked) -> CountTreeRun:
+        """The run with discrete Gaussian noise, where that was asked for or is smaller."""
+        claim = run.guarantee
+        found = bought(run.tree, run.cuts, claim.unit, claim.epsilon, asked.delta)
+        if asked.word == "auto" and not wins(found, list(run.visit.scales)):
+            return run
+        claim = replace(claim, delta=asked.delta, rho=found.losses.rho)
+        if claim.unit.max_cells > 1:
+            claim = claim.assuming(DIFFERENT_CELLS)
+        return replace(run, guarantee=claim, noise=found.noise, normal=found)
 
 
 @dataclass(frozen=True)
@@ -191,28 +214,38 @@ class CountBlocks:
 class CountTreeRun(TreeRun):
     mechanism: CountTree
     cuts: Cuts
+    normal: Bought | None = None
+    """Discrete Gaussian noise and its loss, where it has that."""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
 
     @property
-    def losses(self) -> Losses:
-        return level_losses(self, self.cuts)
+    def losses(self) -> Losses | Normal:
+        return level_losses(self, self.cuts) if self.normal is None else self.normal.losses
+
+    @property
+    def join(self) -> Join:
+        return self.mechanism.join if self.normal is None else LeastSquares(DiscreteGaussian)
 
     @property
     def visit(self) -> Visit:
-        return visit_of(self.tree, self.noise.scale, self.cuts, self.mechanism.join)
+        spent = self.cuts if self.normal is None else self.normal.spent
+        return visit_of(self.tree, self.noise.scale, spent, self.join)
 
     def arguments(self) -> dict[str, Any]:
+        asked = self.mechanism.asked
         told = self.mechanism.shares.told() | prior_words(self.mechanism.prior)
-        return told | expect_words(self.mechanism.expect)
+        return told | expect_words(self.mechanism.expect) | ({} if asked is None else asked.told())
 
     def further(self) -> dict[str, Any]:
-        words = {"shares": share_words(self.cuts)}
+        words: dict[str, Any] = {"shares": share_words(self.cuts)}
+        if self.normal is not None:
+            words["mechanisms"] = self.normal.mechanisms(self.mechanism.name)
         return words | declared_words(self.mechanism.prior, self.mechanism.shares)
 
     def replay(self, drawn: Drawn) -> Replay:
-        return replayed(self, drawn, self.visit, self.mechanism.join, None)
+        return replayed(self, drawn, self.visit, self.join, None)
 
     def bars(self, measurements: Measurements | None) -> Bars | NoBars:
         return count_bars(self, measurements)
@@ -221,7 +254,7 @@ class CountTreeRun(TreeRun):
         keys, values = by_key(self.tree, self.domain, cells, values)
         visited = self.visit.run(keys, values, streams, threads)
         del keys, values
-        return drawn(self, self.tree, visited, self.mechanism.join, {})
+        return drawn(self, self.tree, visited, self.join, {})
 
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
         if not isinstance(self.mechanism.join, LeastSquares):
@@ -237,7 +270,8 @@ class CountTreeRun(TreeRun):
 def count_bars(run: TreeRun, measurements: Measurements | None) -> Bars | NoBars:
     if measurements is None:
         return NoBars(f"{run.mechanism.name} with these options publishes no measurements")
-    return CountBars(run.domain, run.tree, measurements)
+    law = DiscreteGaussian if isinstance(run.noise, DiscreteGaussian) else DiscreteLaplace
+    return CountBars(run.domain, run.tree, measurements, law=law)
 
 
 def replayed(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, pilot: int | None) -> Replay:
@@ -253,8 +287,8 @@ def replayed(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, pilot: int | 
         tree = visited(visit, measured)
     except FormatError:
         return Replay(wrong_measurements="its nodes are not those that the recipe draws")
-    own = tuple(DiscreteLaplace(scale).chances(level.y) for level, scale in zip(tree.levels, tree.scales, strict=True))
-    shown = Replay(shown=own, apart=tuple(apart(tree, pilot)))
+    own = tuple(visit.law(scale).chances(level.y) for level, scale in zip(tree.levels, tree.scales, strict=True))
+    shown = Replay(shown=own, apart=tuple(apart(tree, pilot, visit.law)))
     if isinstance(join, Bayes) and isinstance(join.prior, Named):
         if sum(drawn.values.tolist()) != bayes.total_of(tree):
             return replace(shown, wrong_values="its total does not follow from the measurements")
@@ -262,25 +296,9 @@ def replayed(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, pilot: int | 
     return replace(shown, found=by_cell(run.tree, run.domain, [join.refine(tree, run.tree, run.domain)]))
 
 
-def prior_words(prior: PublicTable | None) -> dict[str, Any]:
-    return {} if prior is None else {"prior": prior.name}
-
-
 def expect_words(expect: bool) -> dict[str, Any]:
     """Told where it is asked for: what was stored before there was the word never changes."""
     return {"expect": True} if expect else {}
-
-
-def declared_words(prior: PublicTable | None, shares: Shares | None) -> dict[str, Any]:
-    """What chose the shares, where it was declared public."""
-    if prior is not None:
-        source = f"public table {prior.name}, declared"
-    elif isinstance(shares, Facts):
-        density, size = decimal(shares.density), decimal(shares.size)
-        source = f"density {density} and size {size} of non-empty cells, declared public"
-    else:
-        return {}
-    return {"tuning": {"source": source, "charged": "nothing: it does not come from this data"}}
 
 
 def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: dict[str, Any]) -> Drawn:
@@ -291,29 +309,3 @@ def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: dict[str, 
     prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
     scales = dict(zip(visited.cuts, visited.scales, strict=True))
     return Drawn(*by_cell(tree, run.domain, [found]), Measurements(depths, prefix, y, scales), words)
-
-
-def node_variances(visit: Visit) -> list[tuple[int, float]]:
-    """(cells, variance) of the least-squares estimate of a node, without sign constraint, where every node of the
-    measured levels is drawn; from one cell to the whole tree.
-
-    Up: 1/v_j = 1/s_j + 1/(n_{j+1} v_{j+1}) for noise variance s_j and n children. Down: f_0 = v_0 and
-    f_j = v_j (1 - 1/n_j) + f_{j-1}/n_j^2; m of n siblings together have m v_j (1 - m/n_j) + (m/n_j)^2 f_{j-1}.
-    """
-    tree, cuts, noise = visit.order, visit.cuts, variances(visit.scales)
-    starts = (0, *cuts[:-1])
-    width = [tree.stride(start) // tree.stride(cut) for start, cut in zip(starts, cuts, strict=True)]
-    v = noise[:]
-    for j in range(len(cuts) - 2, -1, -1):
-        v[j] = 1 / (1 / noise[j] + 1 / (width[j + 1] * v[j + 1]))
-    f = [v[0]]
-    for j in range(1, len(cuts)):
-        f.append(v[j] * (1 - 1 / width[j]) + f[-1] / width[j] ** 2)
-    out = []
-    for depth in range(tree.depth, -1, -1):
-        j = next(j for j, cut in enumerate(cuts) if cut >= depth)
-        m = tree.stride(depth) // tree.stride(cuts[j])
-        above = m / width[j] if j else 0.0
-        variance = m * v[j] * (1 - above) + above**2 * f[j - 1] if j else m * v[0]
-        out.append((tree.stride(depth), f[j] if m == 1 else variance))
-    return out

@@ -18,8 +18,8 @@ from kasuri.noise.rng import Streams
 from kasuri.privacy import Exact
 from kasuri.published.bars import HierarchyBars
 from kasuri.published.measurements import Measurements
-from kasuri.recipes.counttree import Trees, node_variances
-from kasuri.recipes.joins import Cuts, LeastSquares, variances, visit_of
+from kasuri.recipes.counttree import Trees
+from kasuri.recipes.joins import Cuts, LeastSquares, node_variances, variances, visit_of
 from kasuri.recipes.mechanism import (
     Bias,
     BlockError,

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from kasuri.arrays import Int
 from kasuri.errors import PrivacyError, unknown
-from kasuri.noise.samplers import laplace_variance
+from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
 from kasuri.public import PublicTable
 from kasuri.recipes import shares
 from kasuri.recipes.views import Woven
@@ -29,9 +29,14 @@ Cuts = tuple[tuple[int, Fraction], ...]
 """The measured depths of a tree with their shares of epsilon."""
 
 
-def variances(scales: Sequence[Fraction]) -> list[float]:
+Law = type[DiscreteLaplace] | type[DiscreteGaussian]
+"""The noise of a count tree."""
+_LEAST_VARIANCE = DiscreteLaplace(LEAST_SCALE).variance
+
+
+def variances(scales: Sequence[Fraction], law: Law = DiscreteLaplace) -> list[float]:
     """Noise variance per measured level of a count tree."""
-    return [laplace_variance(max(scale, LEAST_SCALE)) for scale in scales]
+    return [max(law(max(scale, LEAST_SCALE)).variance, _LEAST_VARIANCE) for scale in scales]
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,11 @@ class Join(ABC):
     """As releases store it."""
     presets: ClassVar[Mapping[str, Callable[[int], shares.Shares]]]
     """The shares that go with it, by name."""
+
+    @property
+    def noise(self) -> Law:
+        """The noise that it is made for."""
+        return DiscreteLaplace
 
     @abstractmethod
     def refine(self, visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
@@ -54,11 +64,20 @@ class Join(ABC):
 
 @dataclass(frozen=True)
 class LeastSquares(Join):
+    """Weights by the variances of the noise, whose `law` a run knows."""
+
+    law: Law = DiscreteLaplace
     word: ClassVar[str] = "least squares"
     presets: ClassVar[Mapping[str, Callable[[int], shares.Shares]]] = shares.REFINED
 
+    @property
+    def noise(self) -> Law:
+        return self.law
+
     def refine(self, visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
-        leaves, _ = least_squares([(level.y, level.first) for level in visited.levels], variances(visited.scales))
+        leaves, _ = least_squares(
+            [(level.y, level.first) for level in visited.levels], variances(visited.scales, self.law)
+        )
         keep = leaves > 0
         return visited.levels[-1].prefix[keep], leaves[keep]
 
@@ -98,8 +117,34 @@ def of_preset(preset: str, prior: PublicTable | None, expect: bool = False) -> J
 def visit_of(tree: Order, scale: Fraction, cuts: Cuts, join: Join, pilot: int | None = None) -> Visit:
     """What a count tree measures: the noise of a cut has the whole's scale over its share. Above a pilot's depth every
     node is kept."""
-    depths, scales = zip(*((depth, scale / share) for depth, share in cuts), strict=True)
+    depths, scales = zip(*((depth, join.noise(scale).over(share).scale) for depth, share in cuts), strict=True)
     slacks = join.slacks(tree, cuts)
     if pilot is not None:
         slacks = [inf if depth < pilot else slack for depth, slack in zip(depths, slacks, strict=True)]
-    return Visit(tree, depths, scales, tuple(slacks))
+    return Visit(tree, depths, scales, tuple(slacks), join.noise)
+
+
+def node_variances(visit: Visit) -> list[tuple[int, float]]:
+    """(cells, variance) of the least-squares estimate of a node, without sign constraint, where every node of the
+    measured levels is drawn; from one cell to the whole tree.
+
+    Up: 1/v_j = 1/s_j + 1/(n_{j+1} v_{j+1}) for noise variance s_j and n children. Down: f_0 = v_0 and
+    f_j = v_j (1 - 1/n_j) + f_{j-1}/n_j^2; m of n siblings together have m v_j (1 - m/n_j) + (m/n_j)^2 f_{j-1}.
+    """
+    tree, cuts, noise = visit.order, visit.cuts, variances(visit.scales, visit.law)
+    starts = (0, *cuts[:-1])
+    width = [tree.stride(start) // tree.stride(cut) for start, cut in zip(starts, cuts, strict=True)]
+    v = noise[:]
+    for j in range(len(cuts) - 2, -1, -1):
+        v[j] = 1 / (1 / noise[j] + 1 / (width[j + 1] * v[j + 1]))
+    f = [v[0]]
+    for j in range(1, len(cuts)):
+        f.append(v[j] * (1 - 1 / width[j]) + f[-1] / width[j] ** 2)
+    out = []
+    for depth in range(tree.depth, -1, -1):
+        j = next(j for j, cut in enumerate(cuts) if cut >= depth)
+        m = tree.stride(depth) // tree.stride(cuts[j])
+        above = m / width[j] if j else 0.0
+        variance = m * v[j] * (1 - above) + above**2 * f[j - 1] if j else m * v[0]
+        out.append((tree.stride(depth), f[j] if m == 1 else variance))
+    return out

@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.arrays import Int
-from kasuri.budget.accounting import Losses, Series, generic
+from kasuri.budget.accounting import Losses, generic
+from kasuri.budget.declared import Declared
+from kasuri.budget.gaussian import Normal
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.noise.evidence import Chances
 from kasuri.noise.laws import Noise
@@ -190,7 +192,7 @@ class Mechanism(ABC):
         """Noise scale of a coefficient of weight 1: c * cost / epsilon."""
         return self.on(domain, unit, epsilon).noise.scale
 
-    def losses(self, domain: Domain, unit: Unit, epsilon: Exact) -> Losses:
+    def losses(self, domain: Domain, unit: Unit, epsilon: Exact) -> Losses | Normal:
         """The privacy-loss pair of one release: independent parts, the epsilon of each (docs/proofs/composition.md)."""
         return self.on(domain, unit, epsilon).losses
 
@@ -206,10 +208,11 @@ class Mechanism(ABC):
         text = json.dumps(public, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def series(self, domain: Domain, unit: Unit, epsilon: Exact, releases: int) -> Series:
+    def series(self, domain: Domain, unit: Unit, epsilon: Exact, releases: int) -> Declared:
         """`releases` equal releases, to be declared when a ledger is opened with accounting="pld"."""
-        losses = self.losses(domain, unit, epsilon)
-        return Series(self.name, self.plan(domain, unit, epsilon), asked(epsilon, study=True), losses, releases)
+        run = self.on(domain, unit, epsilon)
+        named, claim = (self.name, self.plan(domain, unit, epsilon)), run.guarantee
+        return Declared(*named, claim.epsilon, run.losses, releases, claim.delta)
 
     def claim(
         self, domain: Domain, unit: Unit, epsilon: Exact, law: type[Noise], public: tuple[str, ...] = ()
@@ -277,7 +280,7 @@ class Run(ABC):
         return str(self.mechanism.stored().get("descent", "none"))
 
     @property
-    def losses(self) -> Losses:
+    def losses(self) -> Losses | Normal:
         """One part of all of epsilon; a family with a finer pair says so (docs/proofs/composition.md)."""
         return generic(self.guarantee.epsilon)
 
@@ -304,7 +307,7 @@ class Run(ABC):
         return {
             "name": self.mechanism.name,
             "transform": stored["transform"],
-            "noise": stored["noise"],
+            "noise": self.noise.name,
             "scale": decimal(self.noise.scale),
             "sensitivity": decimal(self.sensitivity),
             "refine": stored["refine"],

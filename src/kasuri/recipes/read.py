@@ -85,7 +85,8 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
         "matrix": lambda: _matrix(options, domain),
         "sparse": lambda: {"threshold": options["threshold"] if options["threshold"] == "auto" else
                            int(options["threshold"])},
-        "refined_tree": lambda: tree | {"shares": _shares(asked["shares"])},
+        "refined_tree": lambda: tree | {"shares": _shares(asked["shares"])} | {
+            name: asked[name] for name in ("noise", "delta") if name in asked},
         "bayes_tree": lambda: tree | {"prior": prior, "expect": asked.get("expect", False)} | _chosen(asked),
         "woven_tree": lambda: _woven(asked),
         "auto": lambda: tree | {"prior": prior, "areas": tuple(asked["areas"]), "metric": asked["metric"]},

@@ -12,7 +12,7 @@ import numpy as np
 from kasuri.arrays import Int
 from kasuri.errors import FormatError
 from kasuri.noise.evidence import Chances
-from kasuri.noise.samplers import laplace_variance
+from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.visit import Visit
 from kasuri.refine import LARGEST
@@ -94,7 +94,9 @@ def descends(tree: Order, measured: Measurements, cells: Int, values: Int) -> bo
     return True
 
 
-def apart(tree: Visited, pilot: int | None) -> list[Chances]:
+def apart(
+    tree: Visited, pilot: int | None, law: type[DiscreteLaplace] | type[DiscreteGaussian] = DiscreteLaplace
+) -> list[Chances]:
     """The chances of each noisy parent and the sum of its noisy children; where a pilot was drawn first, its own
     parents are left out."""
     out = []
@@ -102,6 +104,6 @@ def apart(tree: Visited, pilot: int | None) -> list[Chances]:
         kept = np.diff(level.first) > 0
         if kept.any() and (tree.cuts[at + 1] != pilot):
             sums = np.add.reduceat(below.y.astype(np.float64), level.first[:-1][kept])
-            zero = 1 / np.sqrt(1 + 2 * np.diff(level.first)[kept] * laplace_variance(tree.scales[at + 1]))
+            zero = law(tree.scales[at + 1]).repeats(np.diff(level.first)[kept])
             out.append((np.minimum((2 * np.abs(level.y[kept] - sums) + 1) * zero, 1.0), zero))
     return out

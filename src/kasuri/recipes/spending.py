@@ -155,3 +155,19 @@ def level_losses(run: Run, cuts: Cuts) -> Losses:
 
 def share_words(cuts: Cuts) -> dict[str, str]:
     return {str(depth): decimal(share) for depth, share in cuts}
+
+
+def prior_words(prior: PublicTable | None) -> dict[str, Any]:
+    return {} if prior is None else {"prior": prior.name}
+
+
+def declared_words(prior: PublicTable | None, shares: Shares | None) -> dict[str, Any]:
+    """What chose the shares, where it was declared public."""
+    if prior is not None:
+        source = f"public table {prior.name}, declared"
+    elif isinstance(shares, Facts):
+        density, size = decimal(shares.density), decimal(shares.size)
+        source = f"density {density} and size {size} of non-empty cells, declared public"
+    else:
+        return {}
+    return {"tuning": {"source": source, "charged": "nothing: it does not come from this data"}}

@@ -1,6 +1,6 @@
 """Measure and visit: noisy counts of chosen levels of a tree, drawn only below nodes that noise left positive.
 
-A cut is a depth of the tree whose nodes are measured: y = count + discrete Laplace noise of the level's own scale. From
+A cut is a depth of the tree whose nodes are measured: y = count + noise of the level's own scale. From
 the top, the first cut is drawn whole and projected on {x >= 0, sum x = max(sum y, 0)}; at every next cut all possible
 children of each kept node are drawn, x = max(y - t, 0) with t such that they sum to the parent's x, and a child is kept
 iff x > 0, or y > t less some slack. All of it is a function of noisy values (docs/proofs/refined_tree.md), and may be
@@ -18,8 +18,8 @@ import numpy as np
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.noise.blocks import spread
+from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace, WholeNoise
 from kasuri.noise.rng import Stream, Streams
-from kasuri.noise.samplers import discrete_laplace
 from kasuri.recipes.engine import prefix_sums
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Level, Visited
@@ -39,6 +39,7 @@ class Visit:
     cuts: tuple[int, ...]
     scales: tuple[Fraction, ...]
     slacks: tuple[float, ...] = ()
+    law: type[DiscreteLaplace] | type[DiscreteGaussian] = DiscreteLaplace
 
     def __post_init__(self) -> None:
         if list(self.cuts) != sorted(set(self.cuts)) or not self.cuts or self.cuts[-1] != self.order.depth:
@@ -113,7 +114,8 @@ class Visit:
             if known is not None and known.depth == cut:
                 y = known.y[np.searchsorted(known.prefix, nodes)]
             else:
-                y = noisy_counts(self.order, cut, scale, nodes, keys, sums, streams.open("noise", cut, block))
+                stream = streams.open("noise", cut, block)
+                y = noisy_counts(self.order, cut, self.law(scale), nodes, keys, sums, stream)
             if totals is None:
                 totals = np.maximum(y.sum(dtype=np.float64, keepdims=True), 0.0)
             x, t = np.zeros(nodes.size), np.empty(parents.size)
@@ -141,14 +143,15 @@ def measure_whole(order: Order, depth: int, scale: Fraction, keys: Int, values: 
     """The noisy counts of every possible node at `depth`, from a keystream of their own."""
     nodes, _ = order.children(np.zeros(1, dtype=np.int64), 0, depth)
     stream = streams.open("pilot", depth, 0)
-    return Whole(depth, scale, nodes, noisy_counts(order, depth, scale, nodes, keys, prefix_sums(values), stream))
+    noise = DiscreteLaplace(scale)
+    return Whole(depth, scale, nodes, noisy_counts(order, depth, noise, nodes, keys, prefix_sums(values), stream))
 
 
-def noisy_counts(order: Order, depth: int, scale: Fraction, nodes: Int, keys: Int, sums: Int, stream: Stream) -> Int:
+def noisy_counts(order: Order, depth: int, noise: WholeNoise, nodes: Int, keys: Int, sums: Int, stream: Stream) -> Int:
     """True sums below rising `nodes` of `depth`, each with fresh noise from the stream."""
     from kasuri._kernels.visit import add_range_sums
 
-    y = discrete_laplace(scale).draw(stream, nodes.size)
+    y = noise.sampler.draw(stream, nodes.size)
     add_range_sums(keys, sums, nodes, order.stride(depth), y)
     return y
 

@@ -22,8 +22,8 @@ class Unit:
     """Who is protected: the only source of sensitivity.
 
     `id` names the id column; `change` is the neighbour relation: "add-remove" (a unit and all its records enter or
-    leave) or "replace" (a unit's records change, the unit stays). One unit adds at most `max_cells` counts, or
-    `max_cells * max_weight` where records carry a weight.
+    leave) or "replace" (a unit's records change, the unit stays). One unit is counted in at most `max_cells` different
+    cells, once in each, or at most `max_weight` times in each where records carry a weight.
     """
 
     id: str

@@ -258,7 +258,7 @@ class CountTree:
 
     def _shares(self, top: list[Level], kept: NDArray[np.bool_], found: Any) -> Int:
         """The driver's half of `least_squares`: from the estimates of the blocks' roots to their shares."""
-        variance = variances(self.visit.scales)
+        variance = variances(self.visit.scales, self.visit.law)
         z, v = top[-1].y.astype(np.float64), np.full(kept.size, variance[self.visit.split])
         at = np.searchsorted(top[-1].prefix, found.column("block").to_numpy())
         z[at], v[at] = found.column("z").to_numpy(), found.column("v").to_numpy()
@@ -306,7 +306,7 @@ def _estimate(visit: Visit) -> Task:
     """Noisy counts of a block -> the estimate of its root and its variance."""
     import pyarrow as pa
 
-    variance = variances(visit.scales)[visit.split :]
+    variance = variances(visit.scales, visit.law)[visit.split :]
 
     def task(own: Any, root: Any) -> Any:
         block = root.column("block")[0].as_py()
@@ -320,7 +320,7 @@ def _estimate(visit: Visit) -> Task:
 
 def _share(run: Run, visit: Visit) -> Task:
     """Noisy counts of a block and its share of the total -> released cells."""
-    variance = variances(visit.scales)[visit.split + 1 :]
+    variance = variances(visit.scales, visit.law)[visit.split + 1 :]
 
     def task(own: Any, root: Any) -> Any:
         levels = _levels(visit, own, root.column("block")[0].as_py())[1:]

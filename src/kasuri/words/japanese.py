@@ -13,6 +13,7 @@ PHRASES = {
     "idealised numerics": "理想的な数値計算を仮定する（浮動小数点の雑音、論文の再現用）",
     "the provider bounded each": "提供者が単位ごとの寄与を制限している（表は集計済みで受領した）",
     "rows depend on their own id alone": "各行はその識別子の記録だけから決まる（申告による。kasuri は検査していない）",
+    "a unit is counted in different cells": "一単位は異なるセルで数えられ、各セルでの回数は単位の定める上限以下である",
     "cells the provider withheld": "提供者が秘匿したセルは、提供者が指定する隣接セルに合算されている",
     "one record changes its cell": "一人の記録が別のセルに移るだけで出入りはなく、宣言した総数は二つの表で同じである",
     "the frame gave Spark": "Spark が読むたびに同じ行が得られた",

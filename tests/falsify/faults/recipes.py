@@ -14,6 +14,7 @@ WOVEN = "tests/laws/test_woven.py"
 BEST = "tests/laws/test_best.py"
 WORDS = "tests/contract/test_words.py"
 RECIPES = "tests/contract/test_recipes.py"
+GAUSSIAN = "tests/laws/test_gaussian.py"
 SENSITIVITY = "tests/laws/test_sensitivity.py"
 
 FAULTS = [
@@ -42,8 +43,12 @@ FAULTS = [
           "measured = s_left > 0 and s_right > 0", "measured = True",
           f"{RELEASE_LAW}::test_impossible_cells_are_exactly_zero",
           attacks=(Attack("haar_topdown()", "alone beside a mask", runs=2000),)),
-    Fault("a level's share counted twice", "kasuri.recipes.joins:visit_of", "(depth, scale / share)",
-          "(depth, scale / share / 2)", f"{TREE_LAW}::test_measured_counts_have_the_law_of_their_level"),
+    Fault("a level's share counted twice", "kasuri.recipes.joins:visit_of", ".over(share).scale)",
+          ".over(2 * share).scale)", f"{TREE_LAW}::test_measured_counts_have_the_law_of_their_level"),
+    Fault("a move counted by its size, not its square", "kasuri.recipes.normal:level_square",
+          "(q * c * c + r * r)", "(q * c + r)", f"{GAUSSIAN}::test_squares_of_a_level_by_brute_force"),
+    Fault("Gaussian shares spent as those of epsilon", "kasuri.noise.laws:DiscreteGaussian.over",
+          "self.scale**2 / share", "self.scale**2 / share**2", f"{GAUSSIAN}::test_a_run_costs_no_more_than_it_claims"),
     Fault("wrong unit: replace counted once in a tree", "kasuri.recipes.spending:level_cost",
           'Fraction(1 if unit.change == "add-remove" else 2)', "Fraction(1)",
           f"{TREE_LAW}::test_measured_counts_have_the_law_of_their_level",
@@ -98,7 +103,7 @@ FAULTS = [
           "            kept = kept[edges[0] < edges[1]]\n            parents, totals = nodes[kept], x[kept]",
           f"{BAYES}::test_a_release_follows_from_its_measurements", short=True),
     Fault("the estimate sees true counts", "kasuri.recipes.counttree:CountTreeRun.draw",
-          "        del keys, values\n        return drawn(self, self.tree, visited, self.mechanism.join, {})",
+          "        del keys, values\n        return drawn(self, self.tree, visited, self.join, {})",
           "        from dataclasses import replace\n"
           "        last = visited.levels[-1]\n"
           "        y = last.y.copy()\n"
@@ -108,7 +113,7 @@ FAULTS = [
           "visited))\n        return replace(made, measurements=plain.measurements)",
           f"{BAYES}::test_a_release_follows_from_its_measurements"),
     Fault("a prior made from the table", "kasuri.recipes.counttree:CountTreeRun.draw",
-          "        del keys, values\n        return drawn(self, self.tree, visited, self.mechanism.join, {})",
+          "        del keys, values\n        return drawn(self, self.tree, visited, self.join, {})",
           "        cells = self.tree.cells(keys)\n"
           "        index = np.argsort(cells)\n"
           "        own = PublicTable(self.domain, cells[index], values[index].astype(float), 'x')\n"

@@ -87,7 +87,7 @@ FAULTS = [
           '(("certificate.md", certificate.english),)',
           f"{FORGERIES}::test_a_japanese_certificate_of_another_epsilon"),
     Fault("parents and children are not compared", "kasuri.recipes.counttree:replayed",
-          "apart=tuple(apart(tree, pilot))", "apart=None", f"{FORGERIES}::test_true_counts_as_measurements"),
+          "apart=tuple(apart(tree, pilot, visit.law))", "apart=None", f"{FORGERIES}::test_true_counts_as_measurements"),
     Fault("a part of a split costs nothing, whatever it is", "kasuri.manifest.recompute:_paid",
           'dear = dear and ledger["split"]["parts_per_unit"] == said.unit.max_cells', "pass",
           f"{FORGERIES}::test_a_receipt_that_no_ledger_gives"),

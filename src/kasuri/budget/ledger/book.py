@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kasuri import names, notebook
-from kasuri.budget.accounting import Series
+from kasuri.budget.declared import Declared
 from kasuri.budget.ledger import files
 from kasuri.budget.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
 from kasuri.errors import BudgetError, DomainError, FormatError, PrivacyError, raise_faults
@@ -101,7 +101,7 @@ class Ledger:
         data: str,
         owner: str = "",
         accounting: Accounting | None = None,
-        series: Series | None = None,
+        series: Declared | None = None,
     ) -> Ledger:
         """Open the ledger at `path`, or create it with this allowance.
 

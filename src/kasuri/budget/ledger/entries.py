@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from kasuri.budget.accounting import Series, dearest, zcdp_of_pure
+from kasuri.budget.accounting import dearest, zcdp_of_pure
+from kasuri.budget.declared import Declared
 from kasuri.errors import BudgetError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.privacy import decimal, written
 from kasuri.schema import Part, Unit
@@ -35,7 +36,7 @@ class Allowance:
     epsilon: Fraction
     delta: Fraction
     rho: Fraction | None
-    series: Series | None
+    series: Declared | None
     price: Fraction
     """Set aside for the series from the start; 0 without one."""
 
@@ -77,7 +78,7 @@ class Allowance:
         zero = Fraction(0)
         if "rho" in data:
             return cls(data["accounting"], zero, zero, written(data["rho"]), None, zero)
-        series = Series.from_json(data["series"]) if "series" in data else None
+        series = Declared.from_json(data["series"]) if "series" in data else None
         price = written(data["price"]) if series else zero
         return cls(data["accounting"], written(data["epsilon"]), written(data["delta"]), None, series, price)
 
@@ -178,7 +179,7 @@ class State:
             return Charge(zcdp_of_pure(epsilon), zero, 0)
         series = allowance.series
         if series is not None and claim["plan"] == series.plan and self.series_used < series.releases:
-            as_declared = epsilon <= series.epsilon and not delta
+            as_declared = epsilon <= series.epsilon and delta <= series.delta
             if as_declared:  # the price holds for no more than that: a dearer claim is an ordinary release
                 return Charge(zero, zero, 1)
         if "split" in claim and not delta:

@@ -1,0 +1,122 @@
+"""Discrete Gaussian noise of a count tree: how far a unit moves each level, how much noise (epsilon, delta) buys, and
+whether it beats Laplace noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isqrt
+from typing import Any, Literal
+
+from kasuri.budget.gaussian import Normal, least_scale
+from kasuri.errors import PrivacyError
+from kasuri.noise.laws import DiscreteGaussian
+from kasuri.privacy import decimal, exact
+from kasuri.recipes.joins import Cuts, variances
+from kasuri.recipes.mechanism import TOO_SMALL
+from kasuri.schema import Unit
+from kasuri.trees.order import Order
+
+NoiseWord = Literal["laplace", "gaussian", "auto"]
+DIFFERENT_CELLS = "a unit is counted in different cells, in each no more often than the unit says"
+"""The caveat where a unit is counted in several cells: squares, unlike sums, depend on it. Records are bounded so; of a
+table that was counted elsewhere the provider must know it."""
+_MOST = 1 << 16  # largest scale of the sampler
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which noise a recipe was asked for: discrete Gaussian, or whichever of the two is smaller; with its delta."""
+
+    word: NoiseWord
+    delta: Fraction
+
+    def told(self) -> dict[str, str]:
+        return {"noise": self.word, "delta": decimal(self.delta)}
+
+
+def asked_for(recipe: str, noise: object, delta: object, faults: list[str]) -> Asked | None:
+    """What the arguments noise and delta ask for; None: Laplace noise."""
+    if noise not in ("laplace", "gaussian", "auto"):
+        faults.append(f'{recipe}: noise {noise!r} is not known; use "laplace", "gaussian" or "auto"')
+    elif noise == "laplace":
+        if delta is not None:
+            faults.append(f'{recipe}: Laplace noise has no delta; leave it out, or use noise="gaussian"')
+    elif delta is None:
+        faults.append(f'{recipe}: noise={noise!r} needs a delta, an exact decimal such as delta="1e-9"')
+    else:
+        small = exact(delta, "delta")
+        if not Fraction(1, 10**30) <= small <= Fraction(1, 1000):
+            faults.append(f"{recipe}: delta lies from 1e-30 to 0.001; far below one over the number of units is sound")
+        return Asked(noise, small)
+    return None
+
+
+def level_square(tree: Order, depth: int, unit: Unit) -> int:
+    """The most one unit changes the counts of a level by, as a sum of squares.
+
+    A unit adds k counts, at most max_weight in a cell: a node of n cells changes by at most c = min(k, n max_weight),
+    and the sum of squares is largest where as many nodes as possible change by c: q c^2 + r^2, k = q c + r. Under
+    replace what a unit takes away and what it adds are such vectors with no negative entry, so twice that; a single
+    node changes by no more than before.
+    """
+    k = unit.most
+    c = min(k, tree.stride(depth) * (unit.max_weight or 1))
+    q, r = divmod(k, c)
+    twice = unit.change == "replace" and tree.leaves // tree.stride(depth) > 1
+    return (q * c * c + r * r) * (2 if twice else 1)
+
+
+@dataclass(frozen=True)
+class Bought:
+    """Discrete Gaussian noise for a tree: the noise of a level that moves by 1 with all the share, what each level is
+    measured with, and the loss of all of them."""
+
+    noise: DiscreteGaussian
+    cuts: Cuts
+    squares: tuple[int, ...]
+    losses: Normal
+
+    @property
+    def spent(self) -> Cuts:
+        """Depths with the part that one count of each has: a level's share over its squares."""
+        return tuple((depth, share / square) for (depth, share), square in zip(self.cuts, self.squares, strict=True))
+
+    def mechanisms(self, recipe: str) -> list[dict[str, Any]]:
+        """One entry per level for a manifest: its own scale and its sensitivity in L2."""
+        return [
+            {
+                "query": f"counts of level {depth}",
+                "recipe": recipe,
+                "sensitivity": str(root) if (root := isqrt(square)) ** 2 == square else f"sqrt({square})",
+                "noise": self.noise.name,
+                "scale": decimal(self.noise.over(part).scale),
+            }
+            for (depth, part), square in zip(self.spent, self.squares, strict=True)
+        ]
+
+
+def bought(tree: Order, cuts: Cuts, unit: Unit, epsilon: Fraction, delta: Fraction) -> Bought:
+    """The least noise whose price is at most (epsilon, delta). Where a unit moves counts by 1 the price is that of the
+    exact law; else that of zCDP, which needs the squares alone."""
+    squares = tuple(level_square(tree, depth, unit) for depth, _ in cuts)
+
+    def losses(scale: Fraction) -> Normal:
+        scales = [
+            DiscreteGaussian(scale).over(share / square).scale for (_, share), square in zip(cuts, squares, strict=True)
+        ]
+        rho = sum((Fraction(square) / (2 * own**2) for own, square in zip(scales, squares, strict=True)), Fraction(0))
+        parts = tuple((own**2, square) for own, square in zip(scales, squares, strict=True)) if unit.most == 1 else ()
+        return Normal(Fraction(ceil(rho * 10**12), 10**12), parts)
+
+    scale = least_scale(lambda tried: losses(tried).price(delta), epsilon, delta)
+    found = Bought(DiscreteGaussian(scale), cuts, squares, losses(scale))
+    if max(found.noise.over(part).scale for _, part in found.spent) > _MOST:
+        raise PrivacyError(TOO_SMALL.replace("2^55", "2^16, the largest of discrete Gaussian noise"))
+    return found
+
+
+def wins(found: Bought, laplace: list[Fraction]) -> bool:
+    """Is the sum of the levels' variances smaller than with Laplace noise of these scales?"""
+    own = [found.noise.over(part).scale for _, part in found.spent]
+    return sum(variances(own, DiscreteGaussian)) < sum(variances(laplace))
