@@ -584,6 +584,8 @@ def test_limits_moved_by_one(made, tmp_path, monkeypatch):
 
     def narrower(*words):
         lower, upper = real(*words)
+        if len(words) > 1:  # sums of the report
+            return lower, upper
         upper[np.argmax(upper - made["haar_topdown"].values)] -= 1  # one limit alone: another machine may round it so
         return lower, upper
 

@@ -12,7 +12,7 @@ import pytest
 import kasuri as ks
 from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.job import parameters
-from kasuri.manifest import bias, package, tables
+from kasuri.manifest import package, tables
 from kasuri.published import intervals
 from kasuri.recipes import RECIPES
 from kasuri.recipes.joins import of_preset
@@ -21,6 +21,7 @@ from kasuri.recipes.read import UntoldError, read
 from kasuri.schema import Domain, Mesh, Unit
 from kasuri.spark import subtrees
 from kasuri.trees import order
+from kasuri.words import bias
 
 NEW = "polish"
 DOMAIN = Domain.of(Mesh("g", level="500m", origin=(8400, 6080), shape=(8, 8)))

@@ -62,7 +62,7 @@ def test_no_default_path_is_idealised(record_property):
     asked = ks.haar_topdown(transform="haar").guarantee(DOMAIN, PERSON, "1")
     assert IDEALISED in asked.assumes
     defaults = {inspect.signature(command).parameters["recipe"].default, job.Job.model_fields["recipe"].default.name}
-    assert defaults == {"haar_topdown"}
+    assert defaults == {"best"}
     told(record_property, "float paths reachable by default", f"{len(RECIPES)} recipes, command, job", "none")
 
 

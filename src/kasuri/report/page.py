@@ -55,7 +55,7 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
         return compose(about, sheet, words, ranges=ranges_of(folder, about, sheet))
     except KasuriError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
         raise FormatError(f"{folder}: its manifest or table is malformed; see: kasuri verify {folder}") from None
 
 
