@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python3 run.py demo | kasuri ... | test [--full] | check | bench | docs | falsify [--hours H] | warm-up | lock
-                  | licences | sbom
+                  | licences | sbom | wheel [FOLDER]
 
 Standard library only. `demo` and `kasuri ...` make a small environment in .venv from core.lock (hashed pins); the other
 commands are for developers and add their tools to it from requirements.lock. A second start finds it ready. Further
@@ -22,7 +22,8 @@ VENV = os.path.join(ROOT, ".venv")
 BIN = os.path.join(VENV, "bin")
 PYTHON = os.path.join(BIN, "python")
 LOG = os.path.join(TOOLS, "install.log")
-COMMANDS = ("demo", "kasuri", "test", "check", "bench", "docs", "falsify", "warm-up", "lock", "licences", "sbom")
+COMMANDS = ("demo", "kasuri", "test", "check", "bench", "docs", "falsify", "warm-up", "lock", "licences", "sbom",
+            "wheel")
 SMALL = ("demo", "kasuri")
 
 MIRROR = "PIP_INDEX_URL=https://MIRROR/simple %s"
@@ -212,8 +213,8 @@ def main():
     elif command == "test":
         full = "--full" in rest
         marks = [] if full else ["-m", "not full"]
-        if "-n" not in rest:  # a process per core
-            marks += ["-n", str(min(os.cpu_count() or 1, 4))]
+        if "-n" not in rest:  # a process more than cores: tests wait for executors, browsers and servers
+            marks += ["-n", str(min(os.cpu_count() or 1, 4) + 1), "--dist", "loadgroup"]
         call(PYTHON, "-m", "pytest", *marks, *[word for word in rest if word != "--full"])
     elif command == "check":
         call(os.path.join(BIN, "ruff"), "check", ".")
@@ -227,6 +228,8 @@ def main():
         say("open docs/_build/index.html")
     elif command in ("licences", "sbom"):
         call(PYTHON, "supply_chain.py", command, *rest)
+    elif command == "wheel":
+        call(PYTHON, os.path.join(ROOT, "wheel.py"), *rest, cwd=None)
     elif command == "falsify":
         call(PYTHON, "tests/falsify/falsify.py", *rest)
     elif command == "warm-up":

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Area": "published.area",
     "BudgetError": "errors",
+    "Calendar": "series",
     "Counts": "table",
     "Domain": "schema",
     "DomainError": "errors",
@@ -32,9 +33,11 @@ _HOME = {
     "RegionMap": "schema.maps",
     "Regions": "schema",
     "Release": "published.release",
+    "Series": "series",
     "Time": "schema",
     "Tree": "schema",
     "Unit": "schema",
+    "Window": "schema",
     "auto": "recipes",
     "bayes_tree": "recipes",
     "best": "recipes.best",
@@ -61,10 +64,13 @@ _HOME = {
 _PACKAGES = ("kanon", "local", "recipes", "shuffle", "spark")
 """Sibling packages that `ks.<name>` imports at first use."""
 
-_PAPERS = {"laplace", "lasso", "neg_l2_simplex", "nonneg_lasso", "privelet", "simplex"}
-"""The papers' baselines live in `ks.recipes`; here they keep working under their names."""
+_BESIDE = {
+    *("Calendar", "PublicMatrix", "auto", "laplace", "lasso"),
+    *("neg_l2_simplex", "nonneg_lasso", "privelet", "simplex"),
+}
+"""What few callers need lives in `ks.recipes`, `kasuri.public` and `kasuri.series`; here it keeps working by name."""
 
-__all__ = sorted(_HOME.keys() - _PAPERS)
+__all__ = sorted(_HOME.keys() - _BESIDE)
 
 if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fails there
     from kasuri import kanon as kanon
@@ -114,7 +120,10 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.schema import Time as Time
     from kasuri.schema import Tree as Tree
     from kasuri.schema import Unit as Unit
+    from kasuri.schema import Window as Window
     from kasuri.schema.maps import RegionMap as RegionMap
+    from kasuri.series import Calendar as Calendar
+    from kasuri.series import Series as Series
     from kasuri.study.evaluate import compare as compare
     from kasuri.study.plan import plan as plan
     from kasuri.table import Counts as Counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from kasuri import __version__
 from kasuri.budget.ledger import Ledger, Receipt
-from kasuri.errors import KasuriError, PrivacyError
+from kasuri.errors import AccuracyWarning, KasuriError, PrivacyError
 from kasuri.noise.blocks import threads_or_all
 from kasuri.noise.rng import Source, Streams, secure
 from kasuri.privacy import Exact, Guarantee, asked
@@ -33,6 +34,7 @@ def release(
     source: Source | None = None,
     threads: int | None = None,
     about: Mapping[str, str] | None = None,
+    slots: tuple[str, str] | str | None = None,
 ) -> Release:
     """Publish `counts` with `mechanism`, or `best()`, at `epsilon`: the one function that draws noise on counts.
 
@@ -40,7 +42,8 @@ def release(
     charged, durably, before the release key is made, and nothing is refunded. None means unmetered, which the guarantee
     then says. source: `secure()` unless a test wants `seeded(n)`. threads: any number gives the same result.
     about: words for readers (title, publisher, contact, source, licence, published, language), which the report, the
-    certificates, the manifest and every export then carry.
+    certificates, the manifest and every export then carry. slots: of a window ledger, the start of the slot that the
+    records come from, or those of the first and the last; without it they count in every window.
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
@@ -52,8 +55,13 @@ def release(
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
     if counts.data in mechanism.declared:
         raise PrivacyError(f"what is declared public as {counts.data!r} has the name of the confidential data")
+    for caution in run.cautions:  # before the charge: who reads it may still stop
+        warnings.warn(caution, AccuracyWarning, stacklevel=2)
     threads = threads_or_all(threads)
-    paid = charge(run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part, about=words)
+    span = (slots, slots) if isinstance(slots, str) else slots
+    paid = charge(
+        run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part, about=words, slots=span
+    )
     with paid.streams() as streams:
         drawn = draw(run, counts, streams, threads)
     recipe = MappingProxyType({**run.words(), **drawn.words})
@@ -109,6 +117,7 @@ def charge(
     assumes: tuple[str, ...],
     part: Part | None,
     about: About | None,
+    slots: tuple[str, str] | None = None,
 ) -> Paid:
     """Charge `ledger` for `run`, durably, before any key is made."""
     mechanism, guarantee = run.mechanism, run.guarantee.assuming(*assumes)
@@ -128,6 +137,6 @@ def charge(
     if ledger is None:
         guarantee = guarantee.assuming(NO_LEDGER)
     else:
-        receipt = ledger.reserve(guarantee, data=data, recipe=mechanism.name, plan=plan, part=part)
+        receipt = ledger.reserve(guarantee, data=data, recipe=mechanism.name, plan=plan, part=part, slots=slots)
         provenance["ledger"] = receipt.reference()
     return Paid(guarantee, MappingProxyType(provenance), receipt, source, mechanism.name)

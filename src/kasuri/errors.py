@@ -48,6 +48,10 @@ class FormatError(KasuriError):
     """A file that cannot be trusted."""
 
 
+class AccuracyWarning(UserWarning):
+    """What is asked for is allowed, and public facts show that plain noise would serve better."""
+
+
 def raise_faults(kind: type[KasuriError], faults: Iterable[str]) -> None:
     """Raise `kind` naming every fault at once; do nothing when there is none."""
     found = tuple(faults)

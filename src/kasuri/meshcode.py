@@ -189,9 +189,10 @@ def morton(rows: ArrayLike, cols: ArrayLike) -> Int:
     col = _array(cols, np.int64, "columns")
     if row.shape != col.shape:
         raise DomainError("rows and cols must have one shape")
-    if row.size and (min(row.min(), col.min()) < 0 or max(row.max(), col.max()) >= 1 << 31):
+    keys, seen = interleave2(row.ravel(), col.ravel())
+    if seen >= 1 << 31:  # a negative number has the highest bit
         raise DomainError("rows and cols of a Morton code lie in 0..2^31-1; some do not")
-    return interleave2(row.ravel(), col.ravel()).reshape(row.shape)
+    return keys.reshape(row.shape)
 
 
 def unmorton(keys: ArrayLike) -> tuple[Int, Int]:

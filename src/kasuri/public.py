@@ -36,7 +36,7 @@ class PublicTable:
     def __post_init__(self) -> None:
         """What always holds, whoever builds it: checked, on copies that nobody can change afterwards."""
         if not isinstance(self.domain, Domain):
-            raise DomainError("a public table stands on a Domain")
+            raise DomainError("a public table needs a Domain")
         _named(self.name, "table")
         cells, values = _numbers(self.cells, "cells"), _numbers(self.values, "values")
         if cells.ndim != 1 or values.shape != cells.shape or cells.dtype != np.int64 or values.dtype != np.float64:
@@ -137,7 +137,7 @@ def _named(name: object, what: str) -> None:
 def _numbers(values: ArrayLike, what: str) -> NDArray[Any]:
     """A plain array of numbers; anything else (Counts, a frame, a masked array) is refused."""
     if not isinstance(values, (np.ndarray, list, tuple)) or isinstance(values, np.ma.MaskedArray):
-        raise PrivacyError(f"a public table is made of plain arrays ({what}); confidential Counts are none")
+        raise PrivacyError(f"a public table is made of plain arrays ({what}); confidential Counts are not")
     array = np.asarray(values)
     if array.dtype.kind not in "iuf":
         raise DomainError(f"{what} must be numbers, not {array.dtype}")

@@ -33,6 +33,7 @@ class Browser:
         os.close(from_child)
         self.out, self.into, self.rest, self.number = mine_out, mine_in, b"", 0
         self.requests: list[str] = []
+        self.posted: list[str] = []
         self.complaints: list[str] = []
         self.session = None
         target = next(
@@ -97,6 +98,7 @@ class Browser:
         method, params = event.get("method"), event.get("params", {})
         if method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+            self.posted += [part["bytes"] for part in params["request"].get("postDataEntries", []) if "bytes" in part]
         elif method == "Runtime.exceptionThrown":
             self.complaints.append(params["exceptionDetails"].get("exception", {}).get("description", "exception"))
         elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):

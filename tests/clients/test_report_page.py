@@ -202,7 +202,7 @@ def test_keyboard_and_table_of_the_largest(kanto, browser):
     browser.key("PageDown")
     browser.run("document.getElementById('largest-box').open = true")
     first = browser.run("document.querySelector('#largest tbody tr').innerText").split()
-    assert first == [str(top.mesh_code), f"{top.value:,}"]
+    assert first[:2] == [str(top.mesh_code), f"{top.value:,}"]
     quiet(browser, kanto / "report.html")
 
 
@@ -539,19 +539,16 @@ def test_the_page_cannot_reach_the_network(several, browser):
 @pytest.mark.parametrize(
     ("line", "instead"),
     [
-        ("(k) => place[row(k)] % axis.cols", "(k) => (place[row(k)] + 1) % axis.cols"),
+        ("(k) => place(k) % cols, value", "(k) => (place(k) + 1) % cols, value"),
         ("Math.floor((r + offset[0]) / side)", "Math.floor(r / side)"),
         ("numbers[i] = axis ? number : number % 2 ? -(number + 1) / 2 : number / 2", "numbers[i] = number"),
     ],
 )
 def test_planted_faults_of_the_viewer_are_seen(several, browser, tmp_path, monkeypatch, line, instead):
     """The comparison with the table can fail: one line of the viewer changed, and it does."""
-    script = frame._asset("viewer.js")
+    script = frame._script()
     assert script.count(line) == 1
-    real = frame._asset
-    monkeypatch.setattr(
-        frame, "_asset", lambda name: script.replace(line, instead) if name == "viewer.js" else real(name)
-    )
+    monkeypatch.setattr(frame, "_script", lambda figure: script.replace(line, instead))
     path = tmp_path / "broken.html"
     path.write_text(page.build(several), encoding="utf-8")
     browser.open(path)

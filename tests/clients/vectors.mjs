@@ -6,6 +6,8 @@
 //   tabs       {envelope, key, maxEpsilon, value, tabs} -> what that many devices on one storage answer at the same time
 //   bare       {key} -> what a device without storage, and one without locks, answer
 //   category   {randomizer, values} -> category of each value, or its refusal
+//   places     {randomizer, positions: [[lat, lon]]} -> category of each, or its refusal
+//   supports   [{randomizer, report}] -> for each report the categories that agree with it
 //   verify     {envelope, key} -> {id, epsilon} or {error}
 import { readFileSync } from "node:fs";
 const client = await import(process.argv[2]);
@@ -79,6 +81,17 @@ switch (process.argv[3]) {
   }
   case "category":
     say(asked.values.map((value) => tryTo(() => client.categoryOf(asked.randomizer, value))));
+    break;
+  case "places": {
+    const { placeOf } = await import(new URL("kasuri-place.js", process.argv[2]));
+    client.checkRandomizer(asked.randomizer);
+    const found = asked.positions.map(([latitude, longitude]) =>
+      placeOf(asked.randomizer, { latitude, longitude }).then((label) => client.categoryOf(asked.randomizer, label), (fault) => fault.message));
+    say(await Promise.all(found));
+    break;
+  }
+  case "supports":
+    say(asked.map((v) => client.supports(v.randomizer, client.fromHex(v.report)).flatMap((agrees, x) => (agrees ? [x] : []))));
     break;
   case "verify":
     try {

@@ -118,7 +118,7 @@ def test_a_confidential_file_is_not_a_list_of_labels(tmp_path, name):
     [
         ("", "needs a column code or label"),
         ("name,parent\na,b\n", "needs a column code or label"),
-        ("code,code\na,b\n", "stands twice"),
+        ("code,code\na,b\n", "is there twice"),
         ("code\n", "no label below"),
         ("code,parent\na\n", "line 2: 1 fields for 2 columns"),
         ("code,name\na,1\n,2\n", "line 3: the code is missing"),
@@ -182,7 +182,7 @@ def test_the_command_line_gives_what_python_gives(tmp_path):
         ("hour=time(2020)", r"time\(START,SECONDS,STEPS\)"),
         ("hour=time(2020-10-01,x,y)", "valid integer"),
         ("sex=nominal(colour=3)", "unknown key"),
-        ('sex=nominal(name="x", labels=["a"])', "stands before the bracket"),
+        ('sex=nominal(name="x", labels=["a"])', "goes before the bracket"),
         ("home=mesh(500m,1,2)", "mesh.WINDOW"),
     ],
 )

@@ -191,7 +191,7 @@ def test_demo_ends_in_a_database_and_a_map(tmp_path):
         assert abs(db.execute("SELECT sum(value) FROM release").fetchone()[0] - 47_595_417) < 190 * 40
     assert (tmp_path / "kasuri-demo.png").read_bytes()[:4] == b"\x89PNG"
     report = (tmp_path / "kasuri-demo" / "report.html").read_bytes()
-    assert str(tmp_path / "kasuri-demo" / "report.html") in run.stdout and len(report) < 600_000
+    assert str(tmp_path / "kasuri-demo" / "report.html") in run.stdout and len(report) < 850_000
     assert "5/5 verifying" in run.stderr and "yes, every file" in run.stdout
     told = json.loads(kasuri("demo", "--json", cwd=tmp_path).stdout)
     assert told["folder"] == "kasuri-demo-2"

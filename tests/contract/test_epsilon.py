@@ -89,7 +89,8 @@ DOORS = {
 STUDIES = {
     "kasuri.Mechanism.guarantee", "kasuri.Mechanism.losses", "kasuri.Mechanism.plan", "kasuri.Mechanism.scale",
     "kasuri.Mechanism.claim", "kasuri.Mechanism.on", "kasuri.Mechanism.run", "kasuri.plan",
-    "kasuri.Mechanism.series", "kasuri.compare", "kasuri.kanon.exact_delta", "kasuri.kanon.least_k",
+    "kasuri.Mechanism.recurring", "kasuri.Mechanism.series", "kasuri.Mechanism.settled",
+    "kasuri.compare", "kasuri.kanon.exact_delta", "kasuri.kanon.least_k",
     "kasuri.kanon.li_qardaji_su_delta", "kasuri.shuffle.attack", "kasuri.shuffle.bounds_of",
 }  # fmt: skip
 """They say what would be promised, or what it would cost, and promise nothing."""

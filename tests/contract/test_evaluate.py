@@ -195,3 +195,32 @@ def test_plan_and_compare_on_the_command_line(tmp_path, monkeypatch):
     run(*given, "--figure", "again.pdf")
     assert (tmp_path / "c.pdf").read_bytes() == (tmp_path / "again.pdf").read_bytes(), "no date in it"
     run(*given, "--areas", "3", code=1)
+
+
+def test_compare_tells_ranks_moves_and_views():
+    domain = ks.Domain.of(ks.Ordered("age", 4), ks.Nominal("sex", ("f", "m")))
+    truth = np.array([[40, 0], [30, 10], [20, 20], [10, 30]]) * 100
+    counts = ks.Counts.from_dense(truth, domain, ks.Unit("person", "add-remove", 1), data="made up")
+    towns = ks.RegionMap("age", np.array([0, 0, 1, -1]), name="halves")
+    found = ks.compare(
+        counts, [ks.geometric()], epsilons=["20"], views=["age, sex", "sex", "halves"], maps=[towns], trials=2
+    )
+    rows = {row["cells"]: row for row in found.rows}
+    assert rows["age, sex"]["areas"] == 8 and rows["sex"]["areas"] == 2 and rows["halves"]["areas"] == 2
+    assert rows["age, sex"]["rank"] > 0.95 and rows["sex"]["rank"] is None
+    assert 0 <= rows[1]["moved"] < 0.01
+    with pytest.raises(ks.DomainError) as caught:
+        ks.compare(counts, [ks.geometric()], epsilons=["1"], views=["town", "age@9"])
+    assert len(caught.value.faults) == 2
+
+
+def test_moved_is_the_distance_people_are_carried():
+    from kasuri.study.evaluate import moved, rank_agreement
+
+    truth = np.array([[8, 0, 0], [0, 0, 0]])
+    assert moved(np.array([[0, 0, 8], [0, 0, 0]]), truth, (True, True)) == 2.0  # two steps for everybody
+    assert moved(np.array([[0, 0, 8], [0, 0, 0]]), truth, (True, False)) == 1.0  # another label
+    assert moved(np.array([[4, 0, 0], [4, 0, 0]]), truth, (True, True)) == 0.5
+    assert rank_agreement(np.array([1, 2, 3]), np.array([5, 6, 9])) == pytest.approx(1.0)
+    assert rank_agreement(np.array([3, 2, 1]), np.array([5, 6, 9])) == pytest.approx(-1.0)
+    assert rank_agreement(np.array([1, 1, 1]), np.array([5, 6, 9])) is None

@@ -1,7 +1,9 @@
 """The first minute: a small hashed environment, pip's settings for uv, one sentence for each failure, a wheel."""
 
 import datetime
+import json
 import os
+import platform
 import shutil
 import ssl
 import subprocess
@@ -282,7 +284,7 @@ def test_hints_are_the_command_that_was_typed(tmp_path):
 
     typed = "python3 run.py kasuri"
     assert asked("init", "job.toml", KASURI_COMMAND=typed).stdout.endswith(f"then: {typed} check job.toml\n")
-    assert f"Example: {typed} demo" in asked("demo", "--help", KASURI_COMMAND=typed).stdout
+    assert f"\n  {typed} demo local\n" in asked("demo", "--help", KASURI_COMMAND=typed).stdout
     assert f"`{typed} ledger open`" in asked("ledger", "show", "no.ledger", KASURI_COMMAND=typed).stderr
     assert "-m kasuri check other.toml" in asked("init", "other.toml").stdout
 
@@ -342,6 +344,42 @@ def test_a_wheel_in_a_fresh_environment(tmp_path):
     assert f"{program} init job.toml" in done.stdout  # not on PATH: the hint names it by its path
     assert run("verify", "demo").returncode == 0
     assert run("demo", "--out", "demo").returncode == 1
+
+
+@pytest.mark.full
+@needs_uv
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="compiled kernels are shipped for x86-64")
+def test_a_wheel_with_compiled_kernels(tmp_path):
+    """Nothing is compiled in its first run, from any path, nor where nothing can be written; damaged kernels are
+    compiled again; a processor without AVX2 takes none of them."""
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "KASURI_COMMAND")}
+    made = [sys.executable, str(ROOT / "wheel.py"), str(tmp_path)]
+    subprocess.run(made, env=env, check=True, capture_output=True)
+    (made,) = tmp_path.glob("*.whl")
+    assert made.name.endswith("_x86_64.whl") and not (ROOT / "src/kasuri/_kernels/compiled").exists()
+    program = fresh(tmp_path / "venv", made)
+    kernels = next((tmp_path / "venv" / "lib").glob("python*")) / "site-packages" / "kasuri" / "_kernels"
+
+    def demo(name, **more):
+        command = [str(program), "demo", "--out", str(tmp_path / name)]
+        done = subprocess.run(command, cwd=tmp_path, env=env | more, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return len(list((kernels / "__pycache__").glob("*.nbc")))
+
+    assert demo("first") == demo("nowhere", NUMBA_CACHE_LOCATOR_CLASSES="kasuri._kernels.cached._Nowhere") == 0
+    target = (kernels / "compiled" / "target.json").read_text()
+    check = (
+        "import sys; from kasuri._kernels import cached; cached.binding.get_host_cpu_features = lambda: {'avx2': %s}; "
+    )
+    check += f"cached._LEVEL = ('avx2',); print(cached._shipped_for({json.loads(target)[0]!r}) is not None)"
+    for has in (True, False):
+        command = [str(program.with_name("python")), "-c", check % has]
+        assert subprocess.run(command, env=env, capture_output=True, text=True).stdout == f"{has}\n"
+    for path in (kernels / "compiled").glob("morton.*.nbc"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    assert demo("damaged") > 0
 
 
 @pytest.mark.full

@@ -1,7 +1,9 @@
 """Grids and hexagons of the world: codes both ways, points on edges, faults all at once, and maps opened by GDAL."""
 
 import json
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import h3
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 import shapely
 
 import kasuri as ks
-from kasuri import job
+from kasuri import job, meshcode
 from kasuri.errors import DomainError
 from kasuri.job.axes import parse
 from kasuri.schema import schemes
@@ -164,7 +166,7 @@ def test_a_window_across_the_date_line():
         ({"crs": "3035", "step": "x", "points": "wgs"}, ["points: 'wgs'", "'3035' is not a reference", "step must be"]),
         ({"crs": "EPSG:5703", "step": 1}, ["not a system of two coordinates"]),
         ({"crs": "EPSG:3035", "step": 1, "level": "1km"}, ["a level is of a scheme"]),
-        ({"scheme": "us", "level": "1"}, ["use eu, geohash, quadkey"]),
+        ({"scheme": "us", "level": "1"}, ["use eu, geohash, jis, quadkey"]),
         ({"scheme": "eu", "level": "3km", "crs": "EPSG:3857", "step": 1},
          ["level '3km' is not one of eu", "are in EPSG:3035", "gives step"]),
         ({"scheme": "eu", "level": "1km", "splits": (3, 5)}, ["15 x 15 cells"]),
@@ -342,3 +344,62 @@ def test_the_command_line_and_json_give_what_python_gives():
 def test_the_columns_of_a_grid_are_taken():
     with pytest.raises(DomainError, match="grid_code"):
         ks.Domain.of(EU, ks.Ordered("grid_code", 3))
+
+
+def test_a_scheme_in_one_file_as_the_guide_shows_it(tmp_path, monkeypatch):
+    """The file of the guide, put among the schemes: found by its word from points to maps. The locators are those
+    that radio amateurs publish for these places."""
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "geography.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r'```python\n("""Maidenhead.*?)```', page, re.S)
+    (tmp_path / "schemes").mkdir()
+    (tmp_path / "schemes" / "maidenhead.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(schemes, "__path__", [*schemes.__path__, str(tmp_path / "schemes")])
+    assert "maidenhead" in schemes.words()
+    whole = ks.Grid("home", scheme="maidenhead", level="6", shape=(4320, 4320))
+    known = {
+        "JN58TD": (48.14666, 11.60833), "GF15VC": (-34.91, -56.21166), "FM18LW": (38.92, -77.065),
+        "RE78IR": (-41.28333, 174.745), "FN31PR": (41.714775, -72.72726), "CM87WJ": (37.413708, -122.1073236),
+    }  # fmt: skip
+    found = located(whole, *zip(*known.values(), strict=True))
+    assert whole.column(found)["grid_code"].to_pylist() == list(known)
+    lat, lon = RNG.uniform(-90, 90, 2000), RNG.uniform(-180, 180, 2000)
+    index = located(whole, lat, lon)
+    back, wrong, _ = whole.from_arrow("code", [whole.column(index)["grid_code"]])
+    assert not wrong.any() and all((a == b).all() for a, b in zip(back, index, strict=True))
+    assert whole.from_arrow("code", [pa.array(["JN58", "JN58TZ", None, "jn58td", "ZZ58TD"])])[1].all()
+    axis = parse("home=grid(maidenhead,JN58AA,JN59XX)").make(None)
+    assert axis.shape == (48, 24) and axis.nesting() == (10, 24) and axis.area("JN58") == (slice(0, 24), slice(0, 24))
+    out = released(axis, ks.haar_topdown(order="jis"))
+    out.export(str(tmp_path / "x.gpkg"), levels=["4"], unmetered=True)
+    meta, squares = opened(tmp_path / "x.gpkg", "release_4")
+    assert meta["crs"] == "EPSG:4326" and sum(squares["value"].to_pylist()) == out.total()
+    assert dict(zip(squares["grid_code"].to_pylist(), squares["value"].to_pylist(), strict=True)) == {
+        code: out.area(code=code) for code in ("JN58", "JN59")
+    }
+
+
+@pytest.mark.parametrize("level", ["80km", "10km", "5km", "2km", "1km", "500m", "250m", "125m"])
+def test_the_japanese_mesh_is_one_scheme_among_others(level):
+    """The cells, codes, edges and tree of `Mesh`, to the last bit, points on the lines among them."""
+    per = meshcode.level(level).per_first
+    mesh = ks.Mesh("home", level, (36 * per, 39 * per), shape=(18 * per, 14 * per))
+    grid = ks.Grid("home", scheme="jis", level=level, origin=mesh.origin, shape=mesh.shape)
+    row, col = RNG.integers(0, mesh.shape[0], 3000), RNG.integers(0, mesh.shape[1], 3000)
+    codes = grid.column([row, col])["grid_code"]
+    assert codes.cast(pa.int64()).to_pylist() == mesh.column([row, col])["mesh_code"].to_pylist()
+    back, wrong, _ = grid.from_arrow("code", [codes])
+    assert not wrong.any() and (back[0] == row).all() and (back[1] == col).all()
+    west, south, east, north = mesh.edges(row, col)
+    assert all((a == b).all() for a, b in zip(grid.edges(row, col), (west, south, east, north), strict=True))
+    lat = np.concatenate([south, np.nextafter(north, 0), RNG.uniform(24.0, 36.0, 3000)])
+    lon = np.concatenate([west, np.nextafter(east, 0), RNG.uniform(139.0, 153.0, 3000)])
+    for points in ("EPSG:4326", "EPSG:6668"):
+        own = ks.Grid("home", scheme="jis", level=level, origin=mesh.origin, shape=mesh.shape, points=points)
+        (found, outside_own, _), (wanted, outside_mesh, _) = (axis.indices(LATLON, [lat, lon]) for axis in (own, mesh))
+        assert (outside_own == outside_mesh).all() and outside_own.mean() < 0.2
+        assert all((a == b)[~outside_own].all() for a, b in zip(found, wanted, strict=True))
+    assert grid.nesting() == mesh.nesting() and grid.epsg == mesh.epsg
+    assert [(step.name, step.side) for step in grid.levels] == [(step.name, step.side) for step in mesh.levels]
+    code = codes[0].as_py()[:6]  # the long ones do not settle their level
+    assert grid.area(code) == mesh.area(code)
+    assert grid.from_arrow("code", [pa.array(["", "x", None, "9" * 12, codes[0].as_py()[:-1]])])[1].all()

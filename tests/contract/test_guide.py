@@ -38,7 +38,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def samples(folder: Path) -> None:
-    """What a reader has: a census table as Parquet and CSV, an e-Stat file, UCI Adult with its recoding."""
+    """What a reader has: a census table as Parquet and CSV, an e-Stat file, UCI Adult and its recoding, examples."""
     from pyarrow import csv, parquet
 
     table = parquet.read_table(KANTO)
@@ -56,6 +56,8 @@ def samples(folder: Path) -> None:
     from kasuri.reproduce import horigome2020_kanon
 
     csv.write_csv(horigome2020_kanon.adult(), folder / "adult.csv")
+    left = shutil.ignore_patterns("release", "*.gpkg")
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=left)
 
 
 def commands(body: str) -> list[tuple[str, list[str]]]:

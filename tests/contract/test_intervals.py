@@ -10,8 +10,9 @@ from reference.domains import taken_by
 from test_recipes import DOMAINS, VARIANTS, counts_on, name
 
 import kasuri as ks
+from kasuri import recipes
 from kasuri.manifest.package import digest, text
-from kasuri.published import bounds, intervals
+from kasuri.published import around, bounds, intervals
 from kasuri.published.bars import NoBars
 from kasuri.schema import Domain, Mesh, Nominal, Unit
 
@@ -247,15 +248,21 @@ def cut(tree, keys, level):
 
 def pooled(tree, keys, level):
     """The rule after that: windows that begin anywhere."""
-    return OF_CELLS(tree, keys, level, bounds.EVER)
+    return OF_CELLS(tree, keys, level, around.pooled(tree, level, around.EVER))
+
+
+def twice(tree, keys, level):
+    """And the one after that: two windows."""
+    return OF_CELLS(tree, keys, level, around.pooled(tree, level))
 
 
 OF_CELLS = bounds.of_cells
-EARLIER = [(cut, ""), (pooled, "; pooled with the nodes around it")]
+POOLED = "; pooled with the nodes around it"
+EARLIER = [(cut, ""), (pooled, POOLED), (twice, POOLED + ", in two windows at most")]
 
 
 @pytest.mark.parametrize("old", [True, False], ids=["another version", "the same version"])
-@pytest.mark.parametrize(("rule", "words"), EARLIER, ids=["cut", "pooled"])
+@pytest.mark.parametrize(("rule", "words"), EARLIER, ids=["cut", "pooled", "two windows"])
 @pytest.mark.parametrize("recipe", [ks.refined_tree(), ks.haar_topdown()], ids=lambda recipe: recipe.name)
 def test_limits_saved_by_an_earlier_rule_are_known(recipe, rule, words, old, tmp_path, monkeypatch):
     """A release saved with them can be read; with others under that name it cannot."""
@@ -265,13 +272,18 @@ def test_limits_saved_by_an_earlier_rule_are_known(recipe, rule, words, old, tmp
     with monkeypatch.context() as earlier:
         method = f"least squares of the noisy {what} of the drawn tree, without sign constraint{words}"
         earlier.setattr(bounds, "of_cells", rule)
+        earlier.setattr(bounds, "said", lambda tree, level: around.pooled(tree, level, (9.0, 9.0)))  # of areas
         earlier.setattr(intervals.TreeBars, "method", method)
+        earlier.setattr(intervals, "stepped", lambda bars: False)
         out.save(str(tmp_path / "r"), unmetered=True)
-        assert not np.array_equal(intervals.columns(out), today)
+        if rule is not twice or recipe.name != "refined_tree":  # whose cells may have the limits of today
+            assert not np.array_equal(intervals.columns(out), today)
     if old:
         aged(tmp_path / "r")
     found = ks.verify(str(tmp_path / "r"))
     assert found["ok"], found["faults"]
+    dated = any("intervals of its larger areas" in note for note in found["not_recomputed"])
+    assert dated != old or recipe.name == "refined_tree"  # whose blocks are drawn nodes, so that the report is the same
     back = ks.Release.load(str(tmp_path / "r"))
     assert np.array_equal(intervals.columns(back), today) and back.interval(rows=1) == out.interval(rows=1)
     assert_found_when_changed(tmp_path / "r")
@@ -284,3 +296,46 @@ def test_limits_of_one_rule_under_the_name_of_another_are_found(recipe, tmp_path
         other.setattr(bounds, "of_cells", cut)
         out.save(str(tmp_path / "r"), unmetered=True)
     assert any("does not follow" in fault for fault in ks.verify(str(tmp_path / "r"))["faults"])
+
+
+@pytest.mark.parametrize("recipe", [ks.geometric(), ks.woven_tree(whole=True)], ids=lambda recipe: recipe.name)
+def test_limits_of_noise_that_goes_in_steps(recipe):
+    """A full table: nothing but noise. At epsilon 3 nine numbers of ten have none, and a quantile of a law without
+    steps, rounded inward, covered two cells in 80 of 100 cases."""
+    domain = Domain.of(Mesh("g", shape=(16, 16)))
+    counts = ks.Counts.from_dense(np.full((16, 16), 300), domain, Unit("person", "add-remove", 1), data="full")
+    for epsilon in ("1", "3"):
+        kept = {side: [] for side in (1, 2, 8)}
+        for seed in range(4):
+            out = ks.release(counts, recipe, epsilon=epsilon, ledger=None, source=ks.seeded(seed), threads=1)
+            for side, held in kept.items():
+                for first in range(0, 256, 8):
+                    found = out.interval(cells=list(range(first, first + side)))
+                    held.append(found.lower <= 300 * side <= found.upper)
+        assert min(np.mean(held) for held in kept.values()) >= 0.92, {s: np.mean(h) for s, h in kept.items()}
+
+
+@pytest.mark.parametrize("recipe", [ks.haar_topdown(), recipes.privelet()], ids=lambda recipe: recipe.name)
+def test_limits_of_differences_that_go_in_steps(recipe):
+    """Two cells at epsilon 4, a sum and a difference: 95 % were 90 % (haar_topdown) and 92 % (privelet)."""
+    counts = ks.Counts.from_dense(np.full(2, 300), Domain.of(ks.Ordered("a", 2)), PERSON, data="full")
+    held = []
+    for seed in range(300):
+        out = ks.release(counts, recipe, epsilon="4", ledger=None, source=ks.seeded(seed), threads=1)
+        lower, upper = intervals.columns(out)
+        held += ((lower <= 300) & (upper >= 300)).tolist()
+    assert np.mean(held) >= 0.96, np.mean(held)
+
+
+def test_limits_of_privelet_saved_before_steps_were_known(tmp_path, monkeypatch):
+    counts = ks.Counts.from_dense(np.full(64, 300), Domain.of(ks.Ordered("a", 64)), PERSON, data="full")
+    out = ks.release(counts, recipes.privelet(), epsilon="6", ledger=None)
+    with monkeypatch.context() as before:
+        before.setattr(intervals, "stepped", lambda bars: False)
+        before.setattr(intervals.FullBars, "method", intervals.FullBars.earlier[0])
+        out.save(str(tmp_path / "r"), unmetered=True)
+        old = intervals.columns(out)
+    assert not np.array_equal(old, intervals.columns(out))
+    found = ks.verify(str(tmp_path / "r"))
+    assert found["ok"], found["faults"]
+    assert_found_when_changed(tmp_path / "r")

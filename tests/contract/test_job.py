@@ -117,7 +117,7 @@ CHILD = """
 import os, signal, sys
 import pyarrow as pa
 import kasuri as ks
-from kasuri.ingest import micro
+from kasuri.ingest import micro, parts
 
 engine, moment = sys.argv[1:]
 rows = 300_000
@@ -132,7 +132,7 @@ def read_and_die(*words):
     die()
 
 if moment == "bounding":  # the parts are written
-    micro._Total.add = die
+    parts._Total.add = die
 else:
     original, micro.placed = micro.placed, read_and_die
 domain = ks.Domain.of(ks.Mesh("grid", shape=(50, 50)))
@@ -214,11 +214,11 @@ def test_a_job_keeps_records_out_of_its_folder(tmp_path, monkeypatch):
     (tmp_path / "v.csv").write_text("person,mesh_code\nPLANTED,533945263\n")
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    from kasuri.ingest import micro, scratch
+    from kasuri.ingest import parts, scratch
 
     seen = []
-    original = micro._duckdb
-    monkeypatch.setattr(micro, "_duckdb", lambda *words: seen.append(words[-1]) or original(*words))
+    original = parts.texts
+    monkeypatch.setattr(parts, "texts", lambda *words: seen.append(words[-1]) or original(*words))
     run("release", path)
     assert seen and not Path(seen[0]).is_relative_to(tmp_path)
     monkeypatch.setattr(scratch, "_places", lambda: [tmp_path / "tmp"])

@@ -172,9 +172,11 @@ def test_the_claim_of_a_round_stands_beside_the_local_one(tmp_path):
 
     rr = local.grr(ks.Nominal("w", labels=("a", "b")), epsilon="1")
     reports = rr.randomize(["a"] * 3000 + ["b"] * 1000)
-    for tokens in (False, True):
-        made = local.Round.new(rr, closes=(1 << 40) - 1, tokens=tokens)
+    for tokens, closes in ((False, 1), (True, 1), ("open", (1 << 40) - 1)):
+        made = local.Round.new(rr, closes=closes, tokens=bool(tokens))
         local.write_reports(tmp_path / f"{tokens}.parquet", reports, made)
+    early = run("local", "estimate", tmp_path / "open.parquet", "--delta", "1e-8", code=1)
+    assert "before the round closes" in str(early.exception) + early.output
     refused = run("local", "estimate", tmp_path / "False.parquet", "--delta", "1e-8", code=1)
     assert "one-round tokens" in str(refused.exception) + refused.output
     told = json.loads(run("local", "estimate", tmp_path / "True.parquet", "--delta", "1e-8", "--json").output)

@@ -1,6 +1,7 @@
 """Files as people have them: each is read right, or refused with what to do. No record decides how another is read."""
 
 import datetime
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,7 +15,7 @@ import pytest
 import kasuri as ks
 from kasuri import job
 from kasuri.errors import KasuriError
-from kasuri.ingest import File, Melt
+from kasuri.ingest import File, Melt, utf8
 from kasuri.ingest.sources import open_stream
 from kasuri.ingest.workbook import text
 from kasuri.store import workbook
@@ -201,6 +202,16 @@ def test_melt_to_two_axes_and_records_keep_their_ids(tmp_path):
     assert batch.to_pylist()[:2] == [{"x": "1", "y": "女", "n": "女"}, {"x": "2", "y": "男", "n": "女"}]
 
 
+@pytest.mark.parametrize("unit", ["visit", "性別"])
+def test_an_id_that_melt_makes_is_refused(tmp_path, unit):
+    """A label or a melted number is nobody's id: whole rows of people would count as one."""
+    path = saved(tmp_path, "person,a,b\n1,女,女\n2,女,男\n")
+    wide = File([path], melt=Melt(("visit",), "性別", {"a": ("1",), "b": ("2",)}))
+    domain = ks.Domain.of(ks.Nominal("person", labels=("1", "2")))
+    with pytest.raises(ks.PrivacyError, match=f"the id column '{unit}' is computed"):
+        ks.count(wide, domain, columns={"person": "person"}, unit=ks.Unit(unit, "add-remove", 2))
+
+
 @pytest.mark.parametrize("bad", [b"\x81", b"\x81\xff", b"\xfd", "é".encode(), b"\xff\xfe", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("codec", ["utf-8", "cp932", "cp1252"])
 def test_no_record_decides_how_another_is_read(codec, bad, tmp_path):
@@ -229,6 +240,51 @@ def test_every_line_break_survives_wrong_bytes():
                     assert (bytes([first, second]) + end).decode(codec, "replace")[-1:] == end.decode()
     for unit in range(1 << 16):
         assert (b"\xff\xfe" + unit.to_bytes(2, "little") + b"\n\0").decode("utf-16", "replace")[-1] == "\n"
+
+
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("bad", [b"\0", b"\n", b'"', b"\xd8\0\xd8", b"\0\n", b"x\0y\0\n"])
+def test_an_odd_byte_of_utf16_spoils_its_own_line_alone(tmp_path, monkeypatch, bad, big):
+    """Every later line was read shifted by a byte: all people after the record were lost."""
+    codec, mark = ("utf-16-be", b"\xfe\xff") if big else ("utf-16-le", b"\xff\xfe")
+
+    def of(extra, block):
+        monkeypatch.setattr(utf8, "_BLOCK", block)
+        rows = [f'"{person}","{"千代田" if person % 2 else "港"}","女"\r\n'.encode(codec) for person in range(20)]
+        data = mark + "person,区,性別\r\n".encode(codec) + b"".join([*rows[:7], extra, *rows[7:]])
+        found = ks.count(saved(tmp_path, data), WARDS, columns=COLUMNS, unit=PERSON)
+        return found.cells.tolist(), found.values.tolist()
+
+    alone, extra = of(b"", 1 << 24), '"99","港","女'.encode(codec) + bad + '"\r\n'.encode(codec)
+    assert sum(alone[1]) == 20
+    for block in (1 << 24, 50, 51):
+        cells, values = of(extra, block)
+        more = np.bincount(cells, values, 6) - np.bincount(alone[0], alone[1], 6)
+        assert np.abs(more).sum() <= 1, (block, more)
+
+
+@pytest.mark.parametrize("value", ["1e10", "-1e10", "1e300", "-1e300"])
+@pytest.mark.parametrize("form", ["yyyy-mm-dd", "[h]:mm:ss"])
+def test_a_time_that_no_calendar_has_spoils_its_own_row_alone(tmp_path, value, form):
+    """A number in the form of a time ended the reading, or the process: whether it ran told of one record."""
+    rows = [("person", "区", "性別"), *((f"p{i}", "港", "女") for i in range(5)), ("victim", "港", 777)]
+    path = xlsx(tmp_path / "t.xlsx", [*rows, ("last", "港", "女")])
+    with zipfile.ZipFile(path) as file:
+        archive = {part: file.read(part).decode() for part in file.namelist()}
+    sheet = archive["xl/worksheets/sheet1.xml"]
+    changed = re.sub(r"<c[^>]*><v>777</v></c>", f'<c s="1"><v>{value}</v></c>', sheet)
+    assert changed != sheet
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    styles = (
+        f'<styleSheet xmlns="{main}"><numFmts count="1"><numFmt numFmtId="170" formatCode="{form}"/></numFmts>'
+        '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="170"/></cellXfs></styleSheet>'
+    )
+    archive |= {"xl/worksheets/sheet1.xml": changed, "xl/styles.xml": styles}
+    with zipfile.ZipFile(path, "w") as file:
+        for part, body in archive.items():
+            file.writestr(part, body)
+    found = ks.count(path, WARDS, columns=COLUMNS, unit=PERSON)
+    assert found.values.tolist() == [6]
 
 
 JOB = """

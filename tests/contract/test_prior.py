@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri.recipes import shares
+from kasuri.recipes import joins
 from kasuri.recipes.shares import pilot_height
 from kasuri.schema import Domain, Mesh, Nominal
 from kasuri.trees import order
@@ -162,6 +162,6 @@ def test_plans_and_losses_know_what_was_declared():
 
 
 def test_a_preset_with_a_negative_share_makes_no_claim(monkeypatch):
-    monkeypatch.setitem(shares.REFINED, "u4", lambda top: {0: Fraction(2), 1: Fraction(-1)})
+    monkeypatch.setitem(joins.LeastSquares.presets, "u4", lambda top: {0: Fraction(2), 1: Fraction(-1)})
     with pytest.raises(ks.PrivacyError, match="positive"):
         ks.refined_tree("u4").guarantee(DOMAIN, PERSON, "1")

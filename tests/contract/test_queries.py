@@ -346,6 +346,32 @@ def test_text_of_postgresql_that_cannot_be_written_ends_no_release(postgres):
                 counted(Table(address, "t"))
 
 
+OWN = {
+    "a cast": "CREATE CAST (int4 AS text) WITH FUNCTION seen(int4) AS ASSIGNMENT",
+    "an operator": "CREATE OPERATOR pg_catalog.= (LEFTARG = text, RIGHTARG = int4, FUNCTION = seen_too)",
+    "a function": "SET allow_system_table_mods = on; CREATE FUNCTION pg_catalog.octet_length(int4) RETURNS int4 "
+    "LANGUAGE sql AS 'SELECT 1'",
+}
+
+
+@pytest.mark.parametrize("what", OWN)
+def test_casts_and_operators_of_a_postgresql_database_are_not_run(postgres, what):
+    """They may look at other rows: with this cast one person turned the ages of twenty others."""
+    import psycopg
+
+    there = "SELECT EXISTS (SELECT 1 FROM public.t WHERE person = ''victim'')"
+    with psycopg.connect(postgres, autocommit=True) as base:
+        base.execute("CREATE TABLE t (person text, s text, age int4)")
+        base.execute("INSERT INTO t SELECT 'p' || i, 's', 1 FROM generate_series(1, 20) i")
+        base.execute(f"CREATE FUNCTION seen(int4) RETURNS text LANGUAGE sql STABLE AS '{there}::int::text'")
+        base.execute(f"CREATE FUNCTION seen_too(text, int4) RETURNS bool LANGUAGE sql STABLE AS '{there}'")
+        assert counted(Table(postgres, "t")) == {0: 20}
+        base.execute(OWN[what])
+        for where in ([], [("s", "=", 5)]):
+            with pytest.raises(ks.PrivacyError, match="of its own"):
+                counted(Table(postgres, "t", where))
+
+
 def test_a_table_and_a_query_of_postgresql(postgres):
     import psycopg
 

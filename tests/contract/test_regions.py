@@ -10,9 +10,11 @@ import pyarrow.csv
 import pyogrio
 import pytest
 import shapely
+from typer.testing import CliRunner
 
 import kasuri as ks
 from kasuri import job
+from kasuri.cli import app
 from kasuri.errors import DomainError, FormatError
 from kasuri.job.axes import parse
 
@@ -254,3 +256,135 @@ def test_a_stored_domain_that_lies_about_its_shapes(tmp_path):
     forged["axes"][0]["codes"].reverse()
     with pytest.raises((FormatError, DomainError)):
         ks.Domain.from_json(forged)
+
+
+def on_sheet(rings):
+    """Square units inside rings, by the even-odd rule."""
+    if not rings:
+        return 0.0
+    whole = shapely.Polygon()
+    for ring in rings:
+        whole = whole.symmetric_difference(shapely.make_valid(shapely.Polygon(ring)))
+    return whole.area
+
+
+def test_drawings_are_on_a_sheet_with_equal_areas(tmp_path):
+    axis = shaped(tmp_path)
+    counties, states = axis.drawing(), axis.drawing("state", side=500)
+    assert (counties.level, counties.codes, counties.spans[3]) == ("county", axis.labels, (3, 4))
+    assert (states.codes, states.spans) == (("01", "02", "03"), ((0, 2), (2, 5), (5, 6)))
+    assert states.names == {"name": ("Ames", "Böhl", "Alone"), "name_ja": ("甲", "乙", "丙")}
+    assert max(counties.width, counties.height) == 1000 and max(states.width, states.height) == 500
+    for drawing in (counties, states):
+        for rings in drawing.rings:
+            xy = np.concatenate(rings)
+            assert xy.dtype == np.int32 and xy.min() >= 0 and (xy <= [drawing.width, drawing.height]).all()
+    ground = {0: np.sin(np.radians(10)), 10: np.sin(np.radians(20)) - np.sin(np.radians(10))}  # per degree of longitude
+    wanted = np.array([ground[SQUARES[code][1]] for code in axis.labels])
+    found = np.array([on_sheet(rings) for rings in counties.rings])
+    assert np.allclose(found / found.sum(), wanted / wanted.sum(), rtol=0.02)
+    corners = [{tuple(xy) for ring in rings for xy in ring.tolist()} for rings in counties.rings]
+    assert len(corners[0] & corners[1]) >= 2, "neighbours share their border"
+    assert counties.rings[3][0][:, 1].mean() < counties.rings[0][0][:, 1].mean(), "north is up"
+    metric = shaped(tmp_path, crs="EPSG:3035").drawing()
+    assert (metric.width, metric.height) == (1000, 667)
+    with pytest.raises(DomainError, match="no shapes to draw"):
+        regions().drawing()
+    with pytest.raises(DomainError, match="16 to 16384 units"):
+        axis.drawing(side=3)
+
+
+def test_a_drawing_across_the_date_line_is_in_one_piece_and_keeps_small_places():
+    fiji = [
+        shapely.box(177, -19, 180, -16),
+        shapely.box(-180, -19, -178, -16),
+        shapely.box(178, -17.5, 178.001, -17.499),
+    ]
+    fiji[0] = fiji[0] - fiji[2].buffer(0.1)
+    table = {"code": ["a", "b", "c"], "geometry": [shapely.to_wkb(one) for one in fiji]}
+    drawing = ks.Regions("place", table, crs="EPSG:4326").drawing(side=200)
+    assert 190 < drawing.width <= 201 and 0 < len(drawing.rings[2][0]) <= 4
+    assert max(drawing.rings[0][0][:, 0]) == min(drawing.rings[1][0][:, 0]), "they touch at 180 degrees"
+    assert len(drawing.rings[0]) == 2, "a hole stays"
+    hexagons = ks.H3("hex", 3, ("81283ffffffffff",)).drawing("2")
+    assert hexagons.level == "2" and len(hexagons.codes) == 7 and hexagons.names == {}
+    area = np.array([on_sheet(rings) for rings in hexagons.rings])
+    assert area.max() < 1.3 * area.min(), "hexagons of one size, as on the ground"
+
+
+@pytest.mark.parametrize(
+    ("unasked", "asked"),
+    [
+        (ks.refined_tree(), ks.refined_tree(order="hierarchy")),
+        (ks.bayes_tree(), ks.bayes_tree(order="hierarchy")),
+        (ks.bayes_tree(pilot=True), ks.bayes_tree(pilot=True, order="hierarchy")),
+        (ks.auto(), ks.auto(order="hierarchy")),
+        (ks.recipes.hierarchy(), ks.recipes.hierarchy("hierarchy")),
+        (ks.haar_topdown(), ks.haar_topdown(transform="nominal")),
+    ],
+    ids=lambda recipe: recipe.name,
+)
+def test_trees_are_followed_without_being_asked(unasked, asked, tmp_path):
+    """The same plan, words and numbers as where the tree is asked for by its word; a release of it is read back."""
+    domain = ks.Domain.of(regions())
+    plain = ks.Domain.of(ks.Ordered("place", 6))
+    assert unasked.plan(domain, UNIT, "1") == asked.plan(domain, UNIT, "1") != unasked.plan(plain, UNIT, "1")
+    counts = ks.Counts(domain, np.arange(6), np.array([900, 50, 1, 300, 20, 70]), UNIT, "census")
+    made = [ks.release(counts, one, epsilon="1", ledger=None, source=ks.seeded(4)) for one in (unasked, asked)]
+    assert made[0].recipe == made[1].recipe and made[0].values.tolist() == made[1].values.tolist()
+    out = ks.release(counts, unasked, epsilon="1", ledger=None)
+    out.save(str(tmp_path / "out"), unmetered=True)
+    assert ks.verify(str(tmp_path / "out"))["faults"] == []
+    again = ks.Release.load(str(tmp_path / "out"))
+    assert again.area(place="Böhl") == out.area(place="Böhl")
+    if unasked.name != "haar_topdown":  # which publishes no measurements where fan-outs are above two
+        assert again.interval(place="Böhl") == out.interval(place="Böhl")
+
+
+def test_an_order_that_was_asked_for_is_not_changed():
+    domain = ks.Domain.of(regions())
+    for recipe in (ks.refined_tree(order="morton"), ks.haar_topdown(order="morton"), ks.haar_topdown(descent="plain")):
+        with pytest.raises(DomainError, match=r"has a public tree, .* would ignore"):
+            recipe.on(domain, UNIT, "1")
+
+
+def test_faults_of_the_list_and_of_the_shapes_at_once(tmp_path):
+    """A cycle, a doubled code, an outline that crosses itself and two that overlap: one refusal names all of them."""
+    codes = ["01", "02", "a", "b", "a1", "a1", "01001", "01003", "02001", "x"]
+    above = ["", "", "b", "a", "01", "01", "01", "01", "02", "99"]
+    shapes = [
+        None,
+        None,
+        None,
+        None,
+        shape("02003"),
+        None,
+        moved("01001"),
+        shape("01003"),
+        crossed("03"),
+        shape("02005"),
+    ]
+    frame = geopandas.GeoDataFrame({"code": codes, "parent": above, "geometry": shapes}, crs="EPSG:4326")
+    frame.to_file(tmp_path / "bad.gpkg")
+    with pytest.raises(DomainError) as found:
+        ks.Regions("place", tmp_path / "bad.gpkg")
+    for words in ("a1 is there more than once", "x has a parent that is not in the list", "parents of a never end",
+                  "outline of 02001 crosses itself", "01001 and 01003 cover the same ground"):  # fmt: skip
+        assert any(words in fault for fault in found.value.faults), (words, found.value.faults)
+
+
+def test_gaps_are_listed_and_lie_outside(tmp_path):
+    assert shaped(tmp_path).gaps() == [] == regions().gaps()
+    lake = shapely.box(12, 2, 14, 4)
+    axis = shaped(tmp_path, shapes=lambda code: shape(code) - lake if code == "01003" else shape(code))
+    ((x, y, part),) = axis.gaps()
+    assert lake.contains(shapely.Point(x, y)) and part == pytest.approx(4 / 596)
+    assert axis.indices(LATLON, [np.array([3.0, 5.0]), np.array([13.0, 13.0])])[1].tolist() == [True, False]
+    said = f'place=regions(places="{tmp_path}/places.gpkg", prefix=[2, 5], levels=["state", "county"])'
+    done = CliRunner().invoke(app, ["geography", "describe", said])
+    assert done.exit_code == 0 and "place: 6 of county, 3 of state\nEPSG:4326, west 0, south 0, east 30" in done.stdout
+    assert "a gap around (13, 3): 0.0067 of the ground, in no place" in done.stdout
+    told = json.loads(
+        CliRunner().invoke(app, ["geography", "describe", "home=grid(eu,1kmN3080E3920,1kmN3111E3951)", "--json"]).stdout
+    )
+    assert told["levels"]["10km"] == [4, 4] and told["epsg"] == 3035 and told["gaps"] == []

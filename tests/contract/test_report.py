@@ -21,8 +21,9 @@ from typer.testing import CliRunner
 
 import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
-from kasuri.report import frame, page
+from kasuri.report import frame, levels, page
 from kasuri.report import sheet as sheets
+from kasuri.report.compare import around
 from kasuri.report.pack import Rows, distances, from_planes, from_varints, pack, planes, unpack, varints, whole
 from kasuri.words.japanese import ja
 
@@ -202,9 +203,9 @@ def forge(folder, change):
 
 
 def other_rows(page_text):
-    head, _, foot = page._around(page_text)
+    head, _, foot = around(page_text)
     about = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["data"]
-    first, _, others = page._around(page_text)[1].partition(".")
+    first, _, others = around(page_text)[1].partition(".")
     rows = unpack(about, first)
     values = rows.columns["value"].copy()
     values[3] += 1 if values[3] % 2 == 0 else -1  # same length of bytes, another number
@@ -213,12 +214,13 @@ def other_rows(page_text):
 
 def other_ranges(page_text):
     """An interval of a coarser level made narrower."""
-    head, packed, foot = page._around(page_text)
-    (_, about), *_ = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["ranges"]
+    head, packed, foot = around(page_text)
+    parts = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["parts"]
+    at = next(i for i, part in enumerate(parts) if part["what"] == "range")
     texts = packed.split(".")
-    rows = unpack(about, texts[1])
+    rows = unpack(parts[at]["about"], texts[at + 1])
     above = np.where(rows.columns["above"] > 1, rows.columns["above"] - 2, rows.columns["above"])
-    texts[1] = pack(replace(rows, columns={**rows.columns, "above": above}))[1]
+    texts[at + 1] = pack(replace(rows, columns={**rows.columns, "above": above}))[1]
     return head + ".".join(texts) + "</script>" + foot
 
 
@@ -254,7 +256,7 @@ def test_another_zlib_is_no_forgery(saved, tmp_path):
     import zlib
 
     def again(page_text):
-        head, packed, foot = page._around(page_text)
+        head, packed, foot = around(page_text)
         squeeze = zlib.compressobj(1, zlib.DEFLATED, -15)
         first, _, others = packed.partition(".")
         raw = zlib.decompress(base64.b64decode(first), -15)
@@ -308,7 +310,7 @@ def test_names_that_look_like_code_stay_text(tmp_path):
 def test_an_empty_table_has_a_report():
     domain = ks.Domain.of(ks.Mesh("grid", shape=(4, 4)))
     sheet = page.Sheet(domain, np.array([], np.int64), np.array([], np.int64), np.array([]), np.array([]))
-    assert sheet.shown()[0][0]["rows"] == 0 and "–" in page._levels(sheet)
+    assert sheet.shown()[0][0]["rows"] == 0 and "–" in levels.totals(sheet)
 
 
 def test_a_table_too_large_for_a_page_is_summed(monkeypatch, saved):
@@ -419,7 +421,7 @@ def test_a_report_on_a_local_estimate(tmp_path, monkeypatch):
         run = CliRunner().invoke(app, words.split())
         assert run.exit_code == 0, run.output
     made = Path("estimate.html").read_text(encoding="utf-8")
-    assert "局所差分プライバシー" in made and '"confidence": 95' in made and "<title>reports: estimated" in made
+    assert "局所差分プライバシー" in made and '"confidence": 95' in made and "<title>reports: 900 reports" in made
 
 
 def test_rows_that_would_swell_are_refused():

@@ -24,7 +24,8 @@ def joined():
 def words_of(html, language):
     """The page as a reader of one language sees it."""
     other = "ja" if language == "en" else "en"
-    body = re.sub(rf'<(span|text|div) lang="{other}">.*?</\1>', "", html.partition("<main>")[2].partition("</main>")[0])
+    main = html.partition("<main>")[2].partition("</main>")[0]
+    body = re.sub(rf'<(span|text|div)(?: [^>]*)? lang="{other}">.*?</\1>', "", main)
     return re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", body))
 
 

@@ -385,6 +385,44 @@ def counted(change: str, max_cells: int, max_weight: int | None, side: int, runs
     return Sample(columns_of(out, LONG), claim.epsilon)
 
 
+@cache
+def summed(change: str, max_cells: int, side: int) -> ks.Counts:
+    """Sums of amounts: a victim with many records and huge amounts, or other ones."""
+    import pyarrow as pa
+
+    rows = [(1, 0, 2), (2, 3, 1), (3, 5, 1)]
+    victim = [(9, cell, 40) for cell in range(8) for _ in range(3)]
+    rows += victim if side else [] if change == "add-remove" else [(9, 7 - cell, 9) for cell in range(4)]
+    frame = {"person": [r[0] for r in rows], "x": [r[1] for r in rows], "w": [r[2] for r in rows]}
+    unit = Unit("person", change, max_cells, max_sum=3)
+    return ks.count(pa.table(frame), LONG, columns={"x": "x"}, unit=unit, sum="w", key=KEY)
+
+
+def sums_of(change: str, max_cells: int, side: int, runs: int, seed: int) -> Sample:
+    """Releases of bounded sums."""
+    out, claim = drawn(summed(change, max_cells, side), ks.geometric(), "3", runs, seed)
+    return Sample(columns_of(out, LONG), claim.epsilon)
+
+
+OUTSIDE = Domain.of(Nominal("ward", labels=("a", "b"), elsewhere=True))
+
+
+@cache
+def residual(max_cells: int, side: int) -> ks.Counts:
+    """A victim in ten places outside the labels, and in one inside."""
+    import pyarrow as pa
+
+    rows = [(1, "a"), (2, "z"), (3, "b")] + ([(9, f"far {i}") for i in range(10)] + [(9, "a")]) * side
+    frame = pa.table({"person": [r[0] for r in rows], "w": [r[1] for r in rows]})
+    return ks.count(frame, OUTSIDE, columns={"ward": "w"}, unit=Unit("person", "add-remove", max_cells), key=KEY)
+
+
+def residual_of(max_cells: int, side: int, runs: int, seed: int) -> Sample:
+    """Releases with a residual label."""
+    out, claim = drawn(residual(max_cells, side), ks.geometric(), "3", runs, seed)
+    return Sample(columns_of(out, OUTSIDE), claim.epsilon)
+
+
 def composition_claims() -> list[Claim]:
     """A ledger's prices, and the bound on what one unit adds."""
     count_cases = (
@@ -401,4 +439,22 @@ def composition_claims() -> list[Claim]:
         Claim("8 releases, zCDP", "ledger", (Case("enters", partial(series_of, "zcdp")),), cost=0.5),
         Claim("parts of a split", "ledger", (Case("enters", parts_of),), cost=0.15),
         Claim("count() of records", "count", count_cases, cost=0.06),
+        Claim(
+            "bounded sums",
+            "count",
+            (
+                Case("many records", partial(sums_of, "add-remove", 1)),
+                Case("three cells", partial(sums_of, "add-remove", 3)),
+                Case("replaced", partial(sums_of, "replace", 2)),
+            ),
+            cost=0.06,
+            least=20_000,
+        ),
+        Claim(
+            "a residual label",
+            "count",
+            (Case("ten places outside", partial(residual_of, 1)), Case("two cells", partial(residual_of, 2))),
+            cost=0.06,
+            least=20_000,
+        ),
     ]

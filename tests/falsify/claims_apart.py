@@ -21,6 +21,7 @@ from kasuri.local.longitudinal import Memoised, MemoisedClient
 from kasuri.local.randomizer import Randomizer
 from kasuri.schema import Nominal, Unit
 from kasuri.shuffle import columns as shuffle_columns
+from kasuri.shuffle.rounds import central_claim
 
 # -- local randomizers -------------------------------------------------------------------------------------------------
 
@@ -187,6 +188,46 @@ def local_claims() -> list[Claim]:
     return found
 
 
+ROUND = {"amplified": ("2", 40), "too few to hide": ("2", 10)}
+"""A closed round: the local epsilon, and how many devices reported."""
+
+
+@cache
+def closed_round(kind: str, which: str) -> tuple[Randomizer, int, Fraction, Fraction]:
+    epsilon, devices = ROUND[which]
+    randomizer = categorical.MAKERS[kind](Nominal("place", labels=("a", "b", "c")), epsilon=epsilon, elsewhere=False)
+    opened = ks.local.Round.new(randomizer, closes=10**9, tokens=True)
+    claim = central_claim(opened, devices, "0.01")
+    return randomizer, devices, claim.epsilon, claim.delta
+
+
+def round_totals(kind: str, which: str, side: int, runs: int, seed: int) -> Sample:
+    """What a closed round publishes is a function of how many reports agree with each place. All others are at one
+    place, which hides the victim least."""
+    randomizer, devices, epsilon, delta = closed_round(kind, which)
+    places = np.zeros((runs, devices), dtype=np.int64)
+    places[:, 0] = 2 * side
+    rows = randomizer.randomize(places.ravel(), source=ks.seeded(seed)).rows
+    bits = np.unpackbits(randomizer.supports(rows), axis=1, bitorder="little")[:, : randomizer.size]
+    totals = bits.reshape(runs, devices, -1).sum(axis=1).astype(float)
+    columns = {f"place {x}": totals[:, x] for x in range(randomizer.size)}
+    columns["third less first"] = totals[:, 2] - totals[:, 0]
+    return Sample(columns, epsilon, delta)
+
+
+def round_claims() -> list[Claim]:
+    return [
+        Claim(
+            f"closed round, {kind}" + (", ten devices" if which != "amplified" else ""),
+            "shuffle.rounds",
+            (Case(which, partial(round_totals, kind, which)),),
+            cost=0.1,
+            least=20_000,
+        )
+        for kind, which in [*((kind, "amplified") for kind in sorted(categorical.MAKERS)), ("grr", "too few to hide")]
+    ]
+
+
 # -- the shuffle-model join --------------------------------------------------------------------------------------------
 
 OVERLAP, APART = 20, 180
@@ -290,12 +331,16 @@ def post_processed(what: str, epsilon: str, overlap: int, apart: int, side: int,
             made = ks.shuffle.covariance(joined)
             found.append([*made.covariance.ravel(), *made.mean.ravel()])
         else:
-            rows = ks.shuffle.synthesize(joined, rows=400, source=ks.seeded(seed + i)).columns
+            rows = ks.shuffle.synthesize(joined, rows=400, method=what, source=ks.seeded(seed + i)).columns
             parts = [np.asarray(rows[name]) for name in "xy"]
             found.append([number for part in parts for number in (part.mean(), part.max(), part.min())])
     assert claim is not None
     array = np.array(found, dtype=float)
     return Sample({f"{what} {j}": array[:, j] for j in range(array.shape[1])}, claim.epsilon, claim.delta)
+
+
+METHODS = ("copula", "pca", "regression", "svm")
+"""Ways to make synthetic rows, all of them of the joined rows alone."""
 
 
 def shuffle_claims() -> list[Claim]:
@@ -316,14 +361,21 @@ def shuffle_claims() -> list[Claim]:
             Case("four in both tables", partial(post_processed, what, *PLAIN)),
             Case("values change", partial(post_processed, what, "1", OVERLAP, APART)),
         )
-        for what in ("covariance", "synthesis")
+        for what in ("covariance", *METHODS)
     }
     return [
         *joins,
         Claim("the joiner", "shuffle.join", (Case("values change", joiner_sees),), cost=0.1),
         Claim("one side's file", "shuffle.Party", (Case("values change", side_file),), small_coin, cost=0.1),
         Claim("covariance of joined rows", "shuffle.covariance", made["covariance"], cost=11, least=600),
-        Claim("synthetic rows", "shuffle.synthesize", made["synthesis"], cost=28, least=600),
+        *(
+            Claim(
+                "synthetic rows" if what == METHODS[0] else f"synthetic rows by {what}",
+                "shuffle.synthesize", made[what], cost=28, least=600,
+            )
+            for what in METHODS
+        ),
+        *round_claims(),
     ]  # fmt: skip
 
 

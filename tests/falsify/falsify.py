@@ -36,6 +36,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]  # tests/reference, and beside this
 
 from claims import Case, Claim, Sample, composition_claims, recipe_claims  # noqa: E402
 from claims_apart import kanon_claims, local_claims, shuffle_claims  # noqa: E402
+from claims_series import series_claims  # noqa: E402
 from lower_bound import attack  # noqa: E402
 
 from kasuri.local.odds import loss, within  # noqa: E402
@@ -69,6 +70,7 @@ class Bound:
 @cache
 def registry() -> dict[str, Claim]:
     every = [*recipe_claims(), *composition_claims(), *local_claims(), *shuffle_claims(), *kanon_claims()]
+    every += series_claims()
     assert len({claim.name for claim in every}) == len(every)
     return {claim.name: claim for claim in every}
 

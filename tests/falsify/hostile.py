@@ -282,7 +282,7 @@ CASES = [
         mask=[{"axes": ["grid"], "shape": [10**6, 10**6], "first": False, "runs": [10**12]}])), _verify),
     Case("SQLite: 2^32 pages promised", _put("a.db", _sqlite_promise), _query, fine=True),
     Case("array: 10^12 numbers promised", _put("a.npy", _array("(1000000, 1000000)")),
-         _call("kasuri.job", "read_array", "a.npy")),
+         _call("kasuri.ingest", "read_array", "a.npy")),
     Case("job: 200,000 lists deep", _put("a.toml", lambda: b"a = " + DEEP), _call("kasuri.job", "load", "a.toml")),
     Case("job: a number of 10^6 digits", _put("a.toml", lambda: b"a = " + b"9" * 10**6),
          _call("kasuri.job", "load", "a.toml")),

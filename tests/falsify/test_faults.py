@@ -234,6 +234,8 @@ def test_kernels_work_where_nothing_can_be_cached(tmp_path, monkeypatch):
     monkeypatch.setattr(cached._Files, "_write", full)
     tiny(tmp_path)
     assert list(tmp_path.rglob("*.nbi")) == []
+    monkeypatch.setattr(cached._Impl, "_locator_classes", [cached._Nowhere])
+    tiny(tmp_path)
 
     class Nowhere:
         def __init__(self, function):

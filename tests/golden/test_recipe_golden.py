@@ -141,6 +141,16 @@ def _digest(array):
     return f"{data.dtype.kind}{data.size}:{hashlib.sha256(data.tobytes()).hexdigest()[:16]}"
 
 
+def anywhere(label, case):
+    """A case without what the machine's linear algebra decides: the released values of a matrix (rounded at six places
+    they may be ties) and the rows of one that is optimised. Its words, promise, streams and measurements stay."""
+    if " | matrix" not in label or "words" not in case:
+        return case
+    optimised = case["words"]["options"].get("strategy") == "optimised"
+    words = {key: value for key, value in case["words"].items() if not (optimised and key == "rows")}
+    return case | {"words": words, "values": case["values"].partition(":")[0]}
+
+
 @pytest.fixture(scope="module")
 def golden():
     return json.loads(gzip.decompress(FILE.read_bytes()))
@@ -155,10 +165,11 @@ def test_nothing_stored_promised_or_drawn_has_changed(golden, place):
     wrong = {}
     for label, recipe, domain, change in cases():
         if label.startswith(f"{place} |"):
-            now = json.loads(json.dumps(found(recipe, domain, change)))
-            differs = [key for key in {*now, *golden[label]} if now.get(key) != golden[label].get(key)]
+            now = anywhere(label, json.loads(json.dumps(found(recipe, domain, change))))
+            then = anywhere(label, golden[label])
+            differs = [key for key in {*now, *then} if now.get(key) != then.get(key)]
             if differs:
-                wrong[label] = {key: (golden[label].get(key), now.get(key)) for key in sorted(differs)}
+                wrong[label] = {key: (then.get(key), now.get(key)) for key in sorted(differs)}
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 
 

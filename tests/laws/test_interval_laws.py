@@ -12,7 +12,7 @@ from reference.domains import taken_by
 import kasuri as ks
 from kasuri import recipes
 from kasuri.noise.samplers import laplace_variance
-from kasuri.published import bounds, estimate, intervals
+from kasuri.published import around, bounds, estimate, intervals
 from kasuri.recipes.read import read
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 from kasuri.trees import order, transform
@@ -95,13 +95,13 @@ def test_the_variance_of_an_area_is_that_of_least_squares(which, recipe, seed):
 
 
 @given(which=st.integers(0, len(DOMAINS) - 1), recipe=st.integers(0, len(COUNT_TREES) - 1), seed=st.integers(0, 10**6),
-       mean=st.sampled_from([0.2, 4.0]), parts=st.sampled_from([bounds.TWICE, bounds.EVER]))  # fmt: skip
+       mean=st.sampled_from([0.2, 4.0]), parts=st.sampled_from([around.TWICE, around.EVER]))  # fmt: skip
 def test_windows_are_the_best_estimates_of_one_count_along_a_path(which, recipe, seed, mean, parts):
     out, _ = released(DOMAINS[which], COUNT_TREES[recipe], seed, mean)
     tree, nodes, parent, y, variance = dense_tree(out)
     _, inverse, ends = slow.covariance(nodes, parent, y, variance)
     found = estimate.counts(out.measurements, tree, shrink=False)
-    seen, at = bounds.windows(found, parts), {depth: i for i, depth in enumerate(found.depths)}
+    seen, at = around.windows(found, parts), {depth: i for i, depth in enumerate(found.depths)}
     siblings: dict = {}
     for node in nodes:
         siblings.setdefault(parent.get(node), []).append(node)
@@ -115,7 +115,7 @@ def test_windows_are_the_best_estimates_of_one_count_along_a_path(which, recipe,
         path = path[::-1]
         weights = np.array([[1.0 if slow.under(end, one, parent) else 0.0 for end in ends] for one in path])
         x = [found.levels[at[d]].x[found.find(at[d], np.array([prefix]))[0]] for d, prefix in path]
-        wanted = slow.window(np.array(x), weights @ inverse @ weights.T, factors, bounds._SMALL)
+        wanted = slow.window(np.array(x), weights @ inverse @ weights.T, factors, around._SMALL)
         window, place = seen[at[node[0]]], found.find(at[node[0]], np.array([node[1]]))[0]
         assert np.allclose((window.x[place], window.sd[place] ** 2, window.chances[place]), wanted)
         limit = slow._limit(*wanted[:2], bounds.factor(0.9, parts[wanted[2]]))
@@ -142,32 +142,63 @@ def as_tree(levels):
         last = at + 1 == len(levels)
         goes_on = np.zeros(there.sum(), dtype=bool) if last else levels[at + 1][1][there]
         if at == 0:
-            own, fan = x, np.where(goes_on, 2, 0)
+            own, z, fan = x, x, np.where(goes_on, 2, 0)
         else:
             f = (f + 2) / 4
             up = levels[at - 1][0][there]
             own = np.column_stack((x[there], up - x[there])).ravel()
+            z = own - np.repeat(up / 2, 2)
             fan = np.column_stack((np.where(goes_on, 2, 0), np.zeros(goes_on.size, dtype=np.int64))).ravel()
         first, n = np.concatenate(([0], np.cumsum(fan))), own.size
         v = np.full(n, 2.0 if at == 0 else 1.0)
-        made.append(estimate.Level(np.arange(n), first, own, v, own, np.full(n, f), own, v))
+        made.append(estimate.Level(np.arange(n), first, z, v, own, np.full(n, f), own, v))
     return estimate.Estimated(None, tuple(range(len(made))), tuple(made), True)
 
 
 def test_a_lone_count_is_seldom_above_the_limit_where_it_was_lost():
     """Alone from the top of the tree on, the worst case, at every size: at least 94 %. Windows that begin anywhere with
-    ever less of the error hold 92.9 %, with all of it 80 %."""
+    ever less of the error hold 92.9 %, with all of it 80 %. Weighed as well, which makes limits lower, it
+    is 0.1 % less."""
     held = {}
     for people in (1.5, 2.0, 2.5, 3.0, 4.0):
         levels = lone(people, 0.5, 3)
         tree = as_tree(levels)
-        for parts in (bounds.TWICE, bounds.EVER, (1.0,) * 20):
-            seen, missed = bounds.windows(tree, parts), 0
+        rules = {parts: around.pooled(tree, 0.95, parts) for parts in (around.TWICE, around.EVER, (1.0,) * 20)}
+        for name, seen in (*rules.items(), ("weighed", around.weighed(tree, 0.95))):
+            missed = 0
             for at, (_, there) in enumerate(levels[:-1]):
-                upper, lost = seen[at].upper(0.95)[:: 2 if at else 1], ~levels[at + 1][1][there]
+                upper, lost = seen[at].closed[:: 2 if at else 1], ~levels[at + 1][1][there]
                 missed += int((upper < people)[lost].sum())
-            held[parts] = min(held.get(parts, 1.0), 1 - missed / levels[0][0].size)
-    assert held[bounds.TWICE] >= 0.937 > held[bounds.EVER] > 0.92 > held[(1.0,) * 20], held
+            held[name] = min(held.get(name, 1.0), 1 - missed / levels[0][0].size)
+    assert held["weighed"] >= 0.935
+    assert held[around.TWICE] >= 0.937 > held[around.EVER] > 0.92 > held[(1.0,) * 20], held
+
+
+@given(seed=st.integers(0, 10**6), people=st.sampled_from([0.0, 1.0, 2.5, 12.0]))
+def test_odds_are_added_up_along_a_path(seed, people):
+    """Against the formulas, written out node by node; and the largest size that is not given up."""
+    tree = as_tree(lone(people, 0.5, seed, paths=6, depth=5))
+    found = around.weighed(tree, 0.95)
+    by = around.pooled(tree, 0.95)
+    above = {}
+    for at, level in enumerate(tree.levels):
+        below = {}
+        for node in range(level.x.size):
+            scale = np.sqrt(level.f[0] / 2) if at == 0 else np.sqrt(level.v[0])
+            if at == 0:
+                below[node] = [(max(level.x[node] / scale, 0.0), np.zeros(around.SIZES.size))]
+            else:
+                parent = int(np.searchsorted(tree.levels[at - 1].first, node, side="right")) - 1
+                below[node] = [*above[parent], slow.weigh(2 * level.z[node] / scale, above[parent], around.SIZES)]
+            odds = below[node][-1][1]
+            for parts, limits, other in (
+                (1.0, found[at].closed, by[at].closed),
+                (1.3, found[at].second, by[at].second),
+            ):
+                wanted = slow.largest(odds, around.SIZES, np.log(0.05 / parts)) * scale
+                wanted = max(wanted, bounds.factor(0.95) / 2 * np.sqrt(level.f[node]))
+                assert np.isclose(limits[node], min(wanted, other[node]))
+        above = below
 
 
 @given(which=st.integers(0, 2), order_of=st.sampled_from([order.morton, order.row_major]), seed=st.integers(0, 10**6))

@@ -338,11 +338,26 @@ def test_lazy_frames_are_queries_too(tmp_path):
         pl.scan_csv(tmp_path / "a.csv"), pl.scan_csv(tmp_path / "a.csv", skip_rows_after_header=1),
         scan.head(1), scan.filter(pl.col("s").count() > 1), pl.scan_csv(tmp_path / "a.csv", n_rows=1),
         pl.scan_csv(tmp_path / "a.csv", row_index_name="n"), pl.concat([scan, scan]),
+        pl.scan_parquet(tmp_path / "a.parquet", include_file_paths="of"),
+        pl.scan_parquet(tmp_path / "a.parquet", n_rows=1), pl.scan_parquet([tmp_path / "a.parquet"] * 2),
+        pl.scan_parquet(tmp_path / "a.parquet", row_index_name="n"),
     ]  # fmt: skip
     for frame in mixed:
         with pytest.raises(ks.PrivacyError, match=ROWS_ALONE):
             table(frame)
     assert table(mixed[0], assume=ROWS_ALONE).tolist() == [2, 0, 0]
+
+
+def test_a_folder_of_one_person_does_not_type_the_folders_of_others(tmp_path):
+    """polars reads s=01 and s=02 as numbers, and as texts once somebody is in the folder s=f."""
+    import polars as pl
+
+    for name in ("01", "02", "f"):
+        (tmp_path / f"s={name}").mkdir()
+        pl.DataFrame({"person": [f"{name}-{i}" for i in range(9)]}).write_parquet(tmp_path / f"s={name}" / "a.parquet")
+        for place in (tmp_path, tmp_path / f"s={name}" / "a.parquet"):
+            with pytest.raises(ks.PrivacyError, match="lazy frame"):
+                table(pl.scan_parquet(place, hive_partitioning=True))
 
 
 @pytest.fixture(scope="module")
@@ -383,12 +398,11 @@ def test_an_error_that_try_does_not_catch_drops_its_row_alone(dated, odd):
         assert two == [5, 5, 0] and abs(np.array(one) - two).sum() <= 1
 
 
-@pytest.mark.parametrize(("unit", "columns", "more"), [("x", {"s": "s"}, {}), ("u", {"s": "s"}, {}),
-                                                       ("person", {"s": "s"}, {"engine": "radix"})])  # fmt: skip
-def test_a_type_is_refused_whether_a_row_is_left_or_not(dated, unit, columns, more):
+@pytest.mark.parametrize("unit", ["x", "u"])
+def test_a_type_is_refused_whether_a_row_is_left_or_not(dated, unit):
     def made(path):
         source = Table(str(path), "t", [("person", "=", "victim")])
-        found = ks.count(source, SEX, columns=columns, unit=Unit(unit, "add-remove", 1), key=bytes(32), **more)
+        found = ks.count(source, SEX, columns={"s": "s"}, unit=Unit(unit, "add-remove", 1), key=bytes(32))
         return np.bincount(found.cells, found.values, minlength=3)
 
     one, two = (outcome(lambda path=path: made(path)) for path in dated)

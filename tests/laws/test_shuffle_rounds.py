@@ -5,6 +5,7 @@ from itertools import combinations_with_replacement
 from types import SimpleNamespace
 
 import pytest
+from reference.local import law_by_enumeration
 from reference.shuffle import hockey_stick, shuffled
 
 import kasuri as ks
@@ -41,6 +42,25 @@ def test_the_claim_is_never_below_the_exact_loss(n, delta, size):
 
     assert claim.epsilon <= 1 and claim.model == "shuffle"
     assert exact_delta(rr, n, Fraction(exp(float(claim.epsilon)))) <= claim.delta + Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize(("kind", "words", "more"), [
+    ("unary", 2, {"bits": 5}), ("oue", 2, {"bits": 5}), ("olh", 2, {"bits": 3, "buckets": 2}),
+    ("hadamard", 2, {"bits": 5}), ("count_mean_sketch", 3, {"bits": 4, "buckets": 2, "hashes": 2}),
+])  # fmt: skip
+def test_no_randomizer_claims_less_than_its_enumeration(kind, words, more, n):
+    """All words of a device enumerated, all multisets of reports: small n, where amplification has the least room."""
+    from math import exp
+
+    rr = getattr(local, kind)(ks.Ordered("x", 2), epsilon="1", elsewhere=False, **more)
+    claim = central_claim(opened(rr), n, "0.05")
+    laws = [law_by_enumeration(rr, x, words) for x in range(rr.size)]
+    g = Fraction(exp(float(claim.epsilon)))
+    for ones in range(n):
+        others = [laws[1]] * ones + [laws[0]] * (n - 1 - ones)
+        one, two = (shuffled([own, *others]) for own in laws)
+        assert max(hockey_stick(one, two, g), hockey_stick(two, one, g)) <= claim.delta + Fraction(1, 10**9)
 
 
 def test_half_the_claim_would_be_found():

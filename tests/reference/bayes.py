@@ -9,11 +9,12 @@ def normal_laplace(s, w, y, scale):
     """(mean, variance, integral / sqrt(2 pi w)) of N(x; s, w) exp(-|y - x| / scale) on a fine grid."""
     root = math.sqrt(w)
     x = np.linspace(min(s, y) - 12 * root - 30 * scale, max(s, y) + 12 * root + 30 * scale, 400_001)
-    density = np.exp(-0.5 * ((x - s) / root) ** 2 - np.abs(y - x) / scale) / (root * math.sqrt(2 * math.pi))
-    step = x[1] - x[0]
-    total = density.sum() * step
-    mean = (density * x).sum() * step / total
-    return mean, (density * (x - mean) ** 2).sum() * step / total, total
+    logs = -0.5 * ((x - s) / root) ** 2 - np.abs(y - x) / scale
+    top = logs.max()  # far apart, both factors are too small for floating point
+    density = np.exp(logs - top)
+    mean = (density * x).sum() / density.sum()
+    variance = (density * (x - mean) ** 2).sum() / density.sum()
+    return mean, variance, density.sum() * (x[1] - x[0]) * math.exp(top) / (root * math.sqrt(2 * math.pi))
 
 
 def gamma_moments(u, mean, shape):

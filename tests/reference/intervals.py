@@ -55,3 +55,32 @@ def _pooled(x, covariance, start, end):
 def _limit(x, variance, factor):
     half = factor * np.sqrt(variance)
     return max(x + half, half / 2)
+
+
+def weigh(seen, path, sizes):
+    """Tracked sum and log odds of a child of the last node of `path`: the difference `seen` in noise scales."""
+    held, odds = path[-1]
+    added = []
+    for t in sizes:
+        if held <= t:
+            added.append(min(abs(seen), abs(seen + held)) - abs(seen - t))
+        else:
+            least = 2 * t - held - 0.5
+            others = min(_rounded(seen + held), _rounded(seen - min(0.0, least)))
+            added.append(others - _rounded(seen - least))
+    return (held + np.clip(seen, -held, held)) / 2, odds + np.array(added)
+
+
+def _rounded(u):
+    return np.hypot(u, np.sqrt(0.74)) - 0.86
+
+
+def largest(odds, sizes, error):
+    """The largest size whose odds reach what it is given up at, between two sizes by a straight line."""
+    over = odds - error * np.minimum(1.5, np.maximum(0.15 + 0.58 * sizes, 1.2 * sizes - 0.71))
+    if over[-1] >= 0:
+        return np.inf
+    if (over < 0).all():
+        return 0.0
+    k = np.flatnonzero(over >= 0)[-1]
+    return np.interp(0.0, [over[k + 1], over[k]], [sizes[k + 1], sizes[k]])

@@ -13,6 +13,7 @@ import pytest
 import kasuri as ks
 from kasuri.schema import ROWS_ALONE
 from kasuri.spark import rowwise
+from kasuri.spark.session import settings
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ HONEST = {
     "text": lambda t: t.selectExpr("person", "try_cast(substring(trim(t), 1, 1) AS int) AS s").where("length(t) < 9"),
     "nothing missing": lambda t: t.dropna().fillna({"d": 0.0}),
     "rearranged": lambda t: t.repartition(3, "i").coalesce(1).orderBy("i", (t.d * 2.0).desc()),
-    "kept in memory": lambda t: t.where("i < 40").cache(),
+    "kept in memory": lambda t: t.cache().where("i < 40"),
 }
 
 
@@ -226,22 +227,54 @@ def test_what_may_depend_on_other_records_or_fail_is_refused(cluster, stored):
         assert trusted(frame, assume=ROWS_ALONE) == (ROWS_ALONE,)
 
 
+SKIPPED = {
+    "NaN is larger than any number": (pa.float64(), [1.0] + [float("nan")] * 19, 6.0, None, "x > 5D"),
+    "two zeros": (pa.float64(), [-0.0] * 20, 5.0, None, "x >= 0D"),
+    "a narrower type": (pa.int32(), [300] * 20, 44, "person string, s bigint, x byte", "x = 44"),
+    "a day of the old calendar": (pa.date32(), [-354221] * 20, -354220, None, "x = DATE'1000-03-01'"),
+}  # fmt: skip
+"""Types, values of twenty rows, the value of one person, how they are read, and a filter that keeps all of them or (the
+first) all but one: files and caches know the least and the largest value of many rows, without NaN, and as stored."""
+
+
 def test_rows_are_not_skipped_by_statistics_of_other_rows(cluster, stored):
-    """Files and caches know the least and the largest number of many rows, without NaN, and -0.0 below 0.0: where one
-    person's number is the largest, rows of others that a filter keeps are no longer skipped."""
-    rows = {"person": [*(f"p{i}" for i in range(20)), "victim"], "s": [0] * 21}
-    rows |= {"d": [1.0] + [float("nan")] * 19 + [6.0], "z": [-0.0] * 20 + [5.0]}
-    table, taken, found = pa.table(rows), "try_cast(d AS decimal(18, 6)) > 5", []
-    for name, part in (("with", table), ("without", table.slice(0, 20))):
-        pq.write_table(part, stored / f"numbers-{name}.parquet")
-        frame = cluster.session.read.parquet(str(stored / f"numbers-{name}.parquet"))
-        for text in ("d > 5D", "z >= 0D", "d IN (6D, 7D)", "NOT d <= 5D"):
-            for each in (frame.where(text), frame.selectExpr("*", f"{text} AS k").where("k")):
-                with pytest.raises(ks.PrivacyError, match="compares floating-point numbers"):
-                    trusted(each)
-        assert trusted(frame.where(taken)) == ()
-        found.append(frame.where(taken).count())
-    assert found == [1, 0]
+    """Where one person's number is the largest, rows of others that a filter keeps would no longer be skipped."""
+    spark, calendar = cluster.session, "spark.sql.parquet.datetimeRebaseModeInRead"
+    before, found = spark.conf.get(calendar), {}
+    spark.conf.set(calendar, "LEGACY")
+    try:
+        for name, (kind, many, one, schema, text) in SKIPPED.items():
+            table = pa.table({"person": [*(f"p{i}" for i in range(20)), "victim"], "s": [0] * 21,
+                              "x": pa.array([*many, one], kind)})  # fmt: skip
+            for part, rows in (("with", 21), ("without", 20)):
+                pq.write_table(table.slice(0, rows), path := stored / f"skipped-{part}.parquet", store_schema=False)
+                reader = spark.read if schema is None else spark.read.schema(schema)
+                frame = reader.parquet(str(path))
+                assert trusted(frame.where(text)) == (), name
+                for cached in (False, True):
+                    frame = frame.cache() if cached else frame
+                    with settings(spark, None):
+                        found[name, part, cached] = frame.where(text).count()
+                    assert trusted(frame.where(text)) == (), name
+                frame.unpersist()
+    finally:
+        spark.conf.set(calendar, before)
+    kept = [found[name, part, cached] for name in SKIPPED for cached in (False, True) for part in ("with", "without")]
+    assert kept == [20, 19] * 2 + [21, 20] * 6
+
+
+def test_a_filter_that_was_run_into_a_cache_is_refused(cluster, stored):
+    frame = cluster.session.read.parquet(str(stored / "with.parquet")).where("i < 40")
+    assert trusted(frame) == ()
+    assert frame.count() == 40  # the frame is planned: it does not look at the cache again
+    frame.cache()
+    try:
+        for each in (frame, frame.select("person", "s"), frame.where("i < 30")):
+            with pytest.raises(ks.PrivacyError, match="run into a cache"):
+                trusted(each)
+    finally:
+        frame.unpersist()
+    assert trusted(frame) == ()
 
 
 def test_settings_under_which_one_record_stops_others(cluster, stored):

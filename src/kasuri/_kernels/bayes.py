@@ -218,6 +218,13 @@ def _mills(a):
 
 
 @njit(error_model="numpy")
+def hazards(r, out):
+    """phi(r) / Phi(r) of each r: how far below its mean a standard normal is cut off."""
+    for i in range(r.size):
+        out[i] = 1.0 / _mills(-r[i])
+
+
+@njit(error_model="numpy")
 def _half(a):
     """(h - a, 1 + a h - h^2) with h = 1 / mills(a): mean above a, and variance, of a standard normal above a."""
     if a > 30.0:

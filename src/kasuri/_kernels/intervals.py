@@ -62,6 +62,57 @@ def pool_down(first, x, f, v, factors, small, above_x, above_w, above_g, above_c
             seen[j] += x[j] < small * np.sqrt(f[j])
 
 
+@njit(inline="always")
+def _round(u):
+    """-|u|, rounded near 0 as the law of a noise together with those of the nodes above it is."""
+    return 0.86 - np.sqrt(u * u + 0.74)
+
+
+@njit()
+def weigh_down(first, d, above_sum, above_odds, sizes, margin, total, odds):
+    """What the numbers of every node's children say about counts of the given sizes, in units of the noise scale.
+
+    d[j] is the measured difference, seen from child j. A count t that is all of the node expects d = t; where the node
+    holds more (its tracked sum S is above t) at least 2t - S. Against that: nothing of the count, d = 0 or -S. The log
+    of the ratio is added up along the path (docs/proofs/intervals.md, The odds of a count)."""
+    for i in range(above_sum.size):
+        start, end = first[i], first[i + 1]
+        held = above_sum[i]
+        for j in range(start, end):
+            if end - start == 1:  # the same node once more
+                total[j] = held
+                odds[j] = above_odds[i]
+                continue
+            seen = d[j]
+            total[j] = (held + min(max(seen, -held), held)) / 2
+            for k in range(sizes.size):
+                t = sizes[k]
+                if held <= t:
+                    own, none = -abs(seen - t), -min(abs(seen), abs(seen + held))
+                else:
+                    least = 2 * t - held - margin
+                    own, none = _round(seen - least), max(_round(seen + held), _round(seen - min(0.0, least)))
+                odds[j, k] = above_odds[i, k] + own - none
+
+
+@njit()
+def largest(odds, sizes, least, out):
+    """Per node the largest size whose log odds reach `least`, between two sizes by a straight line; infinite where the
+    last one does, 0 where none does."""
+    for i in range(odds.shape[0]):
+        k = sizes.size - 1
+        while k >= 0 and odds[i, k] < least[k]:
+            k -= 1
+        if k < 0:
+            out[i] = 0.0
+        elif k == sizes.size - 1:
+            out[i] = np.inf
+        else:
+            over, under = odds[i, k] - least[k], least[k + 1] - odds[i, k + 1]
+            part = over / (over + under)
+            out[i] = sizes[k] + part * (sizes[k + 1] - sizes[k])
+
+
 @njit()
 def _place(prefix, depth, dims, weights, radices, start, span):
     """The half-open range of places of a node along every dimension; a span of -1: the whole dimension."""
@@ -155,6 +206,8 @@ def warm_up():
     join_up(f, f, first, f, f, f.copy(), f.copy())
     spread_down(first, f, f, f, f, f.copy(), f.copy())
     pool_down(first, f, f, f, f, 1.0, f, f, f, one, one, f.copy(), f.copy(), one.copy(), one.copy())
+    weigh_down(first, f, f, f[:, None], f, 1.0, f.copy(), f[:, None].copy())
+    largest(f[:, None], f, f, f.copy())
     box_status(one, one, 0, one, one, one, box, box, one.copy())
     box_share(one, one, 0, one, one, one, one, box, box, f.copy())
     box_halves(one, one, 0, one, one, one, one, box, box, f.copy())

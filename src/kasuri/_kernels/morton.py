@@ -27,11 +27,15 @@ def _gather(x):
 
 @njit()
 def interleave2(rows, cols):
-    """int64 rows, cols < 2^31 -> int64 keys, row bit above col bit ([Terada2015, eq. 55])."""
+    """int64 rows, cols < 2^31 -> int64 keys, row bit above col bit ([Terada2015, eq. 55]); and every bit that is set in
+    any of them, which tells whether all lie in range without a second pass."""
     out = np.empty(rows.size, np.int64)
+    seen = np.uint64(0)
     for i in range(rows.size):
-        out[i] = np.int64((_spread(np.uint64(rows[i])) << np.uint64(1)) | _spread(np.uint64(cols[i])))
-    return out
+        row, col = np.uint64(rows[i]), np.uint64(cols[i])
+        seen |= row | col
+        out[i] = np.int64((_spread(row) << np.uint64(1)) | _spread(col))
+    return out, seen
 
 
 @njit()
@@ -87,6 +91,8 @@ def add_bits(keys, tables, bits):
 
 def warm_up():
     one = np.ones(1, np.int64)
-    deinterleave2(interleave2(one, one))
+    deinterleave2(interleave2(one, one)[0])
     table = np.zeros((1, 2), np.int64)
     add_bits(cells_to_keys(one, one, np.array([0, 1], np.int64), table, 1), table, 1)
+    one.flags.writeable = False  # as cells of Counts are
+    add_bits(one, table, 1)

@@ -85,3 +85,5 @@ def warm_up():
     for values in (np.array([1, 2], np.int64), np.array([1.0, 2.0])):
         sort_pairs(np.array([1, 0], np.int64), values.copy(), 1, 0)
         join_sorted([(np.array([1, 0], np.int64), values)], 1, 0)
+        values.flags.writeable = False  # as those of Counts are
+        join_sorted([(np.array([1, 0], np.int64), values)], 1, 0)

@@ -173,7 +173,7 @@ def parallel(*claims: tuple[Part, Guarantee]) -> Guarantee:
     guarantees = tuple(guarantee for _, guarantee in claims)
     first = _alike(guarantees)
     if len({part.split for part, _ in claims}) > 1:
-        raise PrivacyError("these are parts of several splits, so a unit can stand in all of them; use compose()")
+        raise PrivacyError("these are parts of several splits, so a unit can be in all of them; use compose()")
     if first.unit.change != "add-remove":
         raise PrivacyError("parallel composition holds under add-remove only; under replace use compose()")
     if any(guarantee.rho is not None or guarantee.delta for guarantee in guarantees):

@@ -13,6 +13,8 @@ import typer
 from kasuri import __version__
 from kasuri.cli import (
     demo,
+    describe,
+    geography,
     job,
     kanon,
     ledger,
@@ -24,7 +26,9 @@ from kasuri.cli import (
     release,
     report,
     reproduce,
+    series,
     shuffle,
+    start,
 )
 from kasuri.cli.spoken import program, rephrase, spoken
 from kasuri.errors import BudgetError, KasuriError
@@ -34,9 +38,11 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Publish population tables and mesh statistics with differential privacy.\n\nStart with:  kasuri demo",
+    help="Publish population tables and mesh statistics with differential privacy.\n\n"
+    "Start with:  kasuri demo  or, with a table of yours,  kasuri start FILE  (a page in your browser)",
 )
 app.command("demo")(demo.demo)
+app.command("start")(start.start)
 app.command("init")(job.init)
 app.command("check")(job.check)
 app.command("plan")(plan.plan)
@@ -44,13 +50,17 @@ app.command("compare")(plan.compare)
 app.command("release", cls=options.NamesRecipes)(release.release)
 app.add_typer(local.app, name="local")
 app.command("verify")(manifest.verify)
+app.command("withdraw")(manifest.withdraw)
 app.command("report")(report.report)
 app.command("query")(query.query)
+app.command("describe")(describe.describe)
 app.command("diff")(query.diff)
 app.command("keygen")(manifest.keygen)
+app.add_typer(geography.app, name="geography")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(kanon.app, name="kanon")
 app.add_typer(shuffle.app, name="shuffle")
+app.add_typer(series.app, name="series")
 app.add_typer(reproduce.app, name="reproduce")
 
 

@@ -41,7 +41,7 @@ def init(
 
 def check(
     path: Path = typer.Argument(..., help="A job file (see kasuri init)."),
-    outside: bool = typer.Option(False, "--allow-outside", help="Records outside the domain are no fault."),
+    outside: bool = typer.Option(False, "--allow-outside", help="Records outside the domain are not faults."),
     as_json: bool = show.JSON,
 ) -> None:
     """Find every fault of a job file and its data in one go: file, row, column, remedy. Exit code 1 if there is one.

@@ -21,7 +21,7 @@ def open_ledger(
     data: Annotated[str, typer.Option(help="Declared name of the data set, e.g. census-2020.", show_default=False)],
     unit: Annotated[str, typer.Option(help="Who is protected: the id column, e.g. person.", show_default=False)],
     change: Annotated[str, typer.Option(help="add-remove or replace.", show_default=False)],
-    max_cells: Annotated[int, typer.Option(help="Most cells one unit stands in.", show_default=False)],
+    max_cells: Annotated[int, typer.Option(help="Most cells one unit is counted in.", show_default=False)],
     max_weight: Annotated[int | None, typer.Option(help="Most one record counts.")] = None,
     epsilon: Annotated[str | None, typer.Option(help='Allowance, e.g. 1; above 20: "25 weak".')] = None,
     delta: Annotated[str | None, typer.Option(help="Allowance, e.g. 1e-9.")] = None,
@@ -128,9 +128,11 @@ def repair(path: PathArgument, as_json: bool = show.JSON) -> None:
 
 @app.command()
 def plan(
-    releases: Annotated[int, typer.Option(help="How many equal releases.", show_default=False)],
-    epsilon: Annotated[str, typer.Option(help="Epsilon of each.", show_default=False)],
-    delta: Annotated[str, typer.Option(help="Delta of the whole series.", show_default=False)],
+    epsilon: Annotated[str, typer.Option(help="Epsilon of each; with --window that of a window.", show_default=False)],
+    delta: Annotated[str, typer.Option(help="Delta of the whole series, or of a window.", show_default=False)],
+    releases: Annotated[int | None, typer.Option(help="How many equal releases.", show_default=False)] = None,
+    window: Annotated[str | None, typer.Option(help="Instead: a series without end, protected over 7d, say.")] = None,
+    slot: Annotated[str, typer.Option(help="With --window: length of a slot.")] = "1h",
     recipe: Annotated[
         str | None, typer.Option(help="A recipe, as in kasuri release; without it: any epsilon-DP mechanism.")
     ] = None,
@@ -138,13 +140,16 @@ def plan(
         str | None, typer.Option(help="Cells of the table, with --recipe: 262144, or rows x cols as 512x512.")
     ] = None,
     levels: Annotated[int | None, typer.Option(help="Instead of a recipe: so many equal, independent levels.")] = None,
-    max_cells: Annotated[int, typer.Option(help="Most cells one unit stands in.")] = 1,
+    max_cells: Annotated[int, typer.Option(help="Most cells one unit is counted in.")] = 1,
     change: Annotated[str, typer.Option(help="Neighbour relation: add-remove or replace.")] = "add-remove",
     as_json: bool = show.JSON,
 ) -> None:
-    """What a series of releases costs: the pure sum, by its privacy-loss distribution, and the least of both.
+    """What a series of releases costs: the pure sum, by its privacy-loss distribution, and the least of both. With
+    --window what each slot of a series without end can have: its noise, its errors, and the price of longer spans.
 
     Example: kasuri ledger plan --releases 720 --epsilon 0.1 --delta 1e-9 --recipe haar_topdown --cells 512x512
+
+    Example: kasuri ledger plan --window 7d --slot 1h --epsilon 1 --delta 1e-9 --cells 128x128
     """
     from kasuri.budget.accounting import generic
     from kasuri.budget.declared import priced
@@ -153,12 +158,19 @@ def plan(
     from kasuri.schema import Unit
 
     each, small = asked(epsilon, study=True), exact(delta, "delta")
+    if (window is None) == (releases is None):
+        raise typer.BadParameter("give --releases, or --window for a series without end")
+    if releases is None:
+        if window is None or cells is None or recipe is not None or levels is not None:
+            raise typer.BadParameter("--window goes with --cells, and without --recipe and --levels")
+        _window(window, slot, each, small, cells, (change, max_cells), as_json)
+        return
     if releases < 1:
         raise typer.BadParameter("--releases must be at least 1")
     if (recipe is None) != (cells is None):
         raise typer.BadParameter("--recipe and --cells go together")
     if levels is not None and (recipe is not None or levels < 1):
-        raise typer.BadParameter("--levels is a whole number from 1 on, and stands instead of --recipe")
+        raise typer.BadParameter("--levels is a whole number from 1 on, and replaces --recipe")
     unit = Unit("unit", change, max_cells)  # type: ignore[arg-type]
     name, losses = f"any {decimal(each)}-DP mechanism", generic(each)
     if recipe is not None and cells is not None:
@@ -189,6 +201,52 @@ def plan(
     if pure is not None:
         typer.echo(f"  pure sum                    epsilon {decimal(pure)}")
     typer.echo(f"  privacy-loss distribution   epsilon {decimal(by_pld)} at delta {delta}")
+
+
+def _window(window: str, slot: str, epsilon: Any, delta: Any, cells: str, who: tuple[str, int], as_json: bool) -> None:
+    """Both noises over a window: the standard deviation of every measured level, errors of a slot alone, prices."""
+    import kasuri as ks
+    from kasuri.budget.window import prices
+    from kasuri.privacy import decimal
+    from kasuri.schema import Unit, Window
+
+    span, unit, domain = Window(window, slot), Unit("unit", who[0], who[1], per="slot"), _domain(cells)  # type: ignore[arg-type]
+    both = {"gaussian": ks.refined_tree("series", noise="gaussian", delta=delta), "laplace": ks.refined_tree("series")}
+    chosen = ks.refined_tree("series", noise="auto", delta=delta).settled(domain, unit, span, epsilon, delta)
+    out: dict[str, Any] = {"window": span.to_json(), "relation": f"{unit.words()}, for all slots of {span.words()}"}
+    out |= {"epsilon": decimal(epsilon), "delta": decimal(delta), "cells": cells, "noises": {}}
+    for name, recipe in both.items():
+        series = recipe.recurring(domain, unit, span, epsilon, delta)
+        run = recipe.on(domain, unit, series.epsilon)
+        visit = run.visit  # type: ignore[attr-defined]
+        noise = {
+            visit.order.stride(cut): round(visit.law(scale).variance ** 0.5, 2)
+            for cut, scale in zip(visit.cuts, visit.scales, strict=True)
+        }
+        rows = [
+            {"span": span_, "slots": slots, "epsilon": decimal(price)}
+            for span_, slots, price in prices(series, span, delta)
+        ]
+        alone = [{"cells": one.cells, "rmse": round(one.rmse, 2)} for one in run.errors()]  # type: ignore[union-attr]
+        told = {"chosen": recipe == chosen, "slot_epsilon": decimal(series.epsilon), "noise_sd_by_cells": noise}
+        out["noises"][name] = told | {"errors_of_a_slot_alone": alone, "prices": rows}
+    if as_json:
+        _print(out)
+        return
+    typer.echo(
+        f"{span.words()} in slots of {slot}: epsilon {out['epsilon']} at delta {out['delta']}, when {out['relation']}"
+    )
+    for name, told in out["noises"].items():
+        typer.echo(f"{name}{' (the smaller one, chosen by noise = auto)' if told['chosen'] else ''}")
+        levels = ", ".join(f"{size} cells {sd}" for size, sd in told["noise_sd_by_cells"].items())
+        typer.echo(f"  noise, standard deviation   {levels}")
+        shown = ", ".join(f"{one['cells']} cells {one['rmse']}" for one in told["errors_of_a_slot_alone"])
+        typer.echo(f"  error of a slot by itself   {shown}")
+        priced = ", ".join(f"{row['span']} {row['epsilon']}" for row in told["prices"])
+        typer.echo(f"  price of a span, epsilon    {priced}")
+    typer.echo(
+        "Earlier slots filter a slot at no cost; whoever is counted longer than a window loses the longer span's price."
+    )
 
 
 def _told(losses: Any) -> dict[str, Any]:
@@ -228,5 +286,10 @@ def _print_summary(summary: dict[str, Any], as_json: bool) -> None:
             typer.echo(f"  {name.replace('_', ' '):<10} {balance['currency']} {balance[name]}")
     ends = ", ".join(f"{summary[name]} {name}" for name in ("committed", "abandoned", "reserved") if summary[name])
     typer.echo(f"  entries    {summary['entries']}" + (f" ({ends})" if ends else ""))
+    if "window" in summary:
+        told = summary["window"]
+        typer.echo(f"  slots of {told['slot']} paid: {told['paid']}; nothing of them is used up")
+        for row in told["prices"]:
+            typer.echo(f"  {row['span']:>5}  epsilon {row['epsilon']}")
     if "series" in summary:
         typer.echo(f"  series: {summary['series']['released']} of {summary['series']['declared']} released")

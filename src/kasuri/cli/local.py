@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -218,9 +219,14 @@ def estimate(
 
 
 def _central(rounded: Round, n: int, delta: str | None) -> Guarantee | None:
-    """The shuffle-model claim, where the operator asks for it."""
+    """The shuffle-model claim, where the operator asks for it; a file does not tell that a round was closed early."""
     if delta is None:
         return None
+    if time.time() < rounded.closes:
+        raise PrivacyError(
+            "no shuffle-model claim before the round closes: estimates before and after one report tell that report. "
+            "Ask the collector of a round that was closed early; else the local epsilon is what holds"
+        )
     from kasuri.shuffle.rounds import central_claim
 
     return central_claim(rounded, n, delta)

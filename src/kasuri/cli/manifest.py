@@ -1,4 +1,4 @@
-"""kasuri keygen and kasuri verify"""
+"""kasuri keygen, kasuri verify and kasuri withdraw"""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ def verify(
 
     Example: kasuri verify release/ --key office.key.pub
     """
+    from kasuri.manifest import notice
     from kasuri.manifest import verify as check
 
     result = check(folder, key=key, ledger=ledger)
+    told = notice(folder)
     if as_json:
-        typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+        said = {**result} if told is None else {**result, "withdrawn": told}
+        typer.echo(json.dumps(said, indent=2, ensure_ascii=False))
     else:
+        if told is not None:
+            typer.echo(f"WITHDRAWN on {told['day']}: {told['reason']}", err=True)
         for fault in result.faults:
             typer.echo(fault, err=True)
         state = "whole" if result.ok else "NOT as it was written"
@@ -54,3 +59,22 @@ def verify(
         typer.echo(f"{folder}: {state}; signature: {result.signature}; ledger: {result.ledger}")
     if not result.ok:
         raise typer.Exit(1)
+
+
+def withdraw(
+    folder: Annotated[Path, typer.Argument(help="A saved release.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Why, for readers; it must not tell about any record.")],
+    day: Annotated[str, typer.Option(help="The day of the withdrawal, such as 2026-11-18.")],
+    replaced_by: Annotated[str | None, typer.Option(help="The id of the corrected release.")] = None,
+    as_json: bool = show.JSON,
+) -> None:
+    """Withdraw a release, or say which one corrects it: a notice beside its files, which stay as they were written.
+    What it spent stays spent. `kasuri verify` and `kasuri describe` then say so.
+
+    Example: kasuri withdraw release --reason "ages were shifted by a year" --day 2026-11-18
+    """
+    from kasuri.manifest import withdraw as take_back
+
+    found = take_back(folder, reason=reason, day=day, replaced_by=replaced_by)
+    text = f"{folder}: withdrawn; epsilon {found['spent']['epsilon']} stays spent. Hand out withdrawn.md with it."
+    show.result(found, text, as_json)

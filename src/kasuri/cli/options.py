@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,9 @@ Axes = Annotated[
 Places = Annotated[
     list[str] | None,
     typer.Option(
-        "--column", help="NAME=COLUMN of an --axis, where it is not called so; NAME=ROW,COL of a mesh. Repeatable."
+        "--column",
+        help="NAME=COLUMN of an --axis, where it is not called so; NAME=ROW,COL of a mesh; NAME=lat:COLUMN,lon:COLUMN "
+        "of points. Repeatable.",
     ),
 ]
 Encoding = Annotated[
@@ -265,7 +268,9 @@ def _columns(given: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
         if not equals or name not in own:
             known = ", ".join(own) or "none is given"
             raise typer.BadParameter(f"{text!r}: NAME=COLUMN of an --axis is needed ({known})", param_hint="--column")
-        out[name] = tuple(columns.split(",")) if "," in columns else columns
+        points = re.fullmatch("lat:(.+),lon:(.+)", columns)
+        whole = tuple(columns.split(",")) if "," in columns else columns
+        out[name] = {"lat": points[1], "lon": points[2]} if points else whole
     if not _windowed(given):
         if any(said):
             raise typer.BadParameter("--code, --row, --col, --lat and --lon go with a window: give --window too")
@@ -276,4 +281,4 @@ def _columns(given: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
         return {"grid": (row, col), **out}
     if said == [False, False, False, True, True]:
         return {"grid": {"lat": lat, "lon": lon}, **out}
-    raise typer.BadParameter("say where the cell stands: --code COLUMN, or --row and --col, or --lat and --lon")
+    raise typer.BadParameter("say which column holds the cell: --code COLUMN, or --row and --col, or --lat and --lon")

@@ -12,7 +12,7 @@ from kasuri.cli import options, show
 RECIPES = "geometric, haar_topdown, refined_tree"
 
 _ALSO = ("epsilons", "recipes", "areas", "trials", "metric", "figure", "as_json")
-_BUDGET = ("budget", "ledger", "public_map", "public_name")
+_BUDGET = ("budget", "ledger", "public_map", "public_name", "people", "simulate")
 """Options that go with a job file."""
 
 
@@ -38,12 +38,15 @@ def plan(
     public_name: str | None = typer.Option(None, "--public-name", help="What the public map is, e.g. census-2015."),
     trials: int = typer.Option(10, "--trials", min=1, help="Releases of the public map."),
     metric: str = typer.Option("rmse", "--metric", help="rmse, mae or half_width (of a 95 % interval)."),
+    people: str = typer.Option("100,1000,5000,50000", "--people", help="Sizes of areas for the errors in percent."),
+    simulate: bool = typer.Option(True, "--simulate/--no-simulate", help="Try the recipes on a public model."),
     figure: options.Figure = None,
     as_json: bool = show.JSON,
 ) -> None:
     """Expected error by area size, interval widths and effect on the budget, before any data is touched.
 
-    With a job file its recipe stands beside `geometric`, unless --recipes says otherwise. Examples:
+    First what closed forms say. Then every recipe (those of --recipes, where given) is tried on a public model of the
+    table: the usual error of areas of so many people, in percent, and a recommendation. Examples:
 
     kasuri plan --window kanto --unit person --change add-remove --max-cells 1 --epsilons 0.1,1 --budget 1
 
@@ -74,10 +77,31 @@ def plan(
         public_name=public_name,
         trials=trials,
     )
-    text = found.table(metric)
+    text, data = found.table(metric), found.to_json()
     if figure is not None:
         _figure(found.rows, figure, metric, f"Expected {metric.replace('_', ' ')} before any data is touched", "")
-    show.result(found.to_json(), text, as_json)
+    if simulate:
+        told = _outlook(asked, chosen if recipes is not None else [], losses, _numbers(people, "--people"))
+        text, data = f"{text}\n\n{told.table()}", data | {"outlook": told.to_json()}
+    show.result(data, text, as_json)
+
+
+_LONG = ("matrix",)
+"""Recipes that take minutes where they take no argument."""
+
+
+def _outlook(asked: options.Asked, chosen: list[Any], losses: list[str], people: list[int]) -> Any:
+    """The recipes on a public model of the table: those that were named beside `best` and `geometric`, or all."""
+    from kasuri.study.evaluate import names_of
+    from kasuri.study.outlook import everything, outlook
+
+    known = {name: recipe for name, recipe in everything(asked.domain).items() if name not in _LONG}
+    own = dict(zip(names_of(chosen), chosen, strict=True)) if chosen else {}
+    if asked.recipe is not None:
+        own = {asked.recipe.name: asked.recipe} | own
+    kept = {name: recipe for name, recipe in known.items() if not chosen or name in ("best", "geometric")}
+    with show.step("trying the recipes on a public model") as progress:
+        return outlook(kept | own, asked.domain, asked.unit, losses, people=[0, *people], trials=2, progress=progress)
 
 
 def compare(
@@ -161,8 +185,8 @@ def _epsilons(asked: options.Asked, text: str | None) -> list[str]:
     return [str(asked.epsilon)] if text is None else text.split(",")
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(text: str, option: str = "--areas") -> list[int]:
     try:
         return [int(part) for part in text.split(",") if part]
     except ValueError:
-        raise typer.BadParameter("whole numbers such as 1,4,16 are needed", param_hint="--areas") from None
+        raise typer.BadParameter("whole numbers such as 1,4,16 are needed", param_hint=option) from None

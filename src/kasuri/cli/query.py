@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kasuri.cli import show
+
+if TYPE_CHECKING:
+    from kasuri import Release
+    from kasuri.published.questions import Answer, Quantile, Ranking
+    from kasuri.schema import Domain
 
 
 def query(
@@ -15,50 +22,170 @@ def query(
     area: str | None = typer.Option(None, "--area", help="A mesh code of the release's level or a coarser one."),
     rows: str | None = typer.Option(None, "--rows", help="FROM:TO, rows of the window (TO is not among them)."),
     cols: str | None = typer.Option(None, "--cols", help="FROM:TO, columns of the window."),
-    where: list[str] = typer.Option([], "--where", help="AXIS=LABEL or AXIS=INDEX of another axis. Repeatable."),
-    by: str | None = typer.Option(None, "--by", help="An axis: one line for each of its labels."),
+    where: list[str] = typer.Option(
+        [], "--where", help="AXIS=LABEL or AXIS=INDEX of another axis, MAP=REGION of a map. Repeatable."
+    ),
+    by: str | None = typer.Option(None, "--by", help="An axis or a map: one line for each of its labels or regions."),
+    over: Path | None = typer.Option(
+        None, "--map", help="A map of kasuri geography match to ask by, where the release has none."
+    ),
+    quantile: str | None = typer.Option(
+        None, "--quantile", help="AXIS or AXIS:0.25,0.5: quantiles along an ordered axis; the median unless said."
+    ),
+    mean: str | None = typer.Option(None, "--mean", help="The mean of an ordered axis whose labels are numbers."),
+    share: bool = typer.Option(False, "--share", help="The part of the whole table that lies in the area."),
+    since: Path | None = typer.Option(None, "--since", help="The change since an earlier release (its folder)."),
+    rank: str | None = typer.Option(None, "--rank", help="An axis: its labels from the largest count down."),
+    top: int | None = typer.Option(None, "--top", min=1, help="With --rank: so many of the largest."),
     level: float = typer.Option(0.95, "--level", help="Confidence of the interval."),
     as_json: bool = show.JSON,
 ) -> None:
-    """The released number of an area, and where the true one lies. It costs no budget: only what is published is read.
+    """The released number of an area, or what follows from such numbers, and where the true one lies. It costs no
+    budget: only what is published is read.
 
     Examples:
 
     kasuri query release --area 5339 --by age
 
     kasuri query release --rows 0:64 --cols 0:64 --where sex=female
+
+    kasuri query release --where municipality=府中市
+
+    kasuri query release --map wards.json --by ward
+
+    kasuri query release --quantile age:0.25,0.5,0.75 --by county
+
+    kasuri query release --rank county --top 10
     """
     import kasuri as ks
-    from kasuri.errors import DomainError
 
+    asked = [one for one in (quantile, mean, rank, since) if one is not None] + [share] * share
+    if len(asked) > 1:
+        raise typer.BadParameter("one question at a time: --quantile, --mean, --share, --since or --rank")
+    if (top is not None and rank is None) or (rank is not None and by is not None):
+        raise typer.BadParameter("--top goes with --rank, and --rank without --by")
     release = ks.Release.load(str(folder))
+    if over is not None:
+        maps = (*release.domain.maps, ks.RegionMap.load(over))
+        release = replace(release, domain=replace(release.domain, maps=maps))
     names = {axis.name: axis for axis in release.domain.axes}
     wanted: dict[str, Any] = {"code": area, "rows": _span(rows, "--rows"), "cols": _span(cols, "--cols")}
     for part in where:
         name, found, label = part.partition("=")
         if not found:
             raise typer.BadParameter("AXIS=LABEL is needed", param_hint="--where")
-        wanted[name] = label if name in names and names[name].labels else _whole(label)
-    if by is not None and (by not in names or len(release.domain.positions(by)) != 1):
-        known = ", ".join(name for name in names if len(release.domain.positions(name)) == 1)
-        raise DomainError(f"--by {by}: not an axis with labels; choose among: {known or 'this table has none'}")
-    cells = [(None, "")]
+        mapped = release.domain.map(name) is not None
+        wanted[name] = label if mapped or (name in names and names[name].labels) else _whole(label)
+    if rank is not None:
+        _ranking(release.rank(rank, level=level, **wanted), top, folder, as_json)
+        return
+    places = [(wanted, "")]
     if by is not None:
-        shown = names[by].shown() or [str(i) for i in range(names[by].sizes[0])]
-        cells = list(enumerate(shown))  # type: ignore[arg-type]
-    lines = []
-    for index, label in cells:
-        asked = wanted if index is None else {**wanted, by: index}
-        value = release.area(**asked)
-        try:
-            found_in = release.interval(level=level, **asked)
-            limits: tuple[float | None, float | None] = (found_in.lower, found_in.upper)
-        except DomainError:  # this recipe publishes no measurements
-            limits = (None, None)
-        lines.append({"label": label, "value": value, "lower": limits[0], "upper": limits[1]})
-    width = max(len(label) for _, label in cells)
-    text = "\n".join(f"{line['label']:<{width}}  {_words(line, level)}".strip() for line in lines)
+        places = [({**wanted, by: index}, label) for index, label in _each(release.domain, by)]
+    question = _question(release, quantile, mean, share, since, level)
+    answers = [(label, line, words) for asked, label in places for line, words in question(asked)]
+    width = max(len(label) for label, _, _ in answers)
+    text = "\n".join(f"{label:<{width}}  {words}".strip() for label, _, words in answers)
+    lines = [{"label": label, **line} for label, line, _ in answers]
     show.result({"folder": str(folder), "level": level, "rows": lines}, text, as_json)
+
+
+def _each(domain: Domain, by: str) -> list[tuple[Any, str]]:
+    """What is asked for, and its label, along an axis or for the regions of a map."""
+    from kasuri.errors import DomainError
+
+    over = domain.map(by)
+    if over is not None:
+        shown = None if over.places is None else over.places.shown()
+        return list(zip(over.codes, shown or over.codes, strict=True))
+    names = [axis.name for axis in domain.axes if len(axis.sizes) == 1]
+    if by not in names:
+        known = ", ".join((*names, *(one.name for one in domain.maps)))
+        raise DomainError(f"--by {by}: not an axis with labels; choose among: {known or 'this table has none'}")
+    axis = domain.axis(by)
+    return list(enumerate(axis.shown() or [str(i) for i in range(axis.sizes[0])]))
+
+
+Told = list[tuple[dict[str, Any], str]]
+
+
+def _question(
+    release: Release, quantile: str | None, mean: str | None, share: bool, since: Path | None, level: float
+) -> Callable[[dict[str, Any]], Told]:
+    """What is asked of each area: lines for a machine, and in words."""
+    import kasuri as ks
+
+    if quantile is not None:
+        axis, _, numbers = quantile.partition(":")
+        parts = _numbers(numbers or "0.5", "--quantile")
+
+        def quantiles(asked: dict[str, Any]) -> Told:
+            return [(asdict(one), _quantile_words(one)) for one in release.quantile(axis, parts, level=level, **asked)]
+
+        return quantiles
+    if since is not None:
+        earlier = ks.Release.load(str(since))
+        return lambda asked: _answer(release.change(earlier, level=level, **asked))
+    if mean is not None:
+        return lambda asked: _answer(release.mean(mean, level=level, **asked))
+    if share:
+        return lambda asked: _answer(release.share(ks.Area(**asked), level=level))
+    return lambda asked: _count(release, asked, level)
+
+
+def _count(release: Release, asked: dict[str, Any], level: float) -> Told:
+    from kasuri.errors import DomainError
+
+    line: dict[str, Any] = {"value": release.area(**asked), "lower": None, "upper": None}
+    try:
+        found = release.interval(level=level, **asked)
+        line |= {"lower": found.lower, "upper": found.upper}
+    except DomainError:  # this recipe publishes no measurements
+        pass
+    return [(line, _words(line, level))]
+
+
+def _answer(found: Answer) -> Told:
+    said = "not settled" if found.value is None else f"{found.value:,.6g}"
+    words = f"{said}, with {found.level:.0%} confidence between {found.lower:,.6g} and {found.upper:,.6g}"
+    line = asdict(found)
+    if found.upper == float("inf"):
+        line["upper"] = None
+    return [(line, words)]
+
+
+def _quantile_words(one: Quantile) -> str:
+    ends = f"between {one.lower_label} and {one.upper_label}"
+    return f"{one.q:g} quantile: {one.label}, with {one.level:.0%} confidence {ends}"
+
+
+def _ranking(found: Ranking, top: int | None, folder: Path, as_json: bool) -> None:
+    """The ranks that areas may have, and which are sure to be among the largest."""
+    ranks = found.ranks if top is None else tuple(rank for rank in found.ranks if rank.best <= top)
+    width = max(len(rank.name) for rank in ranks)
+    lines = [
+        f"{rank.name:<{width}}  {rank.value:,.0f} ({rank.lower:,.0f} to {rank.upper:,.0f}), "
+        + (f"rank {rank.best}" if rank.best == rank.worst else f"rank {rank.best} to {rank.worst}")
+        for rank in ranks
+    ]
+    data: dict[str, Any] = {"folder": str(folder), "level": found.level, "rows": [asdict(rank) for rank in ranks]}
+    if top is None:
+        data["groups"] = [list(group) for group in found.groups]
+        lines.append(f"groups in certified order, all pairs together with {found.level:.0%} confidence: "
+                     + " > ".join(", ".join(group) for group in found.groups))  # fmt: skip
+    else:
+        sure, maybe = found.top(top)
+        data |= {"sure": list(sure), "maybe": list(maybe)}
+        lines.append(f"among the {top} largest, with {found.level:.0%} confidence for all together: "
+                     f"{', '.join(sure) or 'none for sure'}; possibly: {', '.join(maybe) or 'no other'}")  # fmt: skip
+    show.result(data, "\n".join(lines), as_json)
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter("numbers from 0 to 1 such as 0.25,0.5 are needed", param_hint=option) from None
 
 
 def diff(

@@ -51,7 +51,7 @@ def release(
 ) -> None:
     """Publish a table of counts on a mesh, or records, with differential privacy.
 
-    The window is always given, never taken from the file. A recipe's arguments stand in brackets, as in a job file; a
+    The window is always given, never taken from the file. A recipe's arguments go in brackets, as in a job file; a
     table named there is declared public. Examples:
 
     kasuri release job.toml

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 COMMANDS = (
-    "check", "compare", "demo", "diff", "init", "kanon", "keygen", "ledger", "local", "plan", "query", "release",
-    "report", "reproduce", "shuffle", "verify",
+    "check", "compare", "demo", "describe", "diff", "geography", "init", "kanon", "keygen", "ledger", "local", "plan",
+    "query", "release", "report", "reproduce", "series", "shuffle", "start", "verify", "withdraw",
 )  # fmt: skip
 _HINT = re.compile(rf"(?<![\w./-])kasuri (?=(?:{'|'.join(COMMANDS)})\b)")
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kasuri import meshcode
+from kasuri.files import read_parquet
 from kasuri.schema import Domain, Mesh, Unit
 
 KANTO = Path(__file__).parent / "kanto512_2020.parquet"
@@ -31,3 +38,14 @@ def kanto_domain() -> Domain:
 def person() -> Unit:
     """One resident, counted in one cell, enters or leaves."""
     return Unit(id="person", change="add-remove", max_cells=1)
+
+
+@cache
+def kanto_map() -> NDArray[Any]:
+    """People by row and column of the extract: whole numbers, 512 x 512, south first. Do not write into it."""
+    table, (grid,) = read_parquet(KANTO), kanto_domain().planes
+    rows, cols = meshcode.decode(table["mesh_code"].to_numpy(), "500m")
+    out = np.zeros(grid.shape, dtype=np.int64)
+    out[rows - grid.origin[0], cols - grid.origin[1]] = table["population"].to_numpy()
+    out.setflags(write=False)
+    return out

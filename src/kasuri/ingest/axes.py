@@ -19,7 +19,7 @@ def place_faults(present: Sequence[str], domain: Domain, columns: Mapping[str, P
     faults = []
     for axis in domain.axes:
         if axis.name not in columns:
-            faults.append(f"{file}: columns must say where axis {axis.name!r} stands")
+            faults.append(f"{file}: columns must say which column holds axis {axis.name!r}")
             continue
         if any(len(label.encode()) > LONGEST for label in axis.labels or ()):  # the rows that have it would be left out
             faults.append(f"{file}: axis {axis.name!r} has a label of more than {LONGEST} bytes; shorten it")

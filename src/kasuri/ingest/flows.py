@@ -140,4 +140,4 @@ def _times(dates: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     try:
         return np.array(made, dtype="datetime64[us]")
     except ValueError:
-        raise DomainError("columns date/time: a row is no date of the calendar") from None
+        raise DomainError("columns date/time: a row is not a date of the calendar") from None

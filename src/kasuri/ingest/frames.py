@@ -39,7 +39,7 @@ def count(
     progress: Progress | None = None,
     away: Sequence[str | Path] = (),
     assume: str | None = None,
-    sum: bool = False,
+    sum: bool | str = False,
 ) -> Counts:
     """Counts from a frame, a CSV, Excel or Parquet file (or several, or a `File`), or a database's `Table` or `Query`.
 
@@ -47,14 +47,18 @@ def count(
     at most `unit.max_cells` distinct cells, once in each (or `weight` times, clipped to `unit.max_weight`). Rows
     outside domain or mask, rows without an id or with one of more than 1024 bytes, and CSV lines that cannot be read
     are dropped. `key` is the sampling key that decides which cells of a crowded unit stay: 32 bytes, random unless
-    given, never taken from data. `engine` "radix" counts whole-number ids, "duckdb" any; "auto" chooses; both give the
-    same counts. `memory` limits DuckDB (the count, and the query where it runs one, each); `progress` is told the share
-    that is done. Working files lie in a private folder outside the current one and the folders `away`, where the
-    release will be written.
+    given, never taken from data. `engine` is "radix" ("auto" means the same) or "duckdb", which is slower and gives the
+    same counts. `memory` bounds what is counted at a time, and DuckDB (as an engine, and where it runs a query);
+    `progress` is told the share that is done. Working files lie in a private folder outside the current one and the
+    folders `away`, where the release will be written.
 
     Without that column the table is pre-aggregated: one row per cell, its count in column `weight`; every fault of
     every row is reported at once, by row and column, never by value. With `sum` rows of one cell are added, as of a
     table that also tells age where the domain does not; `max_cells` then bounds what a unit adds over all rows.
+
+    `sum` as the name of a column of whole numbers publishes sums instead of counts: the amounts of one unit's records
+    in one cell are added and clipped to `unit.max_sum`; rows without an amount above 0 are dropped. Amounts with
+    fractions are written in a smaller unit, such as cents.
 
     `columns` says where each axis stands: a mesh in one column of mesh codes, in two of row and column numbers of the
     level's grid (not of the window), or in {"lat": column, "lon": column}; any other axis in one column of labels,
@@ -66,6 +70,12 @@ def count(
     """
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+    if isinstance(sum, str) != (unit.max_sum is not None) or (isinstance(sum, str) and weight is not None):
+        raise PrivacyError(
+            "a sum needs the column it adds (sum=...) and the most that one unit adds to a cell, "
+            "Unit(..., max_sum=...), and no weight"
+        )
+    weight = sum if isinstance(sum, str) else weight
     vouched(assume)  # refused before anything is read
     folders = [Path(folder) for folder in away]
     stream = open_stream(frame, file, memory=memory, away=folders)
@@ -88,7 +98,7 @@ def count(
             f"{stream.label}: a table without the id column {unit.id!r} is pre-aggregated: "
             "name its count column (weight=)",
         )
-    cells, values = _one_row_per_cell(stream, domain, columns, weight, whole=True, add=sum)
+    cells, values = _one_row_per_cell(stream, domain, columns, weight, whole=True, add=sum is True)
     return checked(cells, values, domain, unit, data, assumes=(PROVIDER_BOUNDED,))
 
 
@@ -107,7 +117,7 @@ def read_public(
     if array and (columns is not None or value is not None):
         raise DomainError(f"{path}: an array has no columns; leave columns and value out")
     if not array and (columns is None or value is None):
-        raise DomainError(f"{path}: say where its axes stand (columns) and its numbers (value)")
+        raise DomainError(f"{path}: say which columns hold its axes (columns) and its numbers (value)")
     if columns is not None and value is not None:
         cells, values = _one_row_per_cell(open_stream(path), domain, columns, value, whole=False)
     try:

@@ -25,7 +25,7 @@ def read_labels(path: str | Path) -> tuple[tuple[str, ...], Tree | None]:
     header, rows = _rows(Path(path))
     column = next((name for name in ("code", "label") if name in header), None)
     faults = [f"{path}: the header needs a column code or label"] if column is None else []
-    faults += [f"{path}: column {name!r} stands twice" for name in (column, "parent") if header.count(name or "") > 1]
+    faults += [f"{path}: column {name!r} is there twice" for name in (column, "parent") if header.count(name or "") > 1]
     faults += [
         f"{path}, line {line}: {len(row)} fields for {len(header)} columns"
         for line, row in rows

@@ -40,7 +40,7 @@ class Melt:
             if len(labels) != len(self.into)
         ]
         if len(set(self.columns.values())) < len(self.columns):
-            faults.append("melt: two columns have the same label; a label stands for one column")
+            faults.append("melt: two columns have the same label; a label belongs to one column")
         raise_faults(DomainError, faults)
 
 
@@ -63,7 +63,8 @@ def melted(stream: Stream, melt: Melt) -> Stream:
             for piece in _pieces(batch, len(melt.columns)):
                 yield _long(piece, melt, wanted, stream.label), share
 
-    return replace(stream, names=kept + new, start=start, fold=len(melt.columns))
+    doubt = replace(stream.doubt, made=stream.doubt.made | set(new))  # a label is nobody's id
+    return replace(stream, names=kept + new, start=start, fold=len(melt.columns), doubt=doubt)
 
 
 def _pieces(batch: Any, times: int) -> Iterator[Any]:

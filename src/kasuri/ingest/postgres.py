@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kasuri.errors import DomainError, FormatError
+from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.ingest.asked import OWN_SQL, Query, Table, one_select, unchanged, usable, where_sql
 from kasuri.ingest.axes import LONGEST
 from kasuri.ingest.stream import Batches, Doubt, Stream
@@ -18,6 +18,8 @@ _POSTGRES = (
     "date", "time", "timestamp", "uuid",
 )  # fmt: skip
 """Types of pg_catalog whose text and comparisons concern one value and never fail."""
+_FIRST_OWN = 16384
+"""The number of the first object that somebody has made after the database was set up."""
 
 
 def postgres(source: Query | Table, label: str) -> Stream:
@@ -104,6 +106,20 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
         raise DomainError(
             f"{label}: the text of this database is not in UTF-8, and one record that cannot be written in it would "
             "end the release; copy the table to a database in UTF-8"
+        )
+    plain = ", ".join(map(literal, _POSTGRES))
+    own = ask(
+        "WITH plain AS (SELECT oid FROM pg_type WHERE typnamespace = 'pg_catalog'::regnamespace "
+        f"AND typname IN ({plain})) "
+        f"SELECT 1 FROM pg_cast WHERE oid >= {_FIRST_OWN} AND castsource IN (SELECT oid FROM plain) "
+        "AND casttarget IN (SELECT oid FROM plain) UNION ALL SELECT 1 FROM pg_operator "
+        f"WHERE oid >= {_FIRST_OWN} AND oprnamespace = 'pg_catalog'::regnamespace UNION ALL SELECT 1 FROM pg_proc "
+        f"WHERE oid >= {_FIRST_OWN} AND pronamespace = 'pg_catalog'::regnamespace"
+    )
+    if own:
+        raise PrivacyError(
+            f"{label}: this database has casts of its own between plain types, or operators or functions of its own in "
+            "pg_catalog, which may look at other rows; drop them, or copy the table to another database"
         )
     # a table and all its parts are stored ones: no view, no foreign table, nobody's policy
     kinds = ask(

@@ -269,12 +269,12 @@ def _frame(frame: Any, label: str) -> Stream:
     except (nw.exceptions.NarwhalsError, TypeError):
         raise DomainError(f"{label}: not a data frame with one name per column") from None
     if len(set(names)) != len(names):
-        raise DomainError(f"{label}: a column name stands twice; rename one")
+        raise DomainError(f"{label}: two columns have the same name; rename one")
     lazy = isinstance(table, nw.LazyFrame)
     if lazy and table.implementation.is_duckdb():
         return databases.relation_stream(table.to_native(), label)
     doubt = Doubt()
-    if lazy and not (table.implementation.is_polars() and _is_scan(table.to_native())):
+    if lazy and not (table.implementation.is_polars() and _is_scan(table.to_native(), names)):
         doubt = Doubt("a lazy frame is a query that kasuri does not look into; collect it first, or give its file")
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
@@ -297,10 +297,15 @@ def _frame(frame: Any, label: str) -> Stream:
     return Stream(names, start, label, doubt)
 
 
-_SCAN = re.compile(r"(Parquet SCAN \[.*\]\n|DF \[.*\]; )PROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?")
+_SCAN = re.compile(r"(Parquet SCAN \[(?P<file>.*)\]\n|DF \[.*\]; )PROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?")
 
 
-def _is_scan(frame: Any) -> bool:
-    """Whether a lazy frame of polars is a frame or a Parquet file as it is: not one step, limit or row number more. A
-    scan of a text file may skip lines, which its plan does not show, and one record decides over the types of all."""
-    return _SCAN.fullmatch(frame.explain(optimized=False)) is not None
+def _is_scan(frame: Any, names: Sequence[str]) -> bool:
+    """Whether a lazy frame of polars is a frame or a Parquet file as it is: not one step, limit or row number more, and
+    no column that is made from names of folders and files, whose type all of them decide. A scan of a text file may
+    skip lines, which its plan does not show, and one record decides over the types of all."""
+    found = _SCAN.fullmatch(frame.explain(optimized=False))
+    if found is None or found["file"] is None:
+        return found is not None
+    path = Path(found["file"])
+    return path.is_file() and _file_names(path, (), File([path])) == tuple(names)

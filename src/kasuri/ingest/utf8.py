@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,40 @@ def readable(path: Path, away: Sequence[Path] = (), encoding: str | None = None)
     with scratch.folder(away) as folder:
         copy = folder / "copy.csv"
         handling, wrong = _WRONG[codec == "utf-8"]
-        decoder = codecs.getincrementaldecoder(codec)(handling)
         with open(path, "rb") as source, open(copy, "w", encoding="utf-8", newline="") as target:
-            for block in iter(lambda: source.read(_BLOCK), b""):
-                target.write(wrong.sub(mark, decoder.decode(block)))
-            target.write(wrong.sub(mark, decoder.decode(b"", final=True)))
+            blocks = iter(lambda: source.read(_BLOCK), b"")
+            pieces = _lines(blocks) if codec.startswith("utf-16") else _decoded(blocks, codec, handling)
+            for piece in pieces:
+                target.write(wrong.sub(mark, piece))
         yield copy, mark
+
+
+def _decoded(blocks: Iterator[bytes], codec: str, handling: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder(codec)(handling)
+    for block in blocks:
+        yield decoder.decode(block)
+    yield decoder.decode(b"", final=True)
+
+
+def _lines(blocks: Iterator[bytes]) -> Iterator[str]:
+    """UTF-16 line by line, each from its own first byte on. An odd byte would shift all that follows; so the two bytes
+    of a line break are one wherever they stand, and a line of an odd number of bytes is a wrong one. (A letter of the
+    block U+0A00 or U+0D00 beside one of the form U+xx00 has these bytes too, and breaks its own line.)"""
+    rest = next(blocks, b"")
+    big = rest.startswith(codecs.BOM_UTF16_BE)
+    codec, ends = ("utf-16-be", rb"(\0[\r\n])") if big else ("utf-16-le", rb"([\r\n]\0)")
+    rest = rest[2 * rest.startswith((codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE)) :]
+    for block in chain([b""], blocks):
+        *lines, rest = re.split(ends, rest + block)
+        if len(rest) > _BLOCK:  # longer than any line that can be read: not kept whole
+            cut = (len(rest) - 1) // 2 * 2
+            lines, rest = [*lines, rest[:cut]], rest[cut:]
+        yield "".join(_line(line, codec) for line in lines)
+    yield _line(rest, codec)
+
+
+def _line(line: bytes, codec: str) -> str:
+    return "\N{REPLACEMENT CHARACTER}" if len(line) % 2 else line.decode(codec, "replace")
 
 
 def unmarked(table: Any, mark: str | None) -> Any:

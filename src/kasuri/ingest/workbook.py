@@ -2,7 +2,7 @@
 
 Whole numbers are digits, dates are 2020-10-01 and times 2020-10-01 13:00:00, an empty cell is unknown. So is a number
 of more than 15 digits: Excel has rounded it, and two people would share an id. A row with more cells than the header is
-left out, as in CSV.
+left out, as in CSV, and so is one with a date or a time that no calendar has.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ def batches(path: Path, sheet: Any, wanted: Sequence[str], ragged: list[int]) ->
         columns = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(wanted))]
         return pa.RecordBatch.from_arrays(columns, names=list(wanted))
 
-    for row in sheet.iter_rows():
+    for row in _rows(sheet):
         if not below:  # up to the header
             below = any(cell != "" for cell in row)
             continue
-        if all(cell == "" for cell in row):  # passed over, as an empty line of a CSV file is
+        if row and all(cell == "" for cell in row):  # passed over, as an empty line of a CSV file is
             continue
         number += 1
-        if any(cell != "" for cell in row[len(names) :]):
+        if not row or any(cell != "" for cell in row[len(names) :]):
             ragged.append(number)
         else:
             rows.append([text(row[i]) for i in at])
@@ -102,6 +102,22 @@ def batches(path: Path, sheet: Any, wanted: Sequence[str], ragged: list[int]) ->
             yield made(), min(1.0, number / total)
             rows = []
     yield made(), 1.0
+
+
+def _rows(sheet: Any) -> Iterator[list[Any]]:
+    """The rows of a sheet; one that has a number in the form of a date or a time, and too large for either, is empty.
+    There the reader raises, of its own kind if it was negative, and goes on with the next row when asked again."""
+    rows = iter(sheet.iter_rows())
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except BaseException as error:
+            if not isinstance(error, OverflowError) and type(error).__module__ != "pyo3_runtime":
+                raise
+            row = []
+        yield row
 
 
 def text(cell: Any) -> str | None:

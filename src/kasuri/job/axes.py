@@ -69,7 +69,7 @@ Number = int | str
 
 class GridAxis(AxisPart):
     kind: Literal["grid"]
-    scheme: str | None = Field(None, description="A grid with codes: eu, geohash, quadkey.")
+    scheme: str | None = Field(None, description="A grid with codes: eu, geohash, jis, quadkey.")
     level: str | None = Field(None, description="A level of the scheme, such as 1km (eu) or 17 (quadkey).")
     window: tuple[str, str] | None = Field(None, description="Codes of its south-west and its north-east cell.")
     origin: tuple[int, int] | None = Field(None, description="(row, col) of the south-west cell, with shape.")
@@ -228,6 +228,7 @@ class NominalAxis(AxisPart):
     tree: Annotated[dict[str, Any] | list[Any], AfterValidator(_grouped)] | None = Field(
         None, description='Groups of labels, nested at will: { east = ["a", "b"], west = ["c"] }.'
     )
+    elsewhere: bool = Field(False, description="One more label for records with any other one.")
 
     @model_validator(mode="after")
     def _told(self) -> NominalAxis:
@@ -253,7 +254,7 @@ class NominalAxis(AxisPart):
             tree = tree or found
         if labels is None:
             labels = () if tree is None else tree.leaves
-        return Nominal(self.name, labels, tree)
+        return Nominal(self.name, labels, tree, elsewhere=self.elsewhere)
 
     @classmethod
     def short(cls, words: list[str]) -> dict[str, Any]:
@@ -304,7 +305,7 @@ def parse(text: str) -> AxisPart:
     the keys of a job file in TOML.
 
     >>> parse("sex=nominal(f,m)").make(Path())
-    Nominal(name='sex', labels=('f', 'm'), tree=None)
+    Nominal(name='sex', labels=('f', 'm'), tree=None, elsewhere=False)
     >>> parse("ward=nominal(east(a,b),west(c))").make(Path()).labels
     ('a', 'b', 'c')
     >>> parse('age=ordered(size=3, labels=["0-", "20-", "65-"])').make(Path()).size
@@ -329,7 +330,7 @@ def parse(text: str) -> AxisPart:
         raise DomainError(f"axis {name}: what is in the brackets cannot be read ({error})") from None
     twice = [key for key in ("name", "kind") if key in given]
     if twice:
-        raise DomainError(f"axis {name}: its {twice[0]} stands before the bracket")
+        raise DomainError(f"axis {name}: its {twice[0]} goes before the bracket")
     content = {**given, "kind": kind, "name": name}
     try:
         found: AxisPart = TypeAdapter(AnyAxis).validate_python(content)

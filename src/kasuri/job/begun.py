@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
+
+from kasuri.job.written import text as _text
 
 MESH = re.compile(r"(?i)mesh(_?code)?|key_code|(地域)?メッシュ(コード)?")
 LAT = re.compile(r"(?i)lat(itude)?|緯度")
@@ -16,6 +19,15 @@ COUNT = re.compile(r"(?i)population|count|people|persons|value|n|weight|人口(�
 IDENTITY = re.compile(
     r"(?i)(person|people|user|phone|device|household|member|customer|patient)(_?(id|no|number))?|id|(個人|世帯|利用者)?(ID|番号)"
 )
+CATEGORIES = {
+    "sex": re.compile(r"(?i)sex|gender|性別|男女(別)?"),
+    "age": re.compile(r"(?i)age([ _]?(group|class|band))?s?|年齢(階級|区分|層|別)?|年代"),
+    "prefecture": re.compile(r"(?i)pref(ecture)?([ _]?(code|name))?|都道府県(コード|名)?"),
+    "day": re.compile(r"(?i)weekday|day[ _]of[ _]week|曜日"),
+    "place": re.compile(r"(?i)(ward|city|municipality|region|county|district|area)([ _]?(code|name))?"
+                        r"|(市区町村|市町村|区|地域)(コード|名)?"),
+}  # fmt: skip
+"""Columns of labels by the kind of list that says which labels there can be."""
 OPEN = "# left open on purpose:"
 
 
@@ -68,6 +80,45 @@ def begun(names: Sequence[str], file: str) -> str:
     return "\n".join(lines)
 
 
+def recognised(names: Sequence[str]) -> dict[str, str]:
+    """What each column is by its name: mesh, lat, lon, time, count, id, or a kind of CATEGORIES; others are left out.
+    A kind that is one column's is given to the first that has the name."""
+    found: dict[str, str] = {}
+    rules = {"mesh": MESH, "lat": LAT, "lon": LON, "time": TIME, "count": COUNT, "id": IDENTITY} | CATEGORIES
+    for kind, rule in rules.items():
+        name = _first([name for name in names if name not in found], rule)
+        if name is not None:
+            found[name] = kind
+    return found
+
+
+def declared(names: Sequence[str], file: str, data: str) -> dict[str, Any]:
+    """The content of a job file for the table `file` with these columns: places and kinds of axes by the names of the
+    columns, and nothing that is public. It is not whole: what is declared by people is missing."""
+    kinds = {kind: name for name, kind in recognised(names).items()}
+    columns: dict[str, Any] = {}
+    axes: list[dict[str, Any]] = []
+    if "mesh" in kinds:
+        columns["grid"] = kinds["mesh"]
+    elif "lat" in kinds and "lon" in kinds:
+        columns["grid"] = {"lat": kinds["lat"], "lon": kinds["lon"]}
+    if columns:
+        axes.append({"kind": "mesh", "name": "grid"})
+    if "time" in kinds:
+        columns["time"] = kinds["time"]
+        axes.append({"kind": "time", "name": "time"})
+    for kind in CATEGORIES:
+        if kind in kinds:
+            columns[kinds[kind]] = kinds[kind]
+            axes.append({"kind": "ordered" if kind in ("age", "day") else "nominal", "name": kinds[kind]})
+    content: dict[str, Any] = {"data": {"name": data, "files": [file], "columns": columns}, "axes": axes}
+    if "count" in kinds and "id" not in kinds:
+        content["data"]["weight"] = kinds["count"]
+    if "id" in kinds:
+        content["unit"] = {"id": kinds["id"]}
+    return content | {"output": {"folder": "release"}}
+
+
 def _axes(*, grid: bool, time: bool, rest: Sequence[str]) -> list[str]:
     lines = []
     if grid:
@@ -99,9 +150,3 @@ def _axes(*, grid: bool, time: bool, rest: Sequence[str]) -> list[str]:
 
 def _first(names: Sequence[str], rule: re.Pattern[str]) -> str | None:
     return next((name for name in names if rule.fullmatch(name.strip())), None)
-
-
-def _text(name: str) -> str:
-    """A TOML string; a character that would end the line is written by its number."""
-    out = name.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub("[\x00-\x1f\x7f\u0085\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", out) + '"'

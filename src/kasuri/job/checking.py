@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from kasuri.errors import DomainError, FormatError, KasuriError, rows_faults
 from kasuri.ingest import axes
@@ -15,7 +17,7 @@ from kasuri.ingest.stream import trusted
 from kasuri.job.facts import about, domain, mechanism, opened, sources, unit
 from kasuri.job.lines import line_of, load
 from kasuri.job.models import Job
-from kasuri.job.parameters import places
+from kasuri.job.parameters import Place, form_faults, places
 from kasuri.job.running import away, counts, exports, judge_recipe
 from kasuri.schema import Domain, Unit
 from kasuri.store.export import export_faults
@@ -32,34 +34,48 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
     except FormatError as error:
         return list(error.faults)
     text, base = path.read_text(encoding="utf-8"), path.parent
-    faults: list[str] = []
-    parts: dict[str, Any] = {}
+    found, parts = facts(job, base)
+    if len(parts.keys() & {"domain", "unit", "recipe"}) == 3:
+        try:
+            judge_recipe(job, parts["recipe"], parts["domain"], parts["unit"])
+        except KasuriError as error:
+            found += [("recipe", fault) for fault in error.faults]
+    faults = [f"{path}, line {line_of(text, (at,))}: {at}: {fault}" for at, fault in found]
+    if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here
+        faults += _data_faults(job, base, parts["domain"], parts["unit"], outside)
+    return faults
 
-    def report(at: str, found: Iterable[str]) -> None:
-        faults.extend(f"{path}, line {line_of(text, (at,))}: {at}: {fault}" for fault in found)
+
+def facts(job: Job, base: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+    """What is wrong with a job beside its form, as (table of the file, fault), and the domain, unit and recipe as far
+    as they can be made. No row is read, and the recipe is not resolved, which can take long on a large domain."""
+    found: list[tuple[str, str]] = []
+    parts: dict[str, Any] = {}
 
     def attempt(name: str, at: str, make: Callable[[], Any]) -> None:
         try:
             parts[name] = make()
         except KasuriError as error:
-            report(at, error.faults)
+            found.extend((at, fault) for fault in error.faults)
 
     attempt("domain", "axes", lambda: domain(job, base))
     attempt("unit", "unit", lambda: unit(job))
     if "domain" in parts:
         attempt("recipe", "recipe", lambda: mechanism(job, base, parts["domain"]))
-        report("output", export_faults(parts["domain"], exports(job, base), job.output.levels))
-    if len(parts) == 3:
-        attempt("claim", "recipe", lambda: judge_recipe(job, parts["recipe"], parts["domain"], parts["unit"]))
-    try:
-        about(job)
-    except KasuriError as error:
-        report("about", error.faults)
+        found += [("output", fault) for fault in export_faults(parts["domain"], exports(job, base), job.output.levels)]
+    attempt("about", "about", lambda: about(job))
     if (base / job.output.folder).exists():
-        report("output", ["folder exists; a release is never written over another"])
-    if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here
-        faults += _data_faults(job, base, parts["domain"], parts["unit"], outside)
-    return faults
+        found.append(("output", "folder exists; a release is never written over another"))
+    return found, parts
+
+
+def faults(content: Mapping[str, Any], base: Path) -> list[tuple[Place, str]]:
+    """What is wrong with the content of a job file, or still missing, without a look at its data."""
+    try:
+        job = Job.model_validate(content)
+    except ValidationError as error:
+        return form_faults(error, content)
+    return [((at,), fault) for at, fault in facts(job, base)[0]]
 
 
 def _data_faults(job: Job, base: Path, table: Domain, who: Unit, outside: bool) -> list[str]:
@@ -101,17 +117,17 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
     import numpy as np
     import pyarrow as pa
 
-    columns = places(job.data.columns)
+    columns, weight = places(job.data.columns), job.data.sum if isinstance(job.data.sum, str) else job.data.weight
     found = axes.place_faults(stream.names, table, columns, stream.label)
-    if job.data.weight is not None and job.data.weight not in stream.names:
-        found.append(f"{stream.label}: no column {job.data.weight!r}; is there a header line?")
-    if job.data.weight is not None and who.max_weight is None:
-        found.append(f"{stream.label}: unit.max_weight must bound the weights of records")
+    if weight is not None and weight not in stream.names:
+        found.append(f"{stream.label}: no column {weight!r}; is there a header line?")
+    if weight is not None and who.max_weight is None and who.max_sum is None:
+        found.append(f"{stream.label}: unit.max_weight (or max_sum) must bound column {weight!r}")
     if not found:
-        found += axes.twice(stream.names, needed(columns, who, job.data.weight), stream.label)
+        found += axes.twice(stream.names, needed(columns, who, weight), stream.label)
     if found:
         return found
-    trusted(stream, who.id, needed(columns, who, job.data.weight), job.data.assume)
+    trusted(stream, who.id, needed(columns, who, weight), job.data.assume)
     wrong_rows: dict[tuple[str, str], list[Any]] = {}
 
     def report(wrong: Any, column: str, rule: str) -> None:
@@ -119,7 +135,7 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
 
     done = 0
     ragged: list[int] = []
-    for batch, _ in stream.start(needed(columns, who, job.data.weight), ragged):
+    for batch, _ in stream.start(needed(columns, who, weight), ragged):
         ids = batch.column(who.id)
         if not pa.types.is_null(ids.type):
             try:
@@ -132,10 +148,10 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
             who.id,
             f"the id is missing, not in the file's encoding, or longer than {axes.LONGEST} bytes",
         )
-        if job.data.weight is not None:
-            values, wrong = numbers(batch.column(job.data.weight))
+        if weight is not None:
+            values, wrong = numbers(batch.column(weight))
             wrong |= (values < 1) | (values != np.floor(values))
-            report(wrong, job.data.weight, "not a whole number of at least 1")
+            report(wrong, weight, "not a whole number of at least 1")
         if not outside:
             index, possible = [], np.ones(batch.num_rows, dtype=bool)
             for axis in table.axes:

@@ -9,10 +9,11 @@ from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
 from kasuri.ingest import File, Melt, Query, Table, read_array
 from kasuri.job.axes import not_public
 from kasuri.job.models import Job
-from kasuri.job.parameters import places, refuse_public
+from kasuri.job.parameters import places, refuse_public, same_file
 from kasuri.published.about import About
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Axis, Domain, Mask, Unit
+from kasuri.schema.maps import RegionMap
 
 
 def about(job: Job) -> dict[str, str] | None:
@@ -40,12 +41,22 @@ def domain(job: Job, base: Path) -> Domain:
             masks.append(Mask.of(part.axes, read_array(base / part.file)))
         except KasuriError as error:
             faults += error.faults
+    maps: list[RegionMap] = []
+    for told in job.maps:
+        secret = [fault for source in sources(job, base) for fault in same_file(base / told.file, source)]
+        private += [f"the map {told.file} {fault}" for fault in dict.fromkeys(secret)]
+        try:
+            if not secret:
+                maps.append(RegionMap.load(base / told.file))
+        except KasuriError as error:
+            faults += error.faults
     raise_faults(PrivacyError if private else DomainError, private + faults)
-    return Domain(tuple(made), tuple(masks))
+    return Domain(tuple(made), tuple(masks), tuple(maps))
 
 
 def unit(job: Job) -> Unit:
-    return Unit(job.unit.id, job.unit.change, job.unit.max_cells, job.unit.max_weight)
+    told = job.unit
+    return Unit(told.id, told.change, told.max_cells, told.max_weight, told.per, told.max_sum)
 
 
 def mechanism(job: Job, base: Path, table: Domain) -> Mechanism:

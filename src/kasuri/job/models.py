@@ -28,7 +28,7 @@ class MeltPart(Part):
     """Columns of a wide table that become rows: one column per age group, for example."""
 
     into: str | list[str] = Field(description='New column of labels, or several: "age", ["sex", "age"].')
-    value: str = Field(description="New column of the numbers that stand in the listed columns.")
+    value: str = Field(description="New column of the numbers in the listed columns.")
     columns: list[str] | dict[str, str | list[str]] = Field(
         description="The columns, where their names are the labels; or column -> label, or a label for each of into."
     )
@@ -50,7 +50,11 @@ class Data(Part):
     )
     sheet: str | None = Field(None, description="The sheet of an .xlsx file, where several have cells.")
     melt: MeltPart | None = Field(None, description="Columns of a wide table that become rows.")
-    sum: bool = Field(False, description="Rows of one cell are added; without it a table has one row per cell.")
+    sum: bool | str = Field(
+        False,
+        description="true: rows of one cell are added; without it a table has one row per cell. Or a column of whole "
+        "numbers: its sums are published instead of counts, bounded by max_sum of the unit.",
+    )
     database: File | None = Field(None, description="A .duckdb or SQLite file, or postgresql://...")
     table: str | tuple[str, str] | None = Field(
         None, description="A stored table of the database, or [schema, table]; kasuri writes the SQL."
@@ -96,11 +100,19 @@ class MaskPart(Part):
     file: File = Field(description="A .npy array of true (nobody can be there) and false, relative to this job file.")
 
 
+class MapPart(Part):
+    """A public map from the cells of an axis to regions, which areas and levels can then be asked for by."""
+
+    file: File = Field(description="A .json file of `kasuri geography match`, relative to this job file.")
+
+
 class UnitPart(Part):
     id: str = Field(description="The id column: who is protected.")
     change: Literal["add-remove", "replace"]
     max_cells: int
     max_weight: int | None = None
+    per: Literal["slot"] | None = Field(None, description='"slot": all of that in each slot of a series.')
+    max_sum: int | None = Field(None, description="Most that one unit's amounts add up to in a cell; with data.sum.")
 
 
 class Budget(Part):
@@ -120,7 +132,9 @@ class Output(Part):
     exports: list[File] = Field(
         default_factory=list, description=".csv .xlsx .parquet .gpkg .sqlite .duckdb, postgresql://"
     )
-    levels: list[str] = Field(default_factory=list, description="Coarser mesh levels to add to the exports.")
+    levels: list[str] = Field(
+        default_factory=list, description="Coarser levels, or those of the places of a map, to add to the exports."
+    )
 
 
 class AboutPart(Part):
@@ -148,6 +162,22 @@ class SparkPart(Part):
     partitions: int | None = Field(None, ge=1, description="Tasks per shuffle; the result does not depend on it.")
 
 
+class SeriesPart(Part):
+    """Tables slot after slot. budget.epsilon is then about one unit's records in any window; in [data] and in
+    output.exports {start}, {end}, {local_start}, {local_end}, {date}, {hour} and {minute} stand for the slot."""
+
+    window: str = Field(description='What a unit is protected over, sliding, e.g. "7d".')
+    slot: str = Field(description='Length of a slot, e.g. "1h".')
+    zone: str = Field(description='Fixed offset of all times, e.g. "+09:00".')
+    start: str = Field(description="Start of the first slot, with its zone.")
+    delta: Exact = Field(description='Of the window, an exact decimal in quotes, e.g. "1e-9".')
+    aside: Exact | None = Field(None, description="Part of epsilon kept for other releases of the same data.")
+    off: list[str] = Field(default_factory=lambda: ["sat", "sun"], description="Days of the week that are off.")
+    days_off: list[date] = Field(default_factory=list, description="Further days off, from a public calendar.")
+    season: int | None = Field(None, description="Slots of a season, where it is not a day.")
+    wait: int = Field(0, ge=0, description="Minutes after its end at which a slot's rows are there.")
+
+
 class Job(Part):
     """A job file, read and checked for form; `domain`, `unit` and `mechanism` check its facts."""
 
@@ -155,11 +185,13 @@ class Job(Part):
     data: Data
     axes: list[AnyAxis] = Field(min_length=1)
     masks: list[MaskPart] = Field(default_factory=list)
+    maps: list[MapPart] = Field(default_factory=list)
     unit: UnitPart
     recipe: AnyRecipe = MODELS["best"](name="best")
     budget: Budget
     output: Output
     about: AboutPart | None = None
+    series: SeriesPart | None = None
     spark: SparkPart | None = None
 
     @model_validator(mode="before")
@@ -169,6 +201,14 @@ class Job(Part):
         if isinstance(content, dict) and content.get("engine") == "spark" and "recipe" not in content:
             return content | {"recipe": {"name": "haar_topdown"}}
         return content
+
+    @model_validator(mode="after")
+    def _series_can(self) -> Job:
+        if (self.series is not None) != (self.unit.per == "slot"):
+            raise ValueError('the table [series] and unit.per = "slot" go together')
+        if self.series is not None and (self.spark is not None or self.budget.ledger is None):
+            raise ValueError("a series runs on this machine and is paid by a ledger")
+        return self
 
     @model_validator(mode="after")
     def _spark_can(self) -> Job:

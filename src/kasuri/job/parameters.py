@@ -98,7 +98,19 @@ class MapFile(Part):
 
     public: str = Field(description='The name it is declared public under, e.g. "municipality"; views use it.')
     axis: str = Field(description="The axis whose cells it maps.")
-    file: File = Field(description="A .npy array of whole numbers, one per cell of the axis: a region, or -1 for none.")
+    file: File = Field(
+        description="A .json file of `kasuri geography match`, or a .npy array of whole numbers, one per cell of the "
+        "axis: a region, or -1 for none."
+    )
+
+    def read(self, base: Path) -> RegionMap:
+        """The map; a file that says axis and name itself must say the same."""
+        if not self.file.lower().endswith(".json"):
+            return RegionMap(self.axis, read_array(base / self.file), name=self.public)
+        found = RegionMap.load(base / self.file)
+        if (found.axis, found.name) != (self.axis, self.public):
+            raise DomainError(f"{self.file}: is the map {found.name!r} over axis {found.axis!r}; say so in the recipe")
+        return found
 
 
 def _exact(value: object) -> object:
@@ -159,7 +171,7 @@ class Recipe(Part):
             if isinstance(part, MatrixFile):
                 return PublicMatrix(read_array(base / part.file), part.public)
             if isinstance(part, MapFile):
-                return RegionMap(part.axis, read_array(base / part.file), name=part.public)
+                return part.read(base)
             table = part.file.lower().endswith((".csv", ".parquet"))
             return read_public(
                 base / part.file,
@@ -240,7 +252,7 @@ def parse(text: str) -> Recipe:
             f'auto(areas=[1, 16], metric="mae") ({error})'
         ) from None
     if "name" in given:
-        raise DomainError(f"recipe {text.strip()!r}: its name stands before the bracket")
+        raise DomainError(f"recipe {text.strip()!r}: its name goes before the bracket")
     content = {"name": name.strip(), **given}
     try:
         found: Recipe = TypeAdapter(AnyRecipe).validate_python(content)

@@ -82,6 +82,8 @@ def run(job: Job, base: Path, *, threads: int | None = None, progress: Progress 
 
 def rehearse(job: Job, base: Path) -> tuple[Mechanism, Ledger | None]:
     """Refuse what can be refused without the data; the recipe, and the ledger that would pay. Nothing is charged."""
+    if job.series is not None:
+        raise DomainError("this job file is of a series: kasuri series run")
     table, who = domain(job, base), unit(job)
     about(job)
     recipe = mechanism(job, base, table)

@@ -24,6 +24,7 @@ window = "kanto"                  # japan kanto kinki kyushu tohoku, a first-ord
 # kind = "nominal"                # also "ordered" (size, labels) and "time" (start, seconds, size)
 # name = "sex"
 # labels = ["female", "male"]
+# elsewhere = true                # one more label, for records with any other one
 # labels_file = "wards.csv"       # or instead a public CSV file: a column code (or label), and parent for a tree
 # tree = { east = ["a", "b"], west = ["c"] }   # public groups of labels, nested at will; see transform = "nominal"
 
@@ -36,6 +37,7 @@ id = "person"                     # the id column; with it in the file, kasuri b
 change = "add-remove"             # or "replace"
 max_cells = 1
 # max_weight = 10                 # needed where records carry weights
+# max_sum = 1000                  # needed where sums are published (sum = "spend" in [data]): most per unit and cell
 
 [recipe]                          # its name and its arguments, as in Python; kasuri plan job.toml shows its error
 name = "best"                     # chosen from what is declared here; it says what and why

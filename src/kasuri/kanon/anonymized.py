@@ -18,7 +18,7 @@ from kasuri.names import cells
 from kasuri.privacy import Guarantee
 
 NO_GUARANTEE = (
-    "k-anonymity is a property of this table, not of how it was made: it is no differential privacy, "
+    "k-anonymity is a property of this table, not of how it was made: it is not differential privacy, "
     "and nothing bounds what someone with other knowledge learns from it"
 )
 UNMETERED = "no ledger: nothing bounds what other releases of the same data spend"

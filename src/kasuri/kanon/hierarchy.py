@@ -270,7 +270,7 @@ def categories_csv(name: str, path: str | Path, *, missing: str | None = None) -
     if not rows:
         faults.append(f"{path}: the hierarchy is empty")
     elif len(tops) > 1:
-        faults.append(f"{path}: {len(tops)} values stand at the top; end every line with one root such as *")
+        faults.append(f"{path}: {len(tops)} values are at the top; end every line with one root such as *")
     faults += [f"{path}: {label!r} is its own ancestor" for label in _cycles(parent_of)]
     inner = set(parent_of.values())
     faults += [f"{path}: {label!r} is a leaf and also generalises others" for label in order if label in inner]
@@ -351,7 +351,7 @@ def mesh(name: str, window: Mesh, levels: Sequence[str], *, missing: str | None 
         divide.append(divide[-1] * (10 if meshcode.level(chain[-1]).form == "quadrant" else 100))
         chain.append(parent)
     unknown = [level for level in levels if level not in chain[1:]]
-    faults = [f"hierarchy {name!r}: level {x!r} does not stand above {chain[0]}; use {chain[1:]}" for x in unknown]
+    faults = [f"hierarchy {name!r}: level {x!r} is not above {chain[0]}; use {chain[1:]}" for x in unknown]
     if math.prod(window.shape) > MAX_LEAVES:
         faults.append(f"hierarchy {name!r}: more than 2^22 cells; take a coarser level or a smaller window")
     raise_faults(DomainError, faults)
@@ -377,7 +377,7 @@ def dates(name: str, start: str, end: str, levels: Sequence[str], *, missing: st
     ('2020-01', '2020-02')
     """
     faults = [
-        f"hierarchy {name!r}: {unit!r} is no unit; use {', '.join(UNITS)}" for unit in levels if unit not in UNITS
+        f"hierarchy {name!r}: {unit!r} is not a unit; use {', '.join(UNITS)}" for unit in levels if unit not in UNITS
     ]
     ranks = [UNITS.index(unit) for unit in levels if unit in UNITS]
     if not ranks or any(b <= a for a, b in pairwise(ranks)):
@@ -458,7 +458,7 @@ def _build(
         faults.append("a hierarchy needs the name of its column")
     if len(set(labels)) != len(labels):
         twice = sorted({label for label in labels if labels.count(label) > 1})[:10] if len(labels) < 5000 else ["..."]
-        faults.append(f"hierarchy {name!r}: labels stand at two places of the tree: {', '.join(map(repr, twice))}")
+        faults.append(f"hierarchy {name!r}: labels are at two places of the tree: {', '.join(map(repr, twice))}")
     if any(not isinstance(label, str) or not label for label in labels):
         faults.append(f"hierarchy {name!r}: labels must be text, not empty")
     if leaf > MAX_LEAVES:

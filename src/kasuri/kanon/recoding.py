@@ -213,7 +213,7 @@ def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False)
         if tree.missing is not None:
             code[code == MISSING] = tree.leaf_labels.index(tree.missing)
         for sign, rule in (
-            (OUTSIDE, "a value is no leaf of its hierarchy"),
+            (OUTSIDE, "a value is not a leaf of its hierarchy"),
             (MISSING, 'a value is missing; declare missing = "label" in its hierarchy or leave the row out'),
         ):
             faults += rows_faults(file, tree.name, rule, (np.flatnonzero(code == sign) + 1).tolist())

@@ -151,7 +151,7 @@ def choose_cut(
     candidates: list[Cut] = []
     for cut in cuts if isinstance(cuts, Sequence) else ():
         if isinstance(cut, ChosenCut):  # its own epsilon would be lost
-            wrong.append(PrivacyError("choose_cut: a cut that was itself chosen from the data is no candidate"))
+            wrong.append(PrivacyError("choose_cut: a cut that was itself chosen from the data is not a candidate"))
         else:
             candidates.append(_chosen(spec, cut, unit, wrong)[0])
     if not isinstance(cuts, Sequence) or not cuts:

@@ -19,6 +19,7 @@ _HOME = {
     "MemoisedClient": "longitudinal",
     "Neighbours": "estimators",
     "Numeric": "grid",
+    "Position": "places",
     "Randomizer": "randomizer",
     "Reports": "randomizer",
     "Round": "wire",
@@ -37,6 +38,7 @@ _HOME = {
     "olh": "categorical",
     "oue": "categorical",
     "piecewise": "numeric",
+    "place_of": "places",
     "plan": "planning",
     "plan_numbers": "planning",
     "read_reports": "files",
@@ -83,6 +85,8 @@ if TYPE_CHECKING:
     from kasuri.local.numeric import piecewise as piecewise
     from kasuri.local.numeric import square_wave as square_wave
     from kasuri.local.numeric import two_point as two_point
+    from kasuri.local.places import Position as Position
+    from kasuri.local.places import place_of as place_of
     from kasuri.local.planning import plan as plan
     from kasuri.local.planning import plan_numbers as plan_numbers
     from kasuri.local.randomizer import Randomizer as Randomizer

@@ -31,7 +31,7 @@ from kasuri.local.randomizer import (
 )
 from kasuri.noise.rng import Streams
 from kasuri.privacy import Exact, asked
-from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time
+from kasuri.schema import Axis, Domain
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ def _mix(x: int) -> int:
     return x ^ x >> 16
 
 
-Places = Domain | Mesh | Ordered | Nominal | Time
+Places = Domain | Axis
 
 
 def unary(places: Places, *, epsilon: Exact, elsewhere: bool = True, bits: int = BITS) -> Unary:

@@ -355,6 +355,7 @@ _FILES = {
     "/": ("demo.html", "text/html"),
     "/status": ("status.html", "text/html"),
     "/kasuri-local.js": ("kasuri-local.js", "text/javascript"),
+    "/kasuri-place.js": ("kasuri-place.js", "text/javascript"),
 }
 _PUBLIC = {
     "/health": _Desk.health,

@@ -2,6 +2,7 @@
 
 device = Device(public_key="9f...", max_epsilon="1", state="device.json")
 body = device.report(envelope, "Shinjuku")        # bytes to POST; the true value stays here
+body = device.report(envelope, Position(35.69, 139.70))       # found among the public places, here
 send(url, body)
 """
 
@@ -27,6 +28,7 @@ from kasuri.errors import FormatError, KasuriError, PrivacyError, ProtocolError,
 from kasuri.files import sync
 from kasuri.local.grid import Numeric
 from kasuri.local.longitudinal import Memoised, MemoisedClient
+from kasuri.local.places import Position, place_of
 from kasuri.local.randomizer import Randomizer
 from kasuri.local.read import from_json
 from kasuri.local.wire import Round, encode, verify
@@ -108,17 +110,15 @@ class Device:
             )
         return rounded
 
-    def report(self, envelope: Mapping[str, Any], value: str | float | None) -> bytes:
-        """A batch of one report of `value` (None: elsewhere; a number where the round asks for numbers), counted as
-        sent before it is drawn."""
+    def report(self, envelope: Mapping[str, Any], value: str | float | Position | None) -> bytes:
+        """A batch of one report of `value` (None: elsewhere; a number where the round asks for numbers; a `Position`
+        where its places are on the earth), counted as sent before it is drawn."""
         with nullcontext() if self._state is None else locked(self._state):
             if self._state is not None:
                 self._load()
             rounded = self.accept(envelope)
             randomizer = rounded.randomizer
-            truth = (
-                randomizer.at(value) if isinstance(randomizer, Numeric) else int(randomizer.categories([value])[0])
-            )  # what is refused is refused before anything is counted
+            truth = _truth(randomizer, value)  # what is refused is refused before anything is counted
             self._sent[rounded.id] += 1
             if isinstance(randomizer, Memoised):
                 assert isinstance(truth, int)
@@ -176,6 +176,15 @@ class Device:
             faults.append("state: spent and sent do not fit together")
         raise_faults(ProtocolError, faults)
         self.spent, self._sent, self._memories = spent, Counter(sent), memories
+
+
+def _truth(randomizer: Randomizer | Numeric, value: str | float | Position | None) -> int | Fraction:
+    """The category of a value, or its place on the grid of numbers."""
+    if isinstance(randomizer, Numeric):
+        return randomizer.at(value)
+    if isinstance(value, Position):
+        return place_of(randomizer, value)
+    return int(randomizer.categories([value])[0])
 
 
 def _drawn(randomizer: Randomizer | Numeric, truth: int | Fraction) -> bytes:

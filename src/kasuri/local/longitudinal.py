@@ -21,7 +21,7 @@ from kasuri.local.odds import BITS, demand, least, within
 from kasuri.local.randomizer import ONE_DEVICE, PUBLIC, Law, Reports, Word, domain_of
 from kasuri.noise.rng import Source
 from kasuri.privacy import Exact, Guarantee, Meant, asked, exact, promised
-from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
+from kasuri.schema import Axis, Domain, Unit
 
 PATTERN = "the times at which a person stays or moves on are not protected, only where the person is"
 
@@ -144,7 +144,7 @@ class MemoisedClient:
 
 
 def memoised(
-    places: Domain | Mesh | Ordered | Nominal | Time,
+    places: Domain | Axis,
     *,
     epsilon_permanent: Exact,
     epsilon_instant: Exact,

@@ -29,7 +29,7 @@ from kasuri.local.bits import Ints, Rows
 from kasuri.local.odds import BITS, demand
 from kasuri.noise.rng import Source, Streams, secure
 from kasuri.privacy import Guarantee, decimal
-from kasuri.schema import Domain, Mesh, Nominal, Ordered, Time, Unit
+from kasuri.schema import Axis, Domain, Unit
 
 Word = Callable[[], int]
 """Gives the next random word, uniform on 0 .. 2^bits - 1."""
@@ -328,7 +328,7 @@ def canonical(data: Any) -> bytes:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def domain_of(places: Domain | Mesh | Ordered | Nominal | Time) -> Domain:
+def domain_of(places: Domain | Axis) -> Domain:
     return places if isinstance(places, Domain) else Domain.of(places)
 
 

@@ -3,5 +3,6 @@
 from kasuri.manifest.keys import keygen
 from kasuri.manifest.package import write
 from kasuri.manifest.verify import verify
+from kasuri.manifest.withdrawal import notice, withdraw
 
-__all__ = ["keygen", "verify", "write"]
+__all__ = ["keygen", "notice", "verify", "withdraw", "write"]

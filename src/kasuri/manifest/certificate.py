@@ -33,7 +33,7 @@ def english(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) 
                     f"factor of e^{parameters['epsilon']}"
                     + (f", but for a chance of {parameters['delta']}." if parameters["delta"] != "0" else "."),
                     f"Contribution bound: {_cells(bound['max_cells'])}"
-                    + (f", weight at most {bound['max_weight']}" if bound["max_weight"] else "")
+                    + _most(bound, ", sum at most {}", ", weight at most {}")
                     + f" per {loss['privacy_unit']}, enforced {bound['enforced']}."
                     + (f" {bound['sums']['en']}" if "sums" in bound else ""),
                     f"Treated as known to everyone: {', '.join(variant['unprotected_quantities']) or 'nothing'}.",
@@ -86,7 +86,7 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
                 [
                     f"{_VARIANT_JA[variant['name']]}、{_parameters(parameters)}。",
                     f"保護の単位：{unit(loss['privacy_unit'])} 1 単位（最大 {bound['max_cells']} セル"
-                    + (f"、重み {bound['max_weight']} 以下" if bound["max_weight"] else "")
+                    + _most(bound, "、合計 {} 以下", "、重み {} 以下")
                     + f"）が{change}場合。ほかのすべてを知る人がこの公表物を見ても、二つの場合を見分けるオッズは"
                     f"最大 e^{parameters['epsilon']} 倍しか変わりません"
                     + (f"（確率 {parameters['delta']} を除く）。" if parameters["delta"] != "0" else "。"),
@@ -132,6 +132,9 @@ _ENGLISH = {
     "ledger": "Ledger `{ledger}`, entry {entry}.",
     "series": "Release {number} of {of} of a series declared beforehand, which costs {price} as a whole, "
     "set aside from the start.",
+    "window": "Slot {slot} ({length}) of a series without end. Whatever one unit did in {words} changes the "
+    "probability of anything published of this series, ever, by a factor of at most e^{price}, but for delta {delta}. "
+    "It is not a promise about more than that span: a longer one costs more.",
     "split": "Part {part} of one table that was split (`{id}`). Its parts are charged in parallel: a unit is in at "
     "most {parts_per_unit} of them, so together they cost as much as the dearest {parts_per_unit}, and each is charged "
     "what it adds to that.",
@@ -140,7 +143,12 @@ _ENGLISH = {
     "charged": "charged",
     "after": "left after",
     "allowance": "allowance",
-    "cells": "| cells in the area | expected error (root mean square, before refinement) |",
+    "cells": "| cells in the area | expected error (root mean square) of the released sum |",
+    "earlier": "| cells in the area | expected error (root mean square, before refinement) |",
+    "noise": "| cells in the area | error of the noise alone (root mean square); refinement changes it |",
+    "views": "| table of sums | sums | expected error (root mean square) of one of them |",
+    "estimated": "Errors are estimated from the published noisy numbers, for all areas of a size together: a single "
+    "area may be off by more.",
     "at_most": "at most {}",
     "unknown": "This recipe has no closed form for its error.",
     "advised": "Advised smallest area: {cells} cells.",
@@ -150,6 +158,9 @@ _JAPANESE = {
     "ledger": "台帳 `{ledger}`、記録番号 {entry}。",
     "series": "あらかじめ宣言した系列 {of} 回のうち {number} 回目。系列全体の消費は {price} で、"
     "最初に確保されています。",
+    "window": "終わりのない系列の時間枠 {slot}（長さ {length}）。連続するどの {span} の間の一人の行動も、"
+    "この系列で公表されるすべての結果の確率を e^{price} 倍以内でしか変えません（δ = {delta} を除く）。"
+    "それより長い期間についての保証ではありません。",
     "split": "一つの表を分割したもの（`{id}`）の一部：{part}。分割の各部は並列に計上されます。"
     "一つの単位は最大 {parts_per_unit} 個の部に属するため、全体の消費は大きいほうから {parts_per_unit} 個の部の合計で、"
     "各部にはその増分だけが計上されます。",
@@ -158,7 +169,12 @@ _JAPANESE = {
     "charged": "今回の消費",
     "after": "公表後の残り",
     "allowance": "許容総量",
-    "cells": "| 区域のセル数 | 誤差の期待値（二乗平均平方根、補正前） |",
+    "cells": "| 区域のセル数 | 公表される合計の誤差の期待値（二乗平均平方根） |",
+    "earlier": "| 区域のセル数 | 誤差の期待値（二乗平均平方根、補正前） |",
+    "noise": "| 区域のセル数 | ノイズのみの誤差（二乗平均平方根）。補正により変わります |",
+    "views": "| 合計の表 | 合計の数 | 合計一つの誤差の期待値（二乗平均平方根） |",
+    "estimated": "誤差は、公表されたノイズ付きの数値から、同じ大きさの区域全体について推定したものです。"
+    "個々の区域の誤差はこれより大きいことがあります。",
     "at_most": "{} 以下",
     "unknown": "このレシピには誤差を与える式がありません。",
     "advised": "利用を推奨する最小の区域：{cells} セル。",
@@ -222,17 +238,30 @@ def _budget(accounting: Mapping[str, Any], words: Mapping[str, str]) -> list[str
         (words["after"], ledger["after"]["left"]),
     ]
     table = [words["row"].format(currency=ledger["charged"]["currency"]), "|---|---|"]
-    place = [words[kind].format(**ledger[kind]) for kind in ("series", "split") if kind in ledger]
+    place = [words[kind].format(**ledger[kind]) for kind in ("series", "window", "split") if kind in ledger]
     return [words["ledger"].format(**ledger), *table, *(f"| {name} | {value} |" for name, value in rows), *place]
 
 
 def _errors(error: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
-    if error["before_refinement"] is None:
+    """After refinement where that is told (releases of earlier versions do not), else of the noise."""
+    after, noise = error.get("after_refinement"), error["before_refinement"]
+    if after is None and noise is None:
         return [words["unknown"]]
-    lines = [words["cells"], "|---|---|"]
-    for row in error["before_refinement"]:
-        number = f"{row['rmse']:,g}"
-        lines.append(f"| {row['cells']:,} | {number if row['exact'] else words['at_most'].format(number)} |")
+
+    def number(row: Mapping[str, Any]) -> str:
+        told = f"{row['rmse']:,g}"
+        return told if row["exact"] else words["at_most"].format(told)
+
+    blocks = [row for row in (noise if after is None else after) if "cells" in row]
+    head = "earlier" if "after_refinement" not in error else "noise" if after is None else "cells"
+    lines = [words[head], "|---|---|"]
+    lines += [f"| {row['cells']:,} | {number(row)} |" for row in blocks]
+    views = [row for row in after or () if "view" in row]
+    if views:
+        lines += ["", words["views"], "|---|---|---|"]
+        lines += [f"| {row['view']} | {row['sums']:,} | {number(row)} |" for row in views]
+    if after is not None and noise != after:
+        lines.append(words["estimated"])
     if error["advised_smallest_area"] is not None:
         lines.append(words["advised"].format(cells=f"{error['advised_smallest_area']['cells']:,}"))
     return lines
@@ -247,3 +276,10 @@ def _bias(said: str | list[Mapping[str, str]], language: str) -> list[str]:
         return ["Bias, the mean of released less true, by kind of area:", *lines]
     lines = [f"- {AREAS.get(item['area'], item['area'])}：{item['ja']}" for item in said]
     return ["偏り（公表値と真の値の差の平均）、区域の種類別：", *lines]
+
+
+def _most(bound: Mapping[str, Any], sums: str, weights: str) -> str:
+    """The most of one unit in a cell, where that is not 1."""
+    if "max_sum" in bound:
+        return sums.format(bound["max_sum"])
+    return weights.format(bound["max_weight"]) if bound["max_weight"] else ""

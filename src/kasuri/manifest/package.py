@@ -188,6 +188,8 @@ def _field(name: str, kind: str, release: Described) -> dict[str, Any]:
     if name == "value":
         unit = release.guarantee.unit
         field["unit"] = f"{unit.id} (count)" if unit.max_weight is None else f"weight of each {unit.id}, summed"
+        if unit.max_sum is not None:
+            field["unit"] = f"amount of each {unit.id}, summed"
     return field
 
 
@@ -196,7 +198,8 @@ def privacy_block(release: Described) -> dict[str, Any]:
     guarantee, recipe, unit = release.guarantee, release.recipe, release.guarantee.unit
     ledger = release.provenance.get("ledger")
     run = read(recipe, release.domain, unit, guarantee.epsilon, told=True)
-    errors = expected.by_area(run)
+    noise = expected.by_area(run)
+    errors = expected.after(run, release)
     enforced = "by kasuri, when counting"
     if PROVIDER_BOUNDED in guarantee.assumes:
         enforced = "by the provider of the table, on trust"
@@ -223,8 +226,10 @@ def privacy_block(release: Described) -> dict[str, Any]:
             "privacy_parameters_description": guarantee.words(),
             "contribution_bound": {
                 "max_cells": unit.max_cells,
-                "max_weight": unit.max_weight,
+                "max_weight": unit.max_weight if unit.max_sum is None else unit.max_sum,
                 "enforced": enforced,
+                **({} if unit.per is None else {"per": unit.per}),
+                **({} if unit.max_sum is None else {"max_sum": unit.max_sum}),
             }
             | _sums(unit),
         },
@@ -257,10 +262,14 @@ def privacy_block(release: Described) -> dict[str, Any]:
         },
         "assumes": list(guarantee.assumes),
         "expected_error": {
-            "before_refinement": errors,
-            "note": "closed form, aligned square blocks" if errors else "this recipe has no closed form",
+            "before_refinement": noise,
+            "note": "closed form, aligned square blocks" if noise else "this recipe has no closed form",
+            "after_refinement": errors,
+            "after_note": expected.NOTES[errors is not None],
             "bias": bias.by_area(run),
-            "advised_smallest_area": expected.advised(release, errors) if isinstance(release, Protected) else None,
+            "advised_smallest_area": (
+                expected.advised(release, errors or noise) if isinstance(release, Protected) else None
+            ),
         },
     }
 
@@ -268,7 +277,10 @@ def privacy_block(release: Described) -> dict[str, Any]:
 def _sums(unit: Unit) -> dict[str, Any]:
     """What a sum over cells is not: a number of units, where one unit may be in it more than once."""
     named, most = japanese.unit(unit.id), f"{unit.most:,}"
-    if unit.max_weight is not None:
+    if unit.max_sum is not None:
+        en = f"Values are sums of amounts, up to {unit.max_sum:,} of one {unit.id} in a cell and {most} in all."
+        ja = f"値は量の合計で、{named} 1 単位につき 1 セル最大 {unit.max_sum:,}、全体で最大 {most} です。"
+    elif unit.max_weight is not None:
         en = f"A sum over cells, the total included, adds weights, up to {most} per {unit.id}: it counts no {unit.id}s."
         ja = f"セルの合計（総数を含む）は重みの和で、{named} 1 単位につき最大 {most} です。{named}の数ではありません。"
     elif unit.max_cells > 1:
@@ -331,6 +343,8 @@ def _composition(ledger: dict[str, Any] | None) -> str:
         "pure": "epsilons of all releases of this data add up",
         "zcdp": "rhos of all releases of this data add up",
         "pld": "a series declared beforehand, priced by its privacy-loss distribution; other releases add to it",
+        "window": "slots of equal noise, priced together over every window of consecutive slots; nothing is used up, "
+        "and what a window has lost is never undone",
     }
     also = "; parts of one split cost the dearest of them, as many as a unit can be in" if "split" in ledger else ""
     return how[ledger["accounting"]] + also

@@ -40,7 +40,7 @@ from kasuri.published.measurements import Measurements
 from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.mechanism import Drawn, Run
 from kasuri.recipes.read import UntoldError, read
-from kasuri.schema import PROVIDER_BOUNDED, Domain
+from kasuri.schema import PROVIDER_BOUNDED, Domain, Window
 from kasuri.store import saved
 from kasuri.store.columns import measured_table
 from kasuri.store.saved import claimed
@@ -55,7 +55,7 @@ INPUT = (
     "the input: that it is of the data and the unit named, and that contributions were bounded as said, shows in no "
     "release; the maker's signature and the ledger vouch for it"
 )
-STATED = "software, versions and the source of randomness: as the maker states them"
+STATED = "software, versions, the source of randomness and caveats beyond the recipe's: as the maker states them"
 
 
 def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
@@ -220,6 +220,9 @@ def _paid(manifest: Mapping[str, Any], said: Guarantee) -> Iterator[str]:
         price = said.rho if said.rho is not None else said.epsilon**2 / 2
     if "series" in ledger:
         dear = _in_series(ledger, said, amounts) == amount and "split" not in ledger
+    elif "window" in ledger:  # nothing is used up: every window has its price from the start
+        asides = {written(ledger["window"]["price"])} | {each["set_aside"] for each in amounts}
+        dear = amount == 0 and ledger["accounting"] == "window" and len(asides) == 1 and said.unit.per == "slot"
     elif "split" in ledger:  # charged in parallel: any part of the price
         dear = 0 <= amount <= price and currency == "epsilon" and said.unit.change == "add-remove" and not said.delta
         dear = dear and ledger["split"]["parts_per_unit"] == said.unit.max_cells
@@ -243,12 +246,14 @@ def _in_series(ledger: Mapping[str, Any], said: Guarantee, amounts: Sequence[Map
 def _price(manifest: Mapping[str, Any], run: Run, said: Guarantee) -> Iterator[str]:
     """Where a declared series costs something else than its recipe's privacy-loss distribution."""
     ledger = manifest["privacy"]["accounting"].get("ledger")
-    if ledger is None or "series" not in ledger:
+    if ledger is None or not ("series" in ledger or "window" in ledger):
         return
+    told = ledger.get("series") or ledger["window"]
+    releases = told["of"] if "series" in ledger else Window(told["span"], told["length"]).slots
     spent, left = ([written(ledger[when].get(name, "0")) for when in _WHEN] for name in ("delta_spent", "delta_left"))
-    series = run.mechanism.series(run.domain, said.unit, said.epsilon, ledger["series"]["of"])
+    series = run.mechanism.series(run.domain, said.unit, said.epsilon, releases)
     own = [series.price(delta) for delta in {a + b for a, b in zip(spent, left, strict=True)}]
-    if len(own) != 1 or abs(own[0] - written(ledger["series"]["price"])) > _DIGIT:
+    if len(own) != 1 or abs(own[0] - written(told["price"])) > _DIGIT:
         yield "a series of these releases has another price"
 
 
@@ -312,6 +317,12 @@ def _remade(
     for item in manifest["resources"]:
         if item != json.loads(json.dumps(resource(folder / item["path"], release))):
             faults.append(f"{MANIFEST}: describes {item['path']} otherwise than it is")
+
+
+def dated_limits(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    """Were the limits of this release made by an earlier rule, which its manifest names?"""
+    method = (manifest.get("intervals") or {}).get("method")
+    return isinstance(method, str) and method in intervals.earlier(saved.read(folder, manifest))
 
 
 def _versions() -> Any:

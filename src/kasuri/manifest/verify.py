@@ -11,7 +11,7 @@ from typing import Any
 from kasuri import names
 from kasuri.budget.ledger import Ledger
 from kasuri.errors import DomainError, KasuriError
-from kasuri.manifest import certificate, keys, recompute, tables
+from kasuri.manifest import certificate, keys, recompute, tables, withdrawal
 from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
 from kasuri.privacy import decimal
 from kasuri.published.about import About
@@ -114,7 +114,9 @@ class Verdict(dict[str, Any]):
         return Verdict, (dict(self),)  # a copy is filled when it is made
 
 
-def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None) -> Verdict:
+def verify(
+    folder: str | Path, *, key: str | Path | None = None, ledger: str | Path | None = None, page: bool = True
+) -> Verdict:
     """Check a saved release; `.ok` says whether it is whole, `.faults` what is not.
 
     Checked: the manifest's form and digest, every file's SHA-256 and that no other file is there, the
@@ -122,8 +124,9 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
     (cells rising and inside the domain, none masked, non-negative where the refinement says so, columns and copies
     that agree, the total), the certificates, and, with `ledger`, the entry that paid and the whole chain. The recipe is
     rebuilt from its words and resolved on domain, unit and epsilon, and what is said must be what it gives; the
-    measurements are refined again, and the values must be what comes out. `not_recomputed` lists what could not be
-    computed again, each with its reason.
+    measurements are refined again, and the values must be what comes out; the report is made again (`page=False`: only
+    its hash is checked, which is most of the time saved). `not_recomputed` lists what was not computed again, each with
+    its reason.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -153,7 +156,7 @@ def verify(folder: str | Path, *, key: str | Path | None = None, ledger: str | P
         if not faults:
             out["not_recomputed"] = [
                 *recompute.check(folder, manifest, faults),
-                *_report(folder, manifest, faults),
+                *_report(folder, manifest, page, faults),
                 *([UNPAID] if ledger is None and manifest["privacy"]["accounting"].get("ledger") is not None else []),
             ]
         if ledger is not None:
@@ -169,7 +172,7 @@ def _manifest(folder: Path, faults: list[str]) -> tuple[dict[str, Any] | None, b
             raise OSError
         data = (folder / MANIFEST).read_bytes()
     except OSError:
-        faults.append(f"{MANIFEST}: missing; this is no kasuri release")
+        faults.append(f"{MANIFEST}: missing; this is not a kasuri release")
         return None, b""
     try:
         manifest = json.loads(data.decode())
@@ -264,7 +267,10 @@ def _files(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list
             faults.append(f"{name}: changed since it was written (its SHA-256 does not match)")
         else:
             good.append(name)
-    faults += [f"{path.name}: not part of the release" for path in sorted(folder.iterdir()) if path.name not in known]
+    told = withdrawal.faults(folder)
+    faults += told
+    beside = known if told else known | set(withdrawal.FILES)
+    faults += [f"{path.name}: not part of the release" for path in sorted(folder.iterdir()) if path.name not in beside]
     numbered = [name for name in files_of("release", known) if name != "release.parquet"]
     table = tuple(f"release-{i:05d}.parquet" for i in range(len(numbered))) or ("release.parquet", "release.duckdb")
     always = _ALWAYS if manifest["report"] else (*_ALWAYS, page.REPORT)
@@ -304,9 +310,9 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
-    """The page made again and compared; one of another version of kasuri looks otherwise, and has its hash alone.
-    Returns what was not made again."""
+def _report(folder: Path, manifest: Mapping[str, Any], again: bool, faults: list[str]) -> list[str]:
+    """The page made again and compared, if `again`; one of another version of kasuri looks otherwise, and has its hash
+    alone. Returns what was not made again."""
     from kasuri.report import page
 
     try:
@@ -319,13 +325,23 @@ def _report(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> lis
         return []
     if not recompute.same_version(manifest):
         return [f"{page.REPORT}: made by another version of kasuri; only its hash was checked"]
+    if not again:
+        return [f"{page.REPORT}: not made again, as asked; only its hash was checked"]
+    notes: list[str] = []
     try:
-        same = page.says_the_same(folder, manifest)
+        same: bool | None = page.says_the_same(folder, manifest)
+        if same is False and recompute.dated_limits(folder, manifest):
+            same = page.says_the_same(folder, manifest, dated=True)
+            notes.append(
+                f"{page.REPORT}: the intervals of its larger areas and how wide they are, which an earlier rule made"
+            )
     except tables.UNREADABLE:
         same = False
+    if same is None:
+        return [f"{page.REPORT}: a page of an earlier form; only its hash was checked"]
     if not same:
         faults.append(f"{page.REPORT}: does not show what the manifest and the table say")
-    return []
+    return notes
 
 
 def _paid(manifest: Mapping[str, Any], path: str | Path, faults: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,14 +14,15 @@ from numpy.typing import ArrayLike
 from kasuri.arrays import Int
 from kasuri.errors import DomainError
 from kasuri.schema import Domain
-from kasuri.trees.regions import Boxes, cells_of
+from kasuri.trees.regions import MOST_CELLS, Boxes, cells_of
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Area:
     """A part of a table: `rows` and `cols` of the mesh (indices of the window), or a mesh `code` of the same or a
-    coarser level; other axes by index, slice or label. Or any `cells`: an array of cell indices, or of true and false
-    in the domain's shape. It is looked up in a domain when it is used.
+    coarser level; other axes by index, slice or label, and the regions of a map by the map's name and theirs. Or any
+    `cells`: an array of cell indices, or of true and false in the domain's shape. It is looked up in a domain when it
+    is used.
 
     >>> Area(rows=slice(0, 64), cols=slice(0, 64), sex="female")
     Area(rows 0:64, cols 0:64, sex female)
@@ -79,10 +81,12 @@ class Area:
             if len(meshes) != 1:
                 raise DomainError(f"rows and cols need one mesh; name the dimension among {domain.dims}")
             wanted |= {"row": rows, "col": cols}
-        wanted |= self.axes
+        regions = {name: region for name, region in self.axes.items() if domain.map(name) is not None}
+        wanted |= {name: choice for name, choice in self.axes.items() if name not in regions}
         unknown = [name for name in wanted if name not in domain.dims]
         if unknown:
-            raise DomainError(f"no dimension {unknown}; the dimensions are {list(domain.dims)}")
+            known = [*domain.dims, *(one.name for one in domain.maps)]
+            raise DomainError(f"no dimension {unknown}; the dimensions are {known}")
         ranges = [
             (0, size) if wanted.get(dim) is None else _range(wanted[dim], size, dim, domain)
             for dim, size in zip(domain.dims, domain.shape, strict=True)
@@ -90,12 +94,34 @@ class Area:
         low, high = np.array(ranges, dtype=np.int64).T
         if (high <= low).any():
             return np.zeros(0, dtype=np.int64)
+        if regions:
+            return _in_regions(domain, [np.arange(*span) for span in ranges], regions)
         return Boxes(low[None, :].copy(), high[None, :].copy())
 
     def cells_on(self, domain: Domain) -> Int:
         """The possible cells of the area."""
         found = self.on(domain)
         return found.all_cells(domain)[0] if isinstance(found, Boxes) else found
+
+
+def _in_regions(domain: Domain, index: list[Int], regions: Mapping[str, Any]) -> Int:
+    """The possible cells with these indices along every dimension that are in regions of maps, by map."""
+    good: dict[str, Any] = {}
+    for name, region in regions.items():
+        one = domain.map(name)
+        assert one is not None
+        good[one.axis] = good.get(one.axis, True) & one.inside(str(region))
+    parts: list[Int] = []  # per axis the flat indices along it
+    for axis in domain.axes:
+        own = [index[d] for d in domain.positions(axis.name)]
+        flat = np.ravel_multi_index(np.meshgrid(*own, indexing="ij"), axis.sizes).ravel()
+        parts.append(flat[good[axis.name][flat]] if axis.name in good else flat)
+    if math.prod(part.size for part in parts) > MOST_CELLS:
+        raise DomainError(f"an area of regions has at most {MOST_CELLS} cells; ask for parts of it")
+    cells = np.zeros(1, dtype=np.int64)
+    for axis, part in zip(domain.axes, parts, strict=True):
+        cells = (cells[:, None] * math.prod(axis.sizes) + part).ravel()
+    return cells[domain.possible(cells)]
 
 
 def _said(choice: Any) -> str:
@@ -118,7 +144,7 @@ def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:
     """Half-open range of indices for a slice, an index or a label."""
     if isinstance(choice, slice):
         if choice.step not in (None, 1):
-            raise DomainError(f"{dim}: a slice with a step is no area")
+            raise DomainError(f"{dim}: a slice with a step is not an area")
         low, high, _ = choice.indices(size)
         if (choice.stop is not None and choice.stop > size) or (choice.start is not None and choice.start > size):
             raise DomainError(f"{dim}: {choice.start}:{choice.stop} leaves the domain (0:{size})")

@@ -20,21 +20,21 @@ from numpy.typing import NDArray
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace, Noise
-from kasuri.published import bounds, estimate
+from kasuri.published import around, bounds, estimate
 from kasuri.published.bounds import Bounds, factor
 from kasuri.published.estimate import Estimated
 from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain
 from kasuri.trees import transform
 from kasuri.trees.order import Order
-from kasuri.trees.regions import Boxes, BoxSearch, CellSearch
+from kasuri.trees.regions import Boxes, BoxSearch, CellSearch, Sets
 
 Values = NDArray[Any]
 
 FEW = 32
 """An area of more nodes than this is summed from numbers corrected for selection: what selection does to one number is
 within its noise, but it adds up over many (docs/proofs/intervals.md)."""
-REACH = 0.5
+REACH = 0.3
 """The correction takes a node for one like the others of its level, which may be wrong where few live among many empty
 nodes: its limits also reach this part of the half-width around the estimate that takes the numbers as they are."""
 
@@ -45,7 +45,7 @@ class Bars(Protocol):
     @property
     def method(self) -> str: ...
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds: ...
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds: ...
+    def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds: ...
     def of_area(self, cells: Int, values: Values, level: float) -> Bounds: ...
 
 
@@ -64,19 +64,22 @@ class TreeBars(ABC):
     tree: Order
     measurements: Measurements
     what: ClassVar[str]
+    by: ClassVar[str]
 
     @property
     def method(self) -> str:
-        return f"{self._plainly}; pooled with the nodes around it, in two windows at most"
+        return f"{self._plainly}; {self.by}"
 
     @property
     def _plainly(self) -> str:
         return f"least squares of the noisy {self.what} of the drawn tree, without sign constraint"
 
     @property
-    def earlier(self) -> tuple[str, str]:
-        """The methods that saved releases name: limits cut by those of the nodes around; windows without an end."""
-        return self._plainly, f"{self._plainly}; pooled with the nodes around it"
+    def earlier(self) -> tuple[str, ...]:
+        """The methods that saved releases name: limits cut by those of the nodes around; windows without an end; two
+        windows, with another reach of areas."""
+        pooled = f"{self._plainly}; pooled with the nodes around it"
+        return self._plainly, pooled, f"{pooled}, in two windows at most"
 
     @property
     @abstractmethod
@@ -84,20 +87,21 @@ class TreeBars(ABC):
         """Estimates from the numbers as they are."""
 
     @abstractmethod
-    def within(self, boxes: Boxes) -> BoxSearch | CellSearch:
+    def within(self, boxes: Boxes | Sets) -> BoxSearch | CellSearch:
         """The areas against the tree."""
 
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
         return bounds.of_cells(self.plain, self.tree.keys(cells), level)
 
-    def of_cells_earlier(self, method: str, cells: Int, level: float) -> Bounds:
+    def of_cells_earlier(self, method: str, cells: Int, values: Values, level: float) -> Bounds:
         """The limits that releases of one of the `earlier` methods were saved with."""
         keys = self.tree.keys(cells)
         if method == self.earlier[0]:
             return bounds.of_cells_cut(self.plain, keys, level)
-        return bounds.of_cells(self.plain, keys, level, bounds.EVER)
+        parts = around.EVER if method == self.earlier[1] else around.TWICE
+        return bounds.of_cells(self.plain, keys, level, around.pooled(self.plain, level, parts))
 
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+    def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds:
         return self.search(self.within(boxes), level)
 
     def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
@@ -121,6 +125,7 @@ class CountBars(TreeBars):
 
     law: type[DiscreteLaplace] | type[DiscreteGaussian] = field(default=DiscreteLaplace, kw_only=True)
     what: ClassVar[str] = "counts"
+    by: ClassVar[str] = "pooled with the nodes around it, in two windows at most; areas reach what they cut"
 
     @cached_property
     def plain(self) -> Estimated:
@@ -131,7 +136,7 @@ class CountBars(TreeBars):
         """Estimates from numbers corrected for selection."""
         return estimate.counts(self.measurements, self.tree, shrink=True, law=self.law)
 
-    def within(self, boxes: Boxes) -> BoxSearch | CellSearch:
+    def within(self, boxes: Boxes | Sets) -> BoxSearch | CellSearch:
         return boxes.search(self.tree, self.domain)
 
     def sums(self, search: BoxSearch | CellSearch) -> list[bounds.Sums]:
@@ -156,18 +161,18 @@ class DifferenceBars(TreeBars):
     """Sums and differences down a binary tree."""
 
     what: ClassVar[str] = "differences"
+    by: ClassVar[str] = "pooled with the nodes around it, in two windows at most, or weighed against the way to it"
 
     @cached_property
     def plain(self) -> Estimated:
         return estimate.differences(self.measurements, self.tree)
 
-    def within(self, boxes: Boxes) -> BoxSearch | CellSearch:
+    def within(self, boxes: Boxes | Sets) -> BoxSearch | CellSearch:
         """Of a masked tree cell by cell: the share of an area in a node that was not descended depends on the mask
         below it."""
         if not self.domain.mask:
             return boxes.search(self.tree, self.domain)
-        cells, region = boxes.all_cells(self.domain)
-        return CellSearch(self.tree, np.sort(region * self.tree.leaves + self.tree.keys(cells)), boxes.count)
+        return Sets(*boxes.all_cells(self.domain), boxes.count).search(self.tree, self.domain)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +194,7 @@ class CellBars:
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
         return self._around(values, 1, level)
 
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+    def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds:
         return self._around(values, boxes.possible(self.domain), level)
 
     def of_area(self, cells: Int, values: Values, level: float) -> Bounds:
@@ -204,7 +209,12 @@ class FullBars:
     domain: Domain
     tree: Order
     variance: float
-    method: str = "the inverse transform, by the variance of the area"
+    method: ClassVar[str] = "the inverse transform, by the variance of the area and steps of the noise"
+    earlier: ClassVar[tuple[str, ...]] = ("the inverse transform, by the variance of the area",)
+
+    def of_cells_earlier(self, method: str, cells: Int, values: Values, level: float) -> Bounds:
+        """The limits that releases were saved with before steps were known."""
+        return self.of_cells(cells, values, level)
 
     def _around(self, values: Values, variance: Float, level: float) -> Bounds:
         x, half = values.astype(np.float64), factor(level) * np.sqrt(variance)
@@ -217,7 +227,7 @@ class FullBars:
             f = np.repeat(np.where(both, (f + self.variance) / 4, f), 2)
         return self._around(values, f[self.tree.keys(cells)], level)
 
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+    def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds:
         cells, region = boxes.all_cells(self.domain)
         return self._around(values, self._spread(cells, region, boxes.count), level)
 
@@ -253,8 +263,8 @@ class AxisBars(FullBars):
         index = np.column_stack(self.domain.unravel(cells))
         return self._around(values, self._boxes(index, index + 1), level)
 
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
-        if self.domain.mask:
+    def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds:
+        if self.domain.mask or isinstance(boxes, Sets):
             if boxes.count > 1:
                 raise DomainError("sums of many masked areas have no closed form in privelet(order='2d')")
             return self.of_area(boxes.all_cells(self.domain)[0], values, level)
@@ -304,7 +314,7 @@ class LinearBars:
     def of_cells(self, cells: Int, values: Values, level: float) -> Bounds:
         return self._around(values, self._norms(cells, np.arange(cells.size), cells.size), level)
 
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+    def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds:
         cells, region = boxes.all_cells(self.domain)
         return self._around(values, self._norms(cells, region, boxes.count), level)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.arrays import Float, Int
+from kasuri.published.around import Said, above, factor, said
 from kasuri.published.estimate import Estimated
 from kasuri.trees.regions import APART, CUT, INSIDE, BoxSearch, CellSearch
 
@@ -18,83 +16,10 @@ Bounds = tuple[Float, Float, Float]
 """(lower, upper, estimate) per area."""
 
 
-_SMALL = 4.0
-"""A node whose estimate is below so many standard deviations might have lost a count that is all it holds."""
-_CHOOSE = 0.95
-"""The level at which windows are chosen, whatever is asked for."""
-_SECOND = 2
-"""A second limit, by the window of the node or of the one around, has one of so many parts of the error."""
-_CUT = 0.6
-"""An area reaches this part of the half-width of nodes that it cuts and that were not descended: what is lost in one of
-them may lie outside of the area as well."""
-TWICE = (1.0, 1.25)
-"""Parts of the error that a window has which begins after 0, 1, ... small nodes; none begins after more of them."""
-EVER = tuple(float(part) for part in range(1, 65))
-"""The parts by which releases were saved before: a window begins anywhere, with ever less of the error."""
-
-
-def factor(level: float, parts: float = 1) -> float:
-    """Half-width of a two-sided interval in standard deviations: the larger of the normal and the Laplace quantile.
-    parts: that of an interval which may use one of so many parts of the error."""
-    error = (1 - level) / parts
-    return max(-NormalDist().inv_cdf(error / 2), -math.log(error) / math.sqrt(2))
-
-
-def above(x: Float, half: Float) -> Float:
-    """Upper limits x + half, but at least half / 2: how far below 0 a noisy number fell says little about a count,
-    which is not negative, and an interval of no width would say that all is known."""
-    return np.maximum(x + half, half / 2)
-
-
-@dataclass(frozen=True, eq=False)
-class Window:
-    """What drawn nodes and those above them say together about a count that lies below them: the estimate, and its
-    standard deviation, of a count that has been all its ancestors held since the window began; and after how many
-    small nodes, where such a count might have been lost, it began: `parts` says what part of the error it has."""
-
-    x: Float
-    sd: Float
-    chances: Int
-    parts: tuple[float, ...]
-
-    def half(self, level: float, share: int = 1) -> Float:
-        """Half-widths, from one of so many shares of the error."""
-        factors = np.array([factor(level, share * part) for part in self.parts])
-        return factors[self.chances] * self.sd
-
-    def upper(self, level: float, share: int = 1) -> Float:
-        """Limits of whatever lies below the nodes."""
-        return above(self.x, self.half(level, share))
-
-
-def windows(tree: Estimated, parts: tuple[float, ...] = TWICE) -> list[Window]:
-    """The windows of all drawn nodes, level by level.
-
-    A count has as many chances to be lost as there are drawn nodes around it, so the least of their limits, each at the
-    level asked for, would be too low. What was seen of its ancestors is pooled, or the node begins a window of its own;
-    after two small ancestors none begins any more (docs/proofs/intervals.md). Which of them is chosen at one level for
-    all, so that intervals grow with theirs.
-    """
-    from kasuri._kernels.intervals import pool_down
-
-    factors = np.full(max(len(tree.levels), len(parts)) + 1, np.inf)
-    factors[: len(parts)] = [factor(_CHOOSE, part) for part in parts]
-    top = tree.levels[0]
-    small = (top.x < _SMALL * np.sqrt(top.f)).astype(np.int64)
-    state: Any = (top.x, top.f, np.zeros_like(small), small)
-    out = [Window(top.x, np.sqrt(top.f), state[2], parts)]
-    for parents, own in zip(tree.levels, tree.levels[1:], strict=False):
-        new = tuple(np.empty(own.x.size, dtype=old.dtype) for old in state)
-        pool_down(parents.first, own.x, own.f, own.v, factors, _SMALL, parents.x, *state, *new)
-        state = new
-        out.append(Window(new[0], np.sqrt(new[1]), new[2], parts))
-    return out
-
-
-def of_cells(tree: Estimated, keys: Int, level: float, parts: tuple[float, ...] = TWICE) -> Bounds:
-    """(lower, upper, estimate) of single cells by their keys: a drawn leaf by itself and by its window, any other from
-    the lowest drawn node around it. With EVER the limits that releases were saved with before: only `verify` asks."""
-    seen, c = windows(tree, parts), factor(level)
+def of_cells(tree: Estimated, keys: Int, level: float, seen: list[Said] | None = None) -> Bounds:
+    """(lower, upper, estimate) of single cells by their keys: a drawn leaf by itself and by what is said of it, any
+    other by what is said of the lowest drawn node around it. With `seen` by an earlier rule: only `verify` asks."""
+    seen, c = said(tree, level) if seen is None else seen, factor(level)
     lower, upper, estimate = np.zeros(keys.size), np.zeros(keys.size), np.zeros(keys.size)
     rest = np.arange(keys.size)
     for at in range(len(tree.depths) - 1, -1, -1):
@@ -103,13 +28,12 @@ def of_cells(tree: Estimated, keys: Int, level: float, parts: tuple[float, ...] 
         here, node = rest[found >= 0], found[found >= 0]
         if at + 1 == len(tree.depths):
             estimate[here], half = own.x[node], c * np.sqrt(own.f[node])
-            around, wide, cap = (part[node] for part in (seen[at].x, c * seen[at].sd, seen[at].upper(level, _SECOND)))
-            upper[here] = np.maximum(np.minimum(above(own.x[node], half), cap), around + wide)
-            lower[here] = np.maximum(np.minimum(own.x[node] - half, around - wide), 0.0)
+            upper[here] = np.maximum(np.minimum(above(own.x[node], half), seen[at].second[node]), seen[at].high[node])
+            lower[here] = np.maximum(np.minimum(own.x[node] - half, seen[at].low[node]), 0.0)
         else:
-            upper[here] = seen[at].upper(level)[node]
+            upper[here] = seen[at].closed[node]
         rest = rest[found < 0]
-    return lower, upper, estimate
+    return np.minimum(lower, upper), upper, estimate
 
 
 def of_cells_cut(tree: Estimated, keys: Int, level: float) -> Bounds:
@@ -227,16 +151,15 @@ def of_areas(tree: Estimated, area: Sums, level: float) -> Bounds:
 
 def _around(tree: Estimated, area: Sums, level: float) -> _Around:
     """What the smallest drawn node around each area, and the cut nodes that were not descended, say."""
-    seen, c, count = windows(tree), factor(level), area.estimate.size
-    around = _Around(*(np.full(count, end) for end in (np.inf, np.inf, 0.0)))
-    for window, pairs in zip(seen, area.pairs, strict=True):
+    around = _Around(*(np.full(area.estimate.size, end) for end in (np.inf, np.inf, 0.0)))
+    for of, pairs in zip(said(tree, level), area.pairs, strict=True):
         region, node, lone, apart = pairs.region, pairs.node, pairs.lone, pairs.kind == APART
-        for those, share in ((lone & apart, 1), (lone & ~apart, _SECOND)):
-            around.cap[region[those]] = window.upper(level, share)[node[those]]
-        np.maximum.at(around.high, region[apart], above(window.x, _CUT * window.half(level))[node[apart]])
-        around.low[region[lone]] = (window.x - c * window.sd)[node[lone]]
+        for those, limit in ((lone & apart, of.closed), (lone & ~apart, of.second)):
+            around.cap[region[those]] = limit[node[those]]
+        np.maximum.at(around.high, region[apart], of.cut[node[apart]])
+        around.low[region[lone]] = of.low[node[lone]]
         same = lone & (pairs.kind == INSIDE)
-        around.high[region[same]] = np.maximum((window.x + c * window.sd)[node[same]], 0.0)
+        around.high[region[same]] = of.high[node[same]]
     return around
 
 

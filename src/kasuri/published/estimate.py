@@ -97,7 +97,7 @@ def counts(
         scale = max(measured.scale[cuts[at]], LEAST_SCALE)
         y = numbers[at].astype(np.float64)
         own = np.full(y.size, max(law(scale).variance, laplace_variance(LEAST_SCALE)))
-        if shrink and at < last:
+        if shrink and at < last and y.size:
             y, own = expected(y, float(scale), own[0], normal=law is DiscreteGaussian)
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
         below = (np.zeros(0), np.zeros(0)) if at == last else (z[at + 1], v[at + 1])

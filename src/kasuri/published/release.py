@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, overload
 
 from numpy.typing import ArrayLike
 
+from kasuri.published import questions
 from kasuri.published.area import Area
 from kasuri.published.intervals import Interval, interval
 from kasuri.published.protected import Protected
+from kasuri.published.questions import Answer, Quantile, Ranking
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -33,11 +35,13 @@ class Release(Protected):
         **axes: Any,
     ) -> int | float:
         """Sum over an area: an `Area`, or its keywords. These are `rows` and `cols` of the mesh (indices of the
-        window), or a mesh `code` of the same or a coarser level; other axes by index, slice or label. Or any `cells`:
-        an array of cell indices, or of true and false in the domain's shape.
+        window), or a mesh `code` of the same or a coarser level; other axes by index, slice or label; regions of a map
+        by the map's name and theirs. Or any `cells`: an array of cell indices, or of true and false in the domain's
+        shape.
 
         >>> out.area(rows=slice(0, 64), cols=slice(0, 64), sex="female")    # doctest: +SKIP
         >>> out.area(code="5339")                                           # doctest: +SKIP
+        >>> out.area(municipality="横浜市西区")                              # doctest: +SKIP
         """
         where = Area.given(area, rows=rows, cols=cols, code=code, cells=cells, **axes)
         return self.sum_over(where.on(self.domain)).item()
@@ -64,6 +68,60 @@ class Release(Protected):
         """
         where = Area.given(area, rows=rows, cols=cols, code=code, cells=cells, **axes)
         return interval(self, where.on(self.domain), level)
+
+    @overload
+    def quantile(
+        self, axis: str, q: float, /, area: Area | None = None, *, level: float = 0.95, **where: Any
+    ) -> Quantile: ...
+    @overload
+    def quantile(
+        self, axis: str, q: Sequence[float], /, area: Area | None = None, *, level: float = 0.95, **where: Any
+    ) -> list[Quantile]: ...
+    def quantile(
+        self, axis: str, q: float | Sequence[float], /, area: Area | None = None, *, level: float = 0.95, **where: Any
+    ) -> Quantile | list[Quantile]:
+        """The q-quantile of an area along an Ordered or Time axis, or several, each with the range of indices that
+        holds the true one with confidence `level`. It costs no budget (docs/proofs/questions.md); areas as in `area`.
+
+        >>> out.quantile("age", [.25, .5, .75], county="17031")             # doctest: +SKIP
+        """
+        several = [*q] if isinstance(q, Sequence) else [q]
+        found = questions.quantiles(self, axis, several, Area.given(area, **where), level)
+        return found if isinstance(q, Sequence) else found[0]
+
+    def mean(
+        self,
+        axis: str,
+        /,
+        area: Area | None = None,
+        *,
+        numbers: Sequence[Any] | None = None,
+        level: float = 0.95,
+        **where: Any,
+    ) -> Answer:
+        """The mean of an area along an ordered axis whose indices have `numbers`: one each, or (low, high) where
+        records may have any number between. Left out: labels that are numbers, or the indices. It costs no budget."""
+        return questions.mean(self, axis, numbers, Area.given(area, **where), level)
+
+    def share(self, part: Area, of: Area | None = None, /, *, level: float = 0.95) -> Answer:
+        """The part of an area (left out: the whole table) that lies in `part`. It costs no budget."""
+        return questions.share(self, part, Area.given(of), level)
+
+    def ratio(self, first: Area, second: Area, /, *, other: Release | None = None, level: float = 0.95) -> Answer:
+        """The count of `first` over that of `second`, of this release or of the `other`. It costs no budget."""
+        return questions.ratio(self, first, self if other is None else other, second, level)
+
+    def change(self, earlier: Release, /, area: Area | None = None, *, level: float = 0.95, **where: Any) -> Answer:
+        """The count of an area less that in an `earlier` release. It costs no budget."""
+        return questions.change(earlier, self, Area.given(area, **where), level)
+
+    def rank(
+        self, by: str | Mapping[str, Area], /, area: Area | None = None, *, level: float = 0.95, **where: Any
+    ) -> Ranking:
+        """The indices of an axis within an area, or areas by name, from the largest down: the ranks each may have, and
+        groups whose order is certified, all pairs together. `.top(10)` says which are, and which may be, among the ten
+        largest. It costs no budget."""
+        return questions.ranking(self, by, Area.given(area, **where), level)
 
     def to_arrow(self) -> Any:
         """The released cells as an Arrow table: labels and times, value, lower and upper (see `published.frames`)."""

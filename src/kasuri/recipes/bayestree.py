@@ -24,6 +24,8 @@ from kasuri.recipes.counttree import (
     CountTree,
     Tree,
     Trees,
+    after_join,
+    by_itself,
     check_tree,
     count_bars,
     drawn,
@@ -33,7 +35,7 @@ from kasuri.recipes.counttree import (
 )
 from kasuri.recipes.descent import by_key
 from kasuri.recipes.joins import Bayes
-from kasuri.recipes.mechanism import Bias, Drawn, Mechanism, NoForm, Replay, TreeRun, Words, scale_of
+from kasuri.recipes.mechanism import AreaError, Bias, Drawn, Mechanism, NoForm, Replay, TreeRun, Words, scale_of
 from kasuri.recipes.shares import BAYES, pilot_height, with_pilot
 from kasuri.recipes.spending import (
     Facts,
@@ -54,7 +56,7 @@ from kasuri.trees.order import Order
 
 def bayes_tree(
     shares: str | Mapping[int, Exact] | None = None,
-    order: Tree = "morton",
+    order: Tree | None = None,
     *,
     facts: Mapping[str, object] | None = None,
     pilot: bool = False,
@@ -102,18 +104,18 @@ def bayes_tree(
             given = Facts(*(exact(facts[name], name) for name in ("density", "size")))
             if given.density > 1:
                 faults.append("bayes_tree: density is a share of all cells, at most 1")
-    check_tree("bayes_tree", order, interleave, faults)
+    word = check_tree("bayes_tree", order, interleave, faults)
     raise_faults(PrivacyError, faults)
-    named, tree = ("bayes_tree", "docs/proofs/bayes_tree.md"), (order, tuple(interleave))
+    named, tree = ("bayes_tree", "docs/proofs/bayes_tree.md"), (word, tuple(interleave))
     if pilot:
-        return ChosenTree(*named, *tree, Pilot(), prior, expect)
-    return CountTree(*named, *tree, given, Bayes(prior, expect))
+        return by_itself(ChosenTree(*named, *tree, Pilot(), prior, expect), order)
+    return by_itself(CountTree(*named, *tree, given, Bayes(prior, expect)), order)
 
 
 def auto(
     areas: Sequence[int] = (1,),
     metric: Literal["rmse", "mae"] = "rmse",
-    order: Tree = "morton",
+    order: Tree | None = None,
     *,
     prior: PublicTable | None = None,
     interleave: tuple[str, ...] = (),
@@ -142,10 +144,10 @@ def auto(
         faults.append(f'auto: metric {metric!r} is not known; use "rmse" or "mae"')
     if prior is not None and not isinstance(prior, PublicTable):
         faults.append("auto: prior must be declared public: PublicTable.from_dense(array, domain, name=...)")
-    check_tree("auto", order, interleave, faults)
+    word = check_tree("auto", order, interleave, faults)
     raise_faults(PrivacyError, faults)
     chooser = Simulated(tuple(int(area) for area in sizes), metric)
-    return ChosenTree("auto", "docs/proofs/auto.md", order, tuple(interleave), chooser, prior)
+    return by_itself(ChosenTree("auto", "docs/proofs/auto.md", word, tuple(interleave), chooser, prior), order)
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ class ChosenTreeRun(TreeRun):
         return replayed(self, drawn, self.offer.visit(preset), self.offer.join(preset), pilot and pilot[0])
 
     def bars(self, measurements: Measurements | None) -> Bars | NoBars:
-        return count_bars(self, measurements)
+        return count_bars(self, measurements, [self.offer.visit(preset) for preset in self.offer.choices])
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         """Measure (the pilot first, where there is one), choose, visit."""
@@ -236,6 +238,10 @@ class ChosenTreeRun(TreeRun):
         del keys, values
         words = chosen.words() | {"shares": share_words(self.offer.choices[chosen.preset])}
         return drawn(self, self.tree, visited, self.offer.join(chosen.preset), words)
+
+    def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
+        preset = str(drawn.words["preset"])
+        return after_join(self, drawn, self.offer.visit(preset), self.offer.join(preset), sizes)
 
     def errors(self, sizes: Sequence[int] = ()) -> NoForm:
         return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")

@@ -25,7 +25,8 @@ from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 
 BASIS = "docs/proofs/best.md"
-RULE = "1"
+RULES = ("1", "2")
+RULE = RULES[-1]
 VAST = 10**10
 """Tables of so many cells and more are left to the recipe whose cost follows the people."""
 WIDE = 1 << 28
@@ -85,6 +86,8 @@ class Best(Mechanism):
 
     woven: WovenTree
     facts: tuple[Fraction, Fraction] | None
+    rule: str = RULE
+    """The first held fewer sums of tables that are measured whole."""
 
     def stored(self) -> dict[str, Any]:
         """Of the recipe that measures what was declared; the plan of a release is that of the chosen recipe."""
@@ -106,7 +109,7 @@ class Best(Mechanism):
                     raise
                 refused.append(f"{recipe.name} refuses this domain ({error})")
                 continue
-            words = {"by": self.name, "rule": RULE, "why": why} | self._facts_words()
+            words = {"by": self.name, "rule": self.rule, "why": why} | self._facts_words()
             known = dict.fromkeys((*run.guarantee.public, *(Facts.public if self.facts else ())))
             return replace(run, chosen=words, guarantee=replace(run.guarantee, public=tuple(known)))
         raise DomainError(*refused)
@@ -142,8 +145,10 @@ class Best(Mechanism):
             if sparse and told is not None and not several:
                 yield bayes_tree(facts=told, order=order), f"declared density {told['density']}: levels have shares"
             if size <= SMALL:
+                whole = woven_tree(whole=True)
+                assert isinstance(whole, WovenTree)
                 yield (
-                    woven_tree(whole=True),
+                    replace(whole, held=1) if self.rule == "1" else whole,
                     (
                         f"{size} cells, full or not: every cell is measured with all of epsilon, and sums of cells "
                         "are refined with them"

@@ -22,9 +22,11 @@ from kasuri.privacy import Exact, exact
 from kasuri.public import Named, PublicTable
 from kasuri.published.bars import Bars, CountBars, NoBars
 from kasuri.published.measurements import Measurements
+from kasuri.recipes import spread
 from kasuri.recipes.descent import by_cell, by_key
-from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, node_variances, visit_of
+from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, node_variances, variances, visit_of
 from kasuri.recipes.mechanism import (
+    AreaError,
     Bias,
     BlockError,
     Drawn,
@@ -40,7 +42,6 @@ from kasuri.recipes.mechanism import (
 )  # fmt: skip
 from kasuri.recipes.normal import DIFFERENT_CELLS, Asked, Bought, NoiseWord, asked_for, bought, wins
 from kasuri.recipes.replay import WRONG_SCALE, apart, visited
-from kasuri.recipes.shares import REFINED
 from kasuri.recipes.spending import (
     Given,
     Preset,
@@ -56,7 +57,7 @@ from kasuri.recipes.spending import (
 )  # fmt: skip
 from kasuri.recipes.visit import Visit
 from kasuri.refine import bayes
-from kasuri.schema import Domain, Unit
+from kasuri.schema import Domain, Unit, Window
 from kasuri.trees import order as orders
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Visited
@@ -67,7 +68,7 @@ Tree = Literal["morton", "1d", "hierarchy", "interleaved"]
 
 def refined_tree(
     shares: str | Mapping[int, Exact] = "even16",
-    order: Tree = "morton",
+    order: Tree | None = None,
     *,
     noise: NoiseWord = "laplace",
     delta: Exact | None = None,
@@ -78,11 +79,11 @@ def refined_tree(
     shares: which heights of the tree are measured (0: cells, l: squares of 2^l x 2^l cells of a mesh), with what part
     of epsilon. "u4": every height equally; "even16": every second height from the cells, equally; "tilt16": the same
     heights, 0.40 on the cells and the rest equally; or {height: "exact decimal"}, height 0 among them, summing to 1.
-    order "hierarchy" splits nominal axes along their public tree, "interleaved" also several axes of one kind together,
-    level by level: pairs of regions, or of squares of two meshes, are nodes. Only nodes that noise left positive are
-    descended: the cost follows them. noise: discrete "laplace"; "gaussian", which needs a delta and spends the shares
-    in squares; or "auto", the one of the two whose levels have the smaller sum of variances: Gaussian where a unit
-    moves many counts.
+    order: left out, "hierarchy" where an axis has a public tree, else "morton". "hierarchy" splits such axes along
+    their trees, "interleaved" also several axes of one kind together, level by level: pairs of regions, or of squares
+    of two meshes, are nodes. Only nodes that noise left positive are descended: the cost follows them.
+    noise: discrete "laplace"; "gaussian", which needs a delta and spends the shares in squares; or "auto", the
+    one of the two whose levels have the smaller sum of variances: Gaussian where a unit moves many counts.
 
     Privacy
     -------
@@ -95,12 +96,12 @@ def refined_tree(
     Cost: O(m + drawn nodes) for m records. References: [Hay2010], [Terada2015], [CKS2020].
     """
     faults: list[str] = []
-    given = shares_of("refined_tree", shares, tuple(REFINED), faults)
-    check_tree("refined_tree", order, interleave, faults)
+    given = shares_of("refined_tree", shares, tuple(LeastSquares.presets), faults)
+    word = check_tree("refined_tree", order, interleave, faults)
     asked = asked_for("refined_tree", noise, delta, faults)
     raise_faults(PrivacyError, faults)
     named = "refined_tree", "docs/proofs/refined_tree.md" if asked is None else "docs/proofs/gaussian.md"
-    return CountTree(*named, order, tuple(interleave), given, LeastSquares(), asked)
+    return by_itself(CountTree(*named, word, tuple(interleave), given, LeastSquares(), asked), order)
 
 
 def shares_of(recipe: str, shares: object, presets: tuple[str, ...], faults: list[str]) -> Preset | Given:
@@ -117,11 +118,21 @@ def shares_of(recipe: str, shares: object, presets: tuple[str, ...], faults: lis
     return Given(tuple(sorted(exacts.items())))
 
 
-def check_tree(recipe: str, order: str, interleave: tuple[str, ...], faults: list[str]) -> None:
-    if order not in get_args(Tree):
+def check_tree(recipe: str, order: str | None, interleave: tuple[str, ...], faults: list[str]) -> str:
+    """The word of the tree on a domain without declared trees."""
+    word = "morton" if order is None else order
+    if word not in get_args(Tree):
         faults.append(f"{recipe}: order {order!r} is not known; use {', '.join(get_args(Tree))}")
-    if interleave and order != "morton":
+    if interleave and word != "morton":
         faults.append(f"{recipe}: interleave needs order='morton'")
+    return word
+
+
+def by_itself(recipe: Trees, order: str | None) -> Trees:
+    """`recipe`, which follows declared trees where no order was asked for, and no axes to mix."""
+    if order is not None or recipe.interleave:
+        return recipe
+    return replace(recipe, along_trees=replace(recipe, tree_word="hierarchy"))
 
 
 @dataclass(frozen=True)
@@ -186,6 +197,20 @@ class CountTree(Trees):
         fits(run.visit)
         return run if self.asked is None else self._normal(run, self.asked)
 
+    def settled(self, domain: Domain, unit: Unit, window: Window, epsilon: Exact, delta: Exact) -> Mechanism:
+        """noise="auto" over a window: whichever noise has the smaller sum of variances when both are priced so."""
+        if self.asked is None or self.asked.word != "auto":
+            return self
+        normal = replace(self, asked=replace(self.asked, word="gaussian"))
+        plain = replace(self, asked=None, basis="docs/proofs/refined_tree.md")
+
+        def spread(one: CountTree) -> float:
+            each = one.recurring(domain, unit, window, epsilon, delta).epsilon
+            visit = one.run(domain, unit, each).visit
+            return sum(variances(visit.scales, visit.law))
+
+        return min(normal, plain, key=spread)
+
     def _normal(self, run: CountTreeRun, asked: Asked) -> CountTreeRun:
         """The run with discrete Gaussian noise, where that was asked for or is smaller."""
         claim = run.guarantee
@@ -248,7 +273,7 @@ class CountTreeRun(TreeRun):
         return replayed(self, drawn, self.visit, self.join, None)
 
     def bars(self, measurements: Measurements | None) -> Bars | NoBars:
-        return count_bars(self, measurements)
+        return count_bars(self, measurements, [self.visit])
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         keys, values = by_key(self.tree, self.domain, cells, values)
@@ -263,13 +288,24 @@ class CountTreeRun(TreeRun):
         found = [BlockError(size, sqrt(variance), False, about=padded) for size, variance in node_variances(self.visit)]
         return of_sizes(found, sizes)
 
+    def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
+        return after_join(self, drawn, self.visit, self.join, sizes)
+
     def blocks(self) -> CountBlocks | None:
         return CountBlocks(self.visit) if isinstance(self.mechanism.join, LeastSquares) else None
 
 
-def count_bars(run: TreeRun, measurements: Measurements | None) -> Bars | NoBars:
+def count_bars(run: TreeRun, measurements: Measurements | None, visits: Sequence[Visit]) -> Bars | NoBars:
+    """Error bars of a tree that one of `visits` drew. A saved release says nothing of levels where nothing was drawn;
+    the first visit that measures what was drawn as it was measured has them."""
     if measurements is None:
         return NoBars(f"{run.mechanism.name} with these options publishes no measurements")
+    seen = {level: measurements.scale[level] for level in np.unique(measurements.level).tolist()}
+    for visit in visits:
+        scale = dict(zip(visit.cuts, visit.scales, strict=True))
+        if seen.items() <= scale.items():
+            measurements = replace(measurements, scale=scale)
+            break
     law = DiscreteGaussian if isinstance(run.noise, DiscreteGaussian) else DiscreteLaplace
     return CountBars(run.domain, run.tree, measurements, law=law)
 
@@ -296,6 +332,19 @@ def replayed(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, pilot: int | 
     return replace(shown, found=by_cell(run.tree, run.domain, [join.refine(tree, run.tree, run.domain)]))
 
 
+def after_join(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, sizes: Sequence[int]) -> list[AreaError] | NoForm:
+    """Errors after the join of a count tree."""
+    if drawn.measurements is None:
+        return Run.after(run, drawn, sizes)
+    if isinstance(join, LeastSquares):
+        return spread.projected(run, drawn, sizes)
+    tree = visited(visit, drawn.measurements)
+    levels = join.spreads(tree, run.tree, run.domain)
+    if levels is None:
+        return NoForm("no estimate: it was refined with a public table that the release names and does not hold")
+    return spread.of_tree(run, visit.cuts, levels, sizes, total=bayes.total_variance(tree))
+
+
 def expect_words(expect: bool) -> dict[str, Any]:
     """Told where it is asked for: what was stored before there was the word never changes."""
     return {"expect": True} if expect else {}
@@ -304,8 +353,13 @@ def expect_words(expect: bool) -> dict[str, Any]:
 def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: dict[str, Any]) -> Drawn:
     """Cells and measurements of a visited tree: from here on everything sees noisy counts only."""
     found = join.refine(visited, tree, run.domain)
+    return Drawn(*by_cell(tree, run.domain, [found]), measured(visited), words)
+
+
+def measured(visited: Visited) -> Measurements:
+    """The noisy counts of a visited tree, as they are published."""
     levels = visited.levels
     depths = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
     prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
     scales = dict(zip(visited.cuts, visited.scales, strict=True))
-    return Drawn(*by_cell(tree, run.domain, [found]), Measurements(depths, prefix, y, scales), words)
+    return Measurements(depths, prefix, y, scales)

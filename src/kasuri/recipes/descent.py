@@ -17,8 +17,9 @@ from kasuri.noise.rng import Streams
 from kasuri.privacy import Exact
 from kasuri.published.bars import Bars, DifferenceBars, NoBars
 from kasuri.published.measurements import Measurements
-from kasuri.recipes import engine
+from kasuri.recipes import engine, spread
 from kasuri.recipes.mechanism import (
+    AreaError,
     Bias,
     BlockError,
     Drawn,
@@ -45,8 +46,8 @@ _BASIS = "docs/proofs/haar_topdown.md"
 
 
 def haar_topdown(
-    order: Literal["morton", "1d", "jis"] = "morton",
-    transform: Literal["sum_difference", "haar", "nominal"] = "sum_difference",
+    order: Literal["morton", "1d", "jis"] | None = None,
+    transform: Literal["sum_difference", "haar", "nominal"] | None = None,
     *,
     interleave: tuple[str, ...] = (),
     descent: Literal["auto", "dense", "plain", "jump"] = "auto",
@@ -54,7 +55,8 @@ def haar_topdown(
     """Terada et al.: noisy sums and differences along a tree, refined from the top to non-negative numbers that add up.
 
     transform "sum_difference": exact integers. "haar": the paper's floating-point form, dense, for reproduction.
-    "nominal": a nominal axis is split along its public tree, any fan-outs. order "jis" splits a mesh along the standard
+    "nominal": an axis is split along its public tree, any fan-outs. Left out, "nominal" where an axis has a public tree
+    and nothing else was asked for, else "sum_difference" (order "morton"). order "jis" splits a mesh along the standard
     grid (80 km, 10 km, 1 km, 500 m, ...) with the nominal transform, for users whose areas are the 10 km mesh.
     `interleave` mixes the bits of the named
     axes. descent "plain" draws every node of positive refined sum and publishes its measurements; "jump" passes whole
@@ -72,6 +74,8 @@ def haar_topdown(
     References: [Terada2015, sec. 4.2; eq. 25, not 38-39], [JP6310345B2, eq. 33-36].
     """
     faults = []
+    unasked = order is None and transform is None and descent == "auto" and not interleave
+    order, transform = order or "morton", transform or "sum_difference"
     if order not in ("morton", "1d", "jis"):
         faults.append(f'haar_topdown: order {order!r} is not known; use "morton", "1d" or "jis"')
     if order == "jis":
@@ -96,7 +100,8 @@ def haar_topdown(
         return InFloats(*named, *tree)
     if descent == "dense":
         return Refined(*named, *tree)
-    return Halving(*named, *tree, {"auto": None, "jump": True, "plain": False}[descent])
+    along = Fan(*named, "hierarchy") if unasked else None
+    return Halving(*named, *tree, {"auto": None, "jump": True, "plain": False}[descent], along_trees=along)
 
 
 @dataclass(frozen=True)
@@ -195,6 +200,9 @@ class HalvingRun(TreeRun):
 
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError]:
         return of_sizes(tree_errors(self.tree, self.domain, self.noise.variance, exact=False), sizes)
+
+    def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
+        return spread.projected(self, drawn, sizes)
 
     def blocks(self) -> HalvingBlocks:
         return HalvingBlocks(self.engine, not self.jumps)

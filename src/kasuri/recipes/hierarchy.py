@@ -39,12 +39,12 @@ from kasuri.refine.least_squares import consistency
 from kasuri.schema import Domain, Unit
 
 
-def hierarchy(order: Literal["1d", "morton", "hierarchy"] = "1d") -> Mechanism:
+def hierarchy(order: Literal["1d", "morton", "hierarchy"] | None = None) -> Mechanism:
     """Noisy counts of every node of a tree, made consistent by least squares; may be negative [Hay2010].
 
     order "1d": a binary tree over the cells row by row, as in the paper; "morton": squares of a mesh (a quadtree);
-    "hierarchy": nominal axes along their public trees. Every level has the same share of epsilon. Nothing is made
-    non-negative: `refined_tree` does that.
+    "hierarchy": axes along their public trees; left out, that where there are any, else "1d". Every level has the same
+    share of epsilon. Nothing is made non-negative: `refined_tree` does that.
 
     Privacy
     -------
@@ -54,9 +54,11 @@ def hierarchy(order: Literal["1d", "morton", "hierarchy"] = "1d") -> Mechanism:
 
     Cost: O(n). References: [Hay2010].
     """
-    if order not in ("1d", "morton", "hierarchy"):
+    word = "1d" if order is None else order
+    if word not in ("1d", "morton", "hierarchy"):
         raise DomainError(f'hierarchy: order {order!r} is not known; use "1d", "morton" or "hierarchy"')
-    return Hierarchy("hierarchy", "docs/proofs/hierarchy.md", order, (), binary=order == "1d")
+    along = None if order is not None else hierarchy("hierarchy")
+    return Hierarchy("hierarchy", "docs/proofs/hierarchy.md", word, (), binary=word == "1d", along_trees=along)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import ClassVar
 from kasuri.arrays import Int
 from kasuri.errors import PrivacyError, unknown
 from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
-from kasuri.public import PublicTable
+from kasuri.public import Named, PublicTable
 from kasuri.recipes import shares
 from kasuri.recipes.views import Woven
 from kasuri.recipes.visit import Visit
-from kasuri.refine import bayes, woven
+from kasuri.refine import after, bayes, woven
 from kasuri.refine.least_squares import least_squares
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
@@ -57,6 +57,10 @@ class Join(ABC):
     def refine(self, visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
         """Keys and positive integers of the leaves."""
 
+    def spreads(self, visited: Visited, tree: Order, domain: Domain) -> list[after.Posterior] | None:
+        """Posterior variances of every drawn node; None where it has none."""
+        return None
+
     def slacks(self, tree: Order, cuts: Cuts) -> list[float]:
         """How much more than a positive refined sum each level keeps, in scales of its noise."""
         return [0.0] * len(cuts)
@@ -68,7 +72,7 @@ class LeastSquares(Join):
 
     law: Law = DiscreteLaplace
     word: ClassVar[str] = "least squares"
-    presets: ClassVar[Mapping[str, Callable[[int], shares.Shares]]] = shares.REFINED
+    presets: ClassVar[Mapping[str, Callable[[int], shares.Shares]]] = shares.REFINED | shares.SERIES
 
     @property
     def noise(self) -> Law:
@@ -96,6 +100,13 @@ class Bayes(Join):
         if not self.expect:
             return bayes.estimate(visited, tree, domain, self.prior)
         return woven.estimate(visited, tree, domain, (), Woven(domain, tree).around(visited.cuts))
+
+    def spreads(self, visited: Visited, tree: Order, domain: Domain) -> list[after.Posterior] | None:
+        if isinstance(self.prior, Named):
+            return None
+        if not self.expect:
+            return bayes.spreads(visited, tree, domain, self.prior)
+        return woven.fit(visited, tree, domain, (), Woven(domain, tree).around(visited.cuts)).spreads()
 
     def slacks(self, tree: Order, cuts: Cuts) -> list[float]:
         """A little more than refined_tree on the last level above the cells."""

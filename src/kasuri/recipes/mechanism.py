@@ -24,15 +24,16 @@ from kasuri.arrays import Int
 from kasuri.budget.accounting import Losses, generic
 from kasuri.budget.declared import Declared
 from kasuri.budget.gaussian import Normal
+from kasuri.budget.window import slot_epsilon
 from kasuri.errors import DomainError, PrivacyError
 from kasuri.noise.evidence import Chances
 from kasuri.noise.laws import Noise
 from kasuri.noise.rng import Streams
-from kasuri.privacy import Exact, Guarantee, asked, decimal
+from kasuri.privacy import Exact, Guarantee, asked, decimal, exact
 from kasuri.public import PublicTable
 from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
-from kasuri.schema import Domain, Unit
+from kasuri.schema import Domain, Unit, Window
 from kasuri.trees.order import GROUPED, Order
 
 Words = Mapping[str, Any]
@@ -76,6 +77,19 @@ class BlockError:
     bound: bool = False
     about: bool = False
     """Computed as if nothing were padded or masked."""
+
+
+@dataclass(frozen=True)
+class AreaError:
+    """Root mean square error of released sums over aligned blocks of `cells` cells, or over the sums of a `view`, in
+    words: by a closed form where no refinement follows, else estimated from the noisy numbers alone. `bound`: at most
+    this."""
+
+    cells: int | None
+    rmse: float
+    bound: bool = False
+    view: str | None = None
+    sums: int | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +142,13 @@ class Mechanism(ABC):
     name: str
     basis: str
     """Its proof page."""
+    along_trees: Mechanism | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """The recipe of this name that follows declared trees, where the caller left the order to it; None where the order
+    was asked for."""
+
+    def suited(self, domain: Domain) -> Mechanism:
+        """The recipe itself, or, on a domain with declared trees, the one of its name that follows them."""
+        return self if self.along_trees is None or not domain.grouped else self.along_trees
 
     def on(self, domain: Domain, unit: Unit, epsilon: Exact) -> Run:
         """The recipe on a domain: scale, trees, guarantee. Sees no data; every refusal is here, before a charge.
@@ -136,10 +157,18 @@ class Mechanism(ABC):
         """
         if not isinstance(unit, Unit):
             raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+        own = self.suited(domain)
+        if own is not self:
+            return own.on(domain, unit, epsilon)
         if self.ignores_trees is not None and domain.grouped:
             raise DomainError(
                 f"axis {domain.grouped[0]!r} has a public tree, which {self.name} with order={self.ignores_trees!r} "
                 f"would ignore; use {self.follows_trees}, or declare the axis without its tree"
+            )
+        if unit.per == "slot" and domain.timed:
+            raise PrivacyError(
+                'a unit of one slot (per="slot") goes with tables of one slot; this domain has a time axis, along '
+                "which a unit is counted again and again. Say in how many cells of it one unit is counted"
             )
         return self.run(domain, unit, epsilon)
 
@@ -198,7 +227,7 @@ class Mechanism(ABC):
 
     def plan(self, domain: Domain, unit: Unit, epsilon: Exact) -> str:
         """Fingerprint of everything public about a release: recipe, domain, unit, epsilon. Nothing of the data."""
-        parts = self.parts()
+        parts = self.suited(domain).parts()
         public = {
             "recipe": parts | {name: parts[name] and parts[name].fingerprint() for name in ("prior", "tuning")},
             "domain": domain.to_json(),
@@ -213,6 +242,17 @@ class Mechanism(ABC):
         run = self.on(domain, unit, epsilon)
         named, claim = (self.name, self.plan(domain, unit, epsilon)), run.guarantee
         return Declared(*named, claim.epsilon, run.losses, releases, claim.delta)
+
+    def recurring(self, domain: Domain, unit: Unit, window: Window, epsilon: Exact, delta: Exact) -> Declared:
+        """One release in every slot, for ever: as many as a window has, which cost at most (epsilon, delta)."""
+        whole, small = exact(epsilon), exact(delta, "delta")
+        own = self.settled(domain, unit, window, whole, small)
+        each = slot_epsilon(lambda tried: own.on(domain, unit, tried).losses, window.slots, whole, small)
+        return own.series(domain, unit, each, window.slots)
+
+    def settled(self, domain: Domain, unit: Unit, window: Window, epsilon: Exact, delta: Exact) -> Mechanism:
+        """The recipe of every slot, where this one chooses its noise by what is asked of it."""
+        return self
 
     def claim(
         self, domain: Domain, unit: Unit, epsilon: Exact, law: type[Noise], public: tuple[str, ...] = ()
@@ -292,6 +332,23 @@ class Run(ABC):
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
         """The one closed form of its error: of blocks of so many cells that are nodes of its tree; of every height of
         the tree where no sizes are given."""
+
+    def view_errors(self) -> list[AreaError]:
+        """Errors of declared views by a closed form, before any data is touched; none where a recipe has no views."""
+        return []
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What public facts say against the choice, with figures: told before the charge."""
+        return ()
+
+    def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
+        """Errors of released sums after refinement, from the published noisy numbers alone and without a random number:
+        of aligned blocks of these sizes that are nodes of its tree, and of its declared views."""
+        found = square_errors(self, sizes)
+        if found and all(error.exact for error in found.values()):
+            return [AreaError(size, error.rmse) for size, error in sorted(found.items())]
+        return NoForm(f"no estimate for {self.mechanism.name}: it publishes no noisy numbers to estimate it from")
 
     @abstractmethod
     def bars(self, measurements: Measurements | None) -> Bars | NoBars:
@@ -382,8 +439,12 @@ def square_errors(run: Run, sizes: Sequence[int]) -> dict[int, BlockError]:
     found = run.errors(sizes)
     if isinstance(found, NoForm):
         return {}
-    nodes = run.cells_apart or len(run.domain.shape) == 1 or (run.domain.one_mesh and run.squares)
+    nodes = blocks_are_nodes(run)
     return {error.cells: error for error in found if nodes or error.cells in (1, run.domain.size)}
+
+
+def blocks_are_nodes(run: Run) -> bool:
+    return run.cells_apart or len(run.domain.shape) == 1 or (run.domain.one_mesh and run.squares)
 
 
 def of_sizes(found: Sequence[BlockError], sizes: Sequence[int]) -> list[BlockError]:

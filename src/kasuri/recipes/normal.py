@@ -55,13 +55,13 @@ def asked_for(recipe: str, noise: object, delta: object, faults: list[str]) -> A
 def level_square(tree: Order, depth: int, unit: Unit) -> int:
     """The most one unit changes the counts of a level by, as a sum of squares.
 
-    A unit adds k counts, at most max_weight in a cell: a node of n cells changes by at most c = min(k, n max_weight),
+    A unit adds k counts, at most unit.each in a cell: a node of n cells changes by at most c = min(k, n max_weight),
     and the sum of squares is largest where as many nodes as possible change by c: q c^2 + r^2, k = q c + r. Under
     replace what a unit takes away and what it adds are such vectors with no negative entry, so twice that; a single
     node changes by no more than before.
     """
     k = unit.most
-    c = min(k, tree.stride(depth) * (unit.max_weight or 1))
+    c = min(k, tree.stride(depth) * unit.each)
     q, r = divmod(k, c)
     twice = unit.change == "replace" and tree.leaves // tree.stride(depth) > 1
     return (q * c * c + r * r) * (2 if twice else 1)

@@ -17,7 +17,7 @@ from kasuri.errors import DomainError, FormatError, KasuriError, unknown
 from kasuri.privacy import Exact, written
 from kasuri.public import Named, PublicMatrix
 from kasuri.recipes import RECIPES, best, strategy
-from kasuri.recipes.best import RULE
+from kasuri.recipes.best import RULES, Best
 from kasuri.recipes.counttree import CountTree, Preset
 from kasuri.recipes.matrix import Measured, ToldRows, Untold
 from kasuri.recipes.mechanism import Mechanism, Run
@@ -93,7 +93,8 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
     }  # fmt: skip
     readers |= {name: lambda: _shaped(words, options, domain) for name in _PARAMETER}
     readers |= {name: dict for name, make in RECIPES.items() if not signature(make).parameters}
-    return RECIPES[name](**readers[name]())
+    made = RECIPES[name](**readers[name]())
+    return replace(made, held=int(asked.get("held", 1))) if isinstance(made, WovenTree) else made
 
 
 _PARAMETER = {"simplex": None, "neg_l2_simplex": "gamma", "nonneg_lasso": "strength", "lasso": "strength"}
@@ -159,11 +160,13 @@ def _woven(asked: Mapping[str, Any]) -> dict[str, Any]:
 def _by_best(words: Mapping[str, Any], mechanism: Mechanism, domain: Domain) -> Mechanism:
     """The recipe that chose `mechanism`: with the views and maps that it was chosen for, and the facts."""
     said = words["chosen"]
-    if said["by"] != "best" or said["rule"] != RULE:
+    if said["by"] != "best" or said["rule"] not in RULES:
         raise FormatError("the rule that chose the recipe is not known")
     asked = mechanism if isinstance(mechanism, WovenTree) else None
     named = None if asked is None else dict(asked.named) or None
-    return best(named, maps=() if asked is None else asked.maps, facts=said.get("facts"))
+    made = best(named, maps=() if asked is None else asked.maps, facts=said.get("facts"))
+    assert isinstance(made, Best)
+    return replace(made, rule=said["rule"])
 
 
 def _named(words: Mapping[str, Any], use: str, domain: Domain) -> Named | None:

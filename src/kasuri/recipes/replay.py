@@ -44,7 +44,7 @@ def visited(visit: Visit, measured: Measurements) -> Visited:
         x, t = np.zeros(nodes.size), np.empty(parents.size)
         water(y, first, totals, x, t)
         levels.append(Level(nodes, y, x, np.zeros(nodes.size + 1, dtype=np.int64)))
-        kept = keep(y, first, t, float(slack * scale))
+        kept = visit.kept(at, nodes, keep(y, first, t, float(slack * scale)))
         parents, totals, above = nodes[kept], x[kept], cut
     return Visited(visit.cuts, visit.scales, visit.slacks, tuple(levels))
 

@@ -230,7 +230,7 @@ class Shaped(Mechanism):
                 if not isinstance(share, Fraction) or not 0 < share < 1:
                     raise PrivacyError("the total's share of epsilon must lie below 1: the cells need the rest")
             case Declared(total):
-                if unit.change != "replace" or unit.max_cells != 1 or unit.max_weight is not None:
+                if unit.change != "replace" or unit.max_cells != 1 or (unit.max_weight, unit.max_sum) != (None, None):
                     raise PrivacyError(
                         'total="public" needs unit change "replace", max_cells=1 and no weights: whoever enters or '
                         "leaves changes the total, so under add-remove it is not differentially private at all; use "

@@ -58,6 +58,19 @@ REFINED: dict[str, Callable[[int], Shares]] = {
 """Presets of refined_tree."""
 
 
+def _series(top: int) -> Shares:
+    """Cells 2/5; every second height above them and the top in proportion to 11, 10, 5, 4, 4, ..."""
+    heights = [*range(2, top, 2), top] if top else []
+    weights = [Fraction(([11, 10, 5] + [4] * len(heights))[at]) for at in range(len(heights))]
+    rest = (1 - Fraction(2, 5)) / sum(weights) if heights else Fraction(0)
+    shares = {height: rest * weight for height, weight in zip(heights, weights, strict=True)}
+    return {0: 1 - sum(shares.values(), start=Fraction(0))} | shares
+
+
+SERIES: dict[str, Callable[[int], Shares]] = {"series": _series}
+"""Preset of refined_tree for tables that follow one another and are filtered: the top is measured too."""
+
+
 def rule(density: float, size: float) -> str:
     """The preset of bayes_tree for a table of which `density` of all cells are not empty and hold `size` scales of
     noise each, on average. Both are public, or estimated from noisy numbers."""

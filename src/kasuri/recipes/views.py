@@ -162,14 +162,9 @@ class Woven:
 def map_faults(domain: Domain, maps: Sequence[RegionMap]) -> list[str]:
     """What is wrong with maps on a domain."""
     faults = []
-    known = {axis.name: math.prod(axis.sizes) for axis in domain.axes}
+    known = {axis.name: axis for axis in domain.axes}
     for one in maps:
-        if one.axis not in known:
-            faults.append(f"map {one.name!r} is over axis {one.axis!r}, which the domain does not have")
-        elif one.labels.size != known[one.axis]:
-            faults.append(
-                f"map {one.name!r} has {one.labels.size} labels; axis {one.axis!r} has {known[one.axis]} cells"
-            )
+        faults += one.faults(known)
         if one.name in known or one.name == "cells" or "," in one.name or "@" in one.name:
             faults.append(f"map {one.name!r}: its name is also that of an axis, or holds a comma or @")
     if len({one.name for one in maps}) < len(maps):

@@ -40,6 +40,8 @@ class Visit:
     scales: tuple[Fraction, ...]
     slacks: tuple[float, ...] = ()
     law: type[DiscreteLaplace] | type[DiscreteGaussian] = DiscreteLaplace
+    also: tuple[Int, ...] = ()
+    """Nodes of each cut that are kept whatever their noise says: public, known before the draw."""
 
     def __post_init__(self) -> None:
         if list(self.cuts) != sorted(set(self.cuts)) or not self.cuts or self.cuts[-1] != self.order.depth:
@@ -69,6 +71,12 @@ class Visit:
         top[-1] = _with_children(top[-1], kept, np.array([block[0].prefix.size for block in blocks], dtype=np.int64))
         below = [_join([block[i] for block in blocks]) for i in range(len(self.cuts) - split - 1)]
         return self._visited([*top, *below])
+
+    def kept(self, at: int, nodes: Int, kept: Int) -> Int:
+        """Which of the rising nodes of a cut are kept: those that noise left, and those that are kept anyway."""
+        if not self.also:
+            return kept
+        return np.union1d(kept, np.flatnonzero(np.isin(nodes, self.also[at], assume_unique=True)))
 
     @cached_property
     def split(self) -> int:
@@ -123,7 +131,7 @@ class Visit:
             if levels:
                 levels[-1] = _with_children(levels[-1], kept, np.diff(first))
             levels.append(Level(nodes, y, x, np.zeros(nodes.size + 1, dtype=np.int64)))
-            kept = keep(y, first, t, float(self.slacks[at] * scale))
+            kept = self.kept(at, nodes, keep(y, first, t, float(self.slacks[at] * scale)))
             parents, totals = nodes[kept], x[kept]
         assert totals is not None
         return levels, kept, totals

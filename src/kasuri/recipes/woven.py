@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf, sqrt
@@ -12,15 +12,18 @@ import numpy as np
 
 from kasuri.budget.accounting import Losses, generic
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
+from kasuri.noise.evidence import Chances
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
 from kasuri.noise.samplers import discrete_laplace, laplace_variance
 from kasuri.privacy import Exact, decimal, exact, written
 from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
+from kasuri.recipes import spread
 from kasuri.recipes.descent import by_cell, by_key
 from kasuri.recipes.joins import Bayes, Cuts, visit_of
 from kasuri.recipes.mechanism import (
+    AreaError,
     Bias,
     BlockError,
     Drawn,
@@ -35,10 +38,11 @@ from kasuri.recipes.mechanism import (
 )  # fmt: skip
 from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.spending import drawable, fits, level_cost
-from kasuri.recipes.targets import PARTS, Form, Sums, shares_for
-from kasuri.recipes.views import MAX_GROUPS, Term, View, Woven, map_faults
+from kasuri.recipes.targets import PARTS, Form
+from kasuri.recipes.views import MAX_GROUPS, View, Woven, map_faults
 from kasuri.recipes.visit import Visit
 from kasuri.recipes.wovenbars import WovenBars
+from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, planned, standard, sums_of
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -102,18 +106,21 @@ def woven_tree(
     if not isinstance(whole, bool):
         faults.append("woven_tree: whole is True or False")
     raise_faults(PrivacyError, faults)
-    return WovenTree("woven_tree", BASIS, tuple(named), shares is not None, tuple(maps), whole)
+    bare = tuple(one.without_places for one in maps)
+    return WovenTree("woven_tree", BASIS, tuple(named), shares is not None, bare, whole)
 
 
 @dataclass(frozen=True)
 class WovenTree(Mechanism):
     """`named`: views with wished errors, or with shares where `fixed`; empty: those of the domain by itself. `whole`:
-    the cells are the only level of the tree that is measured as such; all other views are parts."""
+    the cells are the only level of the tree that is measured as such; all other views are parts. `held`: see
+    `wovenviews.anchored`."""
 
     named: tuple[tuple[str, Fraction], ...]
     fixed: bool
     maps: tuple[RegionMap, ...]
     whole: bool = False
+    held: int = HELD
 
     def stored(self) -> dict[str, Any]:
         told = tuple((name, decimal(number)) for name, number in self.named)
@@ -121,7 +128,7 @@ class WovenTree(Mechanism):
             "transform": "counts", "noise": DiscreteLaplace.name, "refine": "woven", "order": "interleaved",
             "descent": "plain", "shares": told if self.fixed else (), "views": () if self.fixed else told,
             "maps": tuple((one.name, one.fingerprint()) for one in self.maps),
-        } | whole_words(self.whole)  # fmt: skip
+        } | whole_words(self.whole, self.held)  # fmt: skip
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -179,58 +186,17 @@ class WovenTree(Mechanism):
         return planned(weave, above | views) if views or not self.whole else {weave.view("cells"): Fraction(1)}
 
 
-def standard(weave: Woven) -> list[View]:
-    """The views of a domain by itself: every height of its tree, every axis, all small axes together, every map."""
-    found = [weave.view_at(depth) for depth in weave.tree.stages[1:]]
-    axes = [axis.name for axis in weave.domain.axes]
-    if len(axes) > 1:
-        found += [(Term(axis),) for axis in axes]
-        last = weave.at(weave.tree.stages[-2])
-        tail = tuple(Term(axis) for axis in axes if last[axis] < weave.ends[axis][0])
-        found.append(tail)
-    found += [(Term(one.axis, 0, one.name),) for one in weave.maps]
-    out: list[View] = []
-    for view in found:
-        if view and view not in out:
-            out.append(view)
-    return out
-
-
-def planned(weave: Woven, wished: dict[View, Fraction]) -> dict[View, Fraction]:
-    """Shares for wished errors of views; without any, those of `standard`, each to be as good as the fourth root of
-    its number of cells."""
-    domain = weave.domain
-    cells = tuple(weave.view("cells"))
-    views = wished or dict.fromkeys(standard(weave), Fraction(0))
-    sums = {view: _sums(weave, view) for view in (*views, cells)}
-    n = float(domain.size)
-    targets = [float(views[view]) or (n / sums[view].groups) ** 0.25 for view in views]
-    measured = list(dict.fromkeys((*views, cells)))
-    form = Form(
-        tuple(_sums(weave, cells).counts), tuple(sums[view] for view in measured), tuple(sums[view] for view in views)
-    )
-    shares = shares_for(form, targets, [measured.index(cells)])
-    return {view: share for view, share in zip(measured, shares, strict=True) if share}
-
-
-ANCHORED = 16
-"""Where all cells are measured, sums of so many of them and more are held at what the noisy cells say: what makes cells
-non-negative moves people from large cells to empty ones, a little each, which adds up."""
+WORSE = 1.05
+"""A view whose error is so many times that of plain noise is warned of."""
+FULL = Fraction(3, 10)
+"""A declared share of non-empty cells from which a table counts as full."""
 TIGHT = 8.0
 """How many times more exactly than the variance of that: with 1 some margins had 1.3 of the error of plain noise."""
 
 
-def whole_words(whole: bool) -> dict[str, Any]:
-    """Told where it is asked for: what was stored before there was the word never changes."""
-    return {"whole": True} if whole else {}
-
-
-def _sums(weave: Woven, view: View) -> Sums:
-    counts = [1] * len(weave.domain.axes)
-    names = [axis.name for axis in weave.domain.axes]
-    for term in view:
-        counts[names.index(term.axis)] = weave.groups((term,))
-    return Sums(tuple(counts), any(term.map for term in view))
+def whole_words(whole: bool, held: int) -> dict[str, Any]:
+    """Told where it is asked for: what was stored before there were the words never changes."""
+    return ({"whole": True} | ({"held": held} if held > 1 else {})) if whole else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +227,11 @@ class WovenRun(TreeRun):
     def arguments(self) -> dict[str, Any]:
         told = {name: decimal(number) for name, number in self.mechanism.named}
         maps = {"maps": [one.to_json() for one in self.mechanism.maps]} if self.mechanism.maps else {}
-        return {"shares" if self.mechanism.fixed else "views": told} | maps | whole_words(self.mechanism.whole)
+        return (
+            {"shares" if self.mechanism.fixed else "views": told}
+            | maps
+            | whole_words(self.mechanism.whole, self.mechanism.held)
+        )
 
     def fingerprints(self) -> dict[str, str]:
         return {f"map {one.name}": one.fingerprint() for one in self.mechanism.maps}
@@ -298,11 +268,86 @@ class WovenRun(TreeRun):
 
     def _refined(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Int, Int]:
         """From here on everything sees noisy numbers only."""
+        return woven.estimate(*self._given(tree, numbers))
+
+    def _given(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Any, ...]:
         parts, around = self._parts(numbers), self.around
         if not self.mechanism.whole:
-            return woven.estimate(tree, self.tree, self.domain, parts, around)
+            return tree, self.tree, self.domain, parts, around
         parts += self._anchors(tree.levels[-1], float(max(tree.scales[-1], LEAST_SCALE)))
-        return woven.estimate(self._summed(tree), self.tree, self.domain, parts, around)
+        return self._summed(tree), self.tree, self.domain, parts, around
+
+    def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
+        """Blocks, and every measured view and those of `standard`. Where all cells are measured, sums of theirs have at
+        most the error of plain noise, as far as was seen."""
+        if drawn.measurements is None:
+            return Run.after(self, drawn, sizes)
+        own, numbers = self._told(drawn.measurements)
+        tree = visited(self.visit, own)
+        fitted = woven.fit(*self._given(tree, numbers))
+        cells = sqrt(float(fitted.cells.sum()) / max(self.tree.nodes(self.tree.depth), 1))
+        noise = sqrt(laplace_variance(max(tree.scales[-1], LEAST_SCALE)))
+        out = []
+        if self.mechanism.whole:
+            out += [
+                AreaError(size, cells if size == 1 else noise * sqrt(size), size > 1)
+                for size, _ in spread.by_size(self, sizes)
+            ]
+        else:
+            levels = fitted.spreads()
+            out += spread.of_tree(self, self.visit.cuts, levels, sizes, total=fitted.total)
+        for view in self._shown:
+            part = self.weave.partition(view)
+            size = self.domain.size / part.groups
+            if self.mechanism.whole:
+                found = AreaError(None, noise * sqrt(size), True, part.name, part.groups)
+            else:
+                found = AreaError(None, sqrt(fitted.view_variance(part)), False, part.name, part.groups)
+            out.append(found)
+        return out
+
+    def view_errors(self) -> list[AreaError]:
+        """By least squares on all that is measured, without sign or prior: what refinement gains is not in it."""
+        shown = [self.weave.view("cells"), *self._shown]
+        measured = [*(self.weave.view(part.name) for part, _ in self.parts)]
+        measured += [self.weave.view_at(depth) or () for depth, _ in self.cuts]
+        shares = np.array([float(share) for _, share in (*self.parts, *self.cuts)])
+        sums = [sums_of(self.weave, view) for view in shown]
+        form = Form(sums[0].counts, tuple(sums_of(self.weave, view) for view in measured), tuple(sums))
+        spread = form.variances(shares) * float(self.noise.scale) ** 2
+        return [
+            AreaError(None, sqrt(float(one)), False, "cells" if at == 0 else self.weave.words(view), sums[at].groups)
+            for at, (view, one) in enumerate(zip(shown, spread, strict=True))
+        ]
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Declared views that least squares has worse than plain noise. Small sums of a table that is not known to be
+        full are left out: there priors gain most."""
+        told = (self.chosen or {}).get("facts", {})
+        full = written(str(told.get("density", "0"))) >= FULL
+        asked = {"cells" if name.strip() == "cells" else self.weave.words(self.weave.view(name))
+                 for name, _ in self.mechanism.named}  # fmt: skip
+        out = []
+        for error in self.view_errors():
+            size = self.domain.size / (error.sums or 1)
+            plain = sqrt(2 * size) * float(self.noise.scale)
+            if error.view in asked and (full or size >= ANCHORED) and error.rmse > WORSE * plain:
+                out.append(
+                    f"view {error.view!r}: expected error {error.rmse:.3g} (root mean square, least squares), plain "
+                    f"noise {plain:.3g}: {error.rmse / plain:.2f} times. Wish for a smaller error there, or for fewer "
+                    "views"
+                )
+        return tuple(out)
+
+    @property
+    def _shown(self) -> list[View]:
+        """Views whose errors a release tells: those measured or standard, but for the cells and what is too many."""
+        named = [self.weave.view(part.name) for part, _ in self.parts]
+        named += [view for depth, _ in self.cuts if (view := self.weave.view_at(depth))]
+        cells = self.weave.view("cells")
+        found = dict.fromkeys((*named, *standard(self.weave)))
+        return [view for view in found if view != cells and self.weave.groups(view) <= MAX_GROUPS]
 
     def _summed(self, tree: Visited) -> Visited:
         """The same noisy cells with sums of theirs as levels above: nothing is measured again."""
@@ -327,7 +372,7 @@ class WovenRun(TreeRun):
     def _anchors(self, cells: Level, scale: float) -> list[woven.Part]:
         """Sums of the noisy cells that are not nodes of the tree, as parts: nothing is measured again."""
         known, size, out = [part.name for part, _ in self.parts], self.domain.size, []
-        for view in standard(self.weave):
+        for view in anchored(self.weave, self.mechanism.held):
             groups = self.weave.groups(view)
             if self.weave.cut(view) is None and groups * ANCHORED <= size and self.weave.words(view) not in known:
                 part = self.weave.partition(view)
@@ -365,7 +410,7 @@ class WovenRun(TreeRun):
                 raise FormatError("a part is not measured whole")
             numbers.append(measured.value[own])
         own = measured.level >= 0
-        scale = {level: scale for level, scale in measured.scale.items() if level >= 0}
+        scale = dict(zip(self.visit.cuts, self.visit.scales, strict=True))  # also of levels where nothing was drawn
         return Measurements(measured.level[own], measured.prefix[own], measured.value[own], scale), numbers
 
     def replay(self, drawn: Drawn) -> Replay:
@@ -384,7 +429,19 @@ class WovenRun(TreeRun):
         shown = [DiscreteLaplace(scale).chances(level.y) for level, scale in zip(tree.levels, tree.scales, strict=True)]
         shown += [DiscreteLaplace(self.part_scale(at)).chances(y) for at, y in enumerate(numbers)]
         found = by_cell(self.tree, self.domain, [self._refined(tree, numbers)])
-        return Replay(found=found, shown=tuple(shown), apart=tuple(apart(tree, None)))
+        return Replay(found=found, shown=tuple(shown), apart=(*apart(tree, None), *self._beside(tree, numbers)))
+
+    def _beside(self, tree: Visited, numbers: Sequence[Int]) -> Iterator[Chances]:
+        """The chances of each number of a part and the sum of its noisy cells, where all cells were drawn: the part's
+        own noise comes after theirs, and is no number more often than 0."""
+        cells = tree.levels[-1]
+        if cells.y.size < self.tree.nodes(self.tree.depth):
+            return
+        for at, ((part, _), y) in enumerate(zip(self.parts, numbers, strict=True)):
+            group = part.of_keys(self.tree, cells.prefix)
+            sums = np.bincount(group[group >= 0], cells.y[group >= 0], minlength=y.size)
+            _, zero = DiscreteLaplace(self.part_scale(at)).chances(y)
+            yield np.minimum((2 * np.abs(y - sums) + 1) * zero, 1.0), zero
 
     def bars(self, measurements: Measurements | None) -> Bars | NoBars:
         if measurements is None:

@@ -20,7 +20,7 @@ from kasuri.published.bars import Bounds, CountBars, Values
 from kasuri.published.bounds import factor
 from kasuri.refine.fuse import Drawn, Incidence, dot, solve
 from kasuri.refine.woven import Part
-from kasuri.trees.regions import Boxes, leaves_below
+from kasuri.trees.regions import Boxes, Sets, leaves_below
 from kasuri.trees.visited import Level, Visited
 
 JOINED = 2000
@@ -38,7 +38,7 @@ class WovenBars(CountBars):
     parts: tuple[Part, ...]
     what: ClassVar[str] = "counts and parts"
 
-    def of_boxes(self, boxes: Boxes, values: Values, level: float) -> Bounds:
+    def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds:
         found = super().of_boxes(boxes, values, level)
         if not self.parts or boxes.count > JOINED:
             return found

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kasuri.arrays import Float, Int
 from kasuri.public import PublicTable
+from kasuri.refine import after
 from kasuri.refine.least_squares import whole_total
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
@@ -43,10 +44,49 @@ PUBLIC_BINS = 14
 without which areas rebuilt since would be drawn to their old value; weights in so many quantile bins of p."""
 
 
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What empirical Bayes makes of a visited tree: the total, and estimates z with variances v of every level from
+    itself and all below; children of level i at groups[i]."""
+
+    total: Float
+    z: list[Float]
+    v: list[Float]
+    groups: list[Int]
+
+    def projected(self) -> list[Float]:
+        """Non-negative numbers of every level that add up to the total."""
+        from kasuri._kernels.visit import project
+
+        out, totals = [], self.total
+        for z, v, groups in zip(self.z, self.v, self.groups, strict=True):
+            totals, above = np.empty(z.size), totals
+            project(z, v, groups, above, totals)
+            out.append(totals)
+        return out
+
+
 def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None = None) -> tuple[Int, Int]:
     """Keys and integer values of the leaves: non-negative, every drawn node the sum of its drawn children."""
-    from kasuri._kernels.visit import project
+    found = fit(visited, tree, domain, prior)
+    return _integers(whole_total(found.total), found.z, found.v, visited.levels, found.groups, visited.cuts, tree)
 
+
+def spreads(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None = None) -> list[after.Posterior]:
+    """The posterior of every drawn node that `estimate` rounds: what its errors are expected to be."""
+    found = fit(visited, tree, domain, prior)
+    levels = [(level.prefix, level.first) for level in visited.levels]
+    return after.posteriors(levels, found.z, found.v, found.projected(), total_variance(visited))
+
+
+def total_variance(visited: Visited) -> float:
+    """That of `top_total`."""
+    scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
+    return 2 / looks(visited.levels, scales, visited.slacks)[1]
+
+
+def fit(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None = None) -> Fitted:
+    """Two passes of empirical Bayes over the cells, the second with what the first says of their neighbours."""
     levels = visited.levels
     scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
     groups = [np.array([0, levels[0].y.size], dtype=np.int64), *(level.first for level in levels[:-1])]
@@ -61,9 +101,10 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
     around = None if public is None or place is None else place.smooth(public)[0]
     values: Float = u
     total = top_total(levels, scales, visited.slacks)  # whatever the prior is
-    z: list[Float] = []
-    v: list[Float] = []
-    for turn in range(2):
+    found: Fitted | None = None
+    for _ in range(2):
+        if found is not None:
+            values = found.projected()[-1] / scales[-1]
         features = (
             place.smooth(values) if place is not None else (sibling_features(values, groups[-1]), np.zeros(u.size))
         )
@@ -74,14 +115,9 @@ def estimate(visited: Visited, tree: Order, domain: Domain, prior: PublicTable |
                 u, public, scales[-1], features[0] if around is None else around, features[0]
             )
         z, v = upward(visited, groups, scales, dropped, mean * scales[-1], variance * scales[-1] ** 2)
-        if turn == 0:
-            totals = total
-            for at in range(len(levels)):
-                out = np.empty(z[at].size)
-                project(z[at], v[at], groups[at], totals, out)
-                totals = out
-            values = totals / scales[-1]
-    return _integers(whole_total(total), z, v, levels, groups, visited.cuts, tree)
+        found = Fitted(total, z, v, groups)
+    assert found is not None
+    return found
 
 
 def total_of(visited: Visited) -> int:

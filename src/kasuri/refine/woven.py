@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kasuri.arrays import Float, Int
-from kasuri.refine import bayes, expect
-from kasuri.refine.fuse import Drawn, Fused, Incidence, fuse
+from kasuri.refine import after, bayes, expect
+from kasuri.refine.fuse import Drawn, Fused, Incidence, dot, fuse, solve
 from kasuri.refine.least_squares import whole_total
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
@@ -22,6 +22,10 @@ from kasuri.trees.visited import LEAST_SCALE, Visited
 
 TURNS = 16
 """Offsets that the rounding of a block chooses from."""
+
+
+EACH = 40
+"""Views of at most so many sums have the variance of each of them computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +37,65 @@ class Part:
     variance: float
 
 
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A visited tree after empirical Bayes and the join with its parts; `cells`: variances of the cells before the join
+    raised them, `total`: that of all cells together."""
+
+    visited: Visited
+    tree: Order
+    groups: list[Int]
+    found: Fused
+    cells: Float
+    total: float
+    joined: _Joined
+
+    @property
+    def sizes(self) -> Int:
+        return np.cumsum([level.y.size for level in self.visited.levels])[:-1]
+
+    def spreads(self) -> list[after.Posterior]:
+        """Posterior variances of every drawn node, what parts add to them left out."""
+        z, v, x = (np.split(numbers, self.sizes) for numbers in (self.found.z, self.found.v, self.found.x))
+        levels = [(level.prefix, level.first) for level in self.visited.levels]
+        return after.posteriors(levels, z, [*v[:-1], self.cells], x, self.total)
+
+    def view_variance(self, view: Partition) -> float:
+        """The mean variance of a view's sums by tree and parts together: C - C B' K^-1 B C, its trace by unit vectors,
+        or by some vectors of signs where there are many sums."""
+        drawn, joined = self.joined.drawn, self.joined
+        own = Incidence.of([view], drawn, self.visited, self.tree)
+        v = np.where(self.found.x > 0, self.found.v, after.second_moments(self.found.z, self.found.v, self.found.x))
+
+        def system(numbers: Float) -> Float:
+            shared = drawn.covariance(v, self.total, joined.incidence.of_units(numbers, v.size))
+            return joined.incidence.of_groups(shared) + joined.s2 * numbers
+
+        few = own.groups <= EACH
+        tests = np.eye(own.groups) if few else np.array(own.signs)
+        found = 0.0
+        for test in tests:
+            weights = own.of_units(test, v.size)
+            shared = drawn.covariance(v, self.total, weights)
+            found += dot(weights, shared)
+            if joined.y.size:
+                across = joined.incidence.of_groups(shared)
+                inverse = 1 / (joined.incidence.of_groups(v, square=True) + joined.s2)
+                found -= dot(across, solve(system, across, inverse))
+        return max(found / (1 if few else len(tests)), 0.0) / own.groups
+
+
 def estimate(
     visited: Visited, tree: Order, domain: Domain, parts: Sequence[Part], around: Sequence[Partition]
 ) -> tuple[Int, Int]:
     """Keys and integer values of the leaves: non-negative, every drawn node the sum of its drawn children. `around`:
     the partitions whose sums make a cell's expectation; none: its neighbours do."""
+    fitted = fit(visited, tree, domain, parts, around)
+    return _integers(fitted.found, visited, tree, fitted.groups, fitted.sizes, fitted.joined)
+
+
+def fit(visited: Visited, tree: Order, domain: Domain, parts: Sequence[Part], around: Sequence[Partition]) -> Fitted:
+    """What `estimate` rounds."""
     levels = visited.levels
     scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
     scale, keys = scales[-1], levels[-1].prefix
@@ -49,11 +107,12 @@ def estimate(
     place = bayes.Neighbours.of(tree.cells(keys), domain)
     u = levels[-1].y / scale
     drawn = Drawn.of(visited)
-    joined = _Joined.of(parts, drawn, visited, tree, _total(visited, scales, parts))
+    total, spread = _total(visited, scales, parts)
+    joined = _Joined.of(parts, drawn, visited, tree, total)
     labels, count = expect.labels(around, tree, keys)
     sizes = np.cumsum([level.y.size for level in levels])[:-1]
     values: Float = u
-    found = None
+    found, variance = None, u
     for turn in range(2):
         near, far = place.smooth(values) if place is not None else (
             bayes.sibling_features(values, groups[-1]), np.zeros(u.size))  # fmt: skip
@@ -68,18 +127,18 @@ def estimate(
         found = joined.shift(np.concatenate(z), np.concatenate(v))
         values = found.x[drawn.cells :] / scale
     assert found is not None
-    return _integers(found, visited, tree, groups, sizes, joined)
+    return Fitted(visited, tree, groups, found, variance * scale**2, spread, joined)
 
 
-def _total(visited: Visited, scales: list[float], parts: Sequence[Part]) -> float:
-    """The total by least squares over all numbers that noise did not select: levels drawn whole, and parts that hold
-    every cell. It is fixed before the join, which sees constraints and priors and would bend it."""
+def _total(visited: Visited, scales: list[float], parts: Sequence[Part]) -> tuple[float, float]:
+    """The total and its variance by least squares over all numbers that noise did not select: levels drawn whole, and
+    parts that hold every cell. It is fixed before the join, which sees constraints and priors and would bend it."""
     top, weight = bayes.looks(visited.levels, scales, visited.slacks)
     for part in parts:
         if part.partition.whole:
             own = 2 / (part.y.size * part.variance)
             top, weight = top + own * part.y.sum(dtype=np.float64), weight + own
-    return max(top / weight, 0.0)
+    return max(top / weight, 0.0), 2 / weight
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,9 @@ def watermark(secret: bool, wide: float = _WIDE, high: float = _HIGH) -> str:
     return f'<text class="mark" {at}>CONFIDENTIAL 部外秘</text>'
 
 
-def errors(rows: Sequence[Mapping[str, Any]], secret: bool) -> str:
-    """Expected error by size of area, both axes logarithmic; a hollow dot is an upper bound."""
+def errors(rows: Sequence[Mapping[str, Any]], secret: bool, *, refined: bool) -> str:
+    """Expected error by size of area, both axes logarithmic; a hollow dot is an upper bound. `refined` errors are those
+    after refinement, estimated from the published numbers."""
     points = [(float(row["cells"]), float(row["rmse"])) for row in rows if row["rmse"] > 0]
     words = Text(
         "Expected error of a sum, by number of cells in a square area. The error is that of the noise, in the unit of "
@@ -31,6 +32,13 @@ def errors(rows: Sequence[Mapping[str, Any]], secret: bool) -> str:
         "正方形の区域の合計について、セル数ごとの誤差の期待値。雑音による誤差であり、単位は表と同じです。"
         "データを見る前に計算できます。",
     )
+    if refined:
+        words = Text(
+            "Expected error of a sum after refinement, by number of cells in a square area, in the unit of the table; "
+            "estimated from the published noisy numbers.",
+            "正方形の区域の合計について、セル数ごとの補正後の誤差の期待値。単位は表と同じです。"
+            "公表した雑音入りの数値から推定しています。",
+        )
     drawn = _curve(points, [bool(row["exact"]) for row in rows if row["rmse"] > 0], secret) if len(points) > 1 else ""
     return f"<figure>{drawn}<figcaption>{words.html()}</figcaption></figure>" if drawn else ""
 

@@ -56,6 +56,24 @@ def both(en: str, ja: str, tag: str = "span") -> str:
     return en if en == ja else f'<{tag} lang="en">{en}</{tag}><{tag} lang="ja">{ja}</{tag}>'
 
 
+FORM = 'data-form="2"'
+"""Marks pages of today's form. A page of another one is not made again by `verify`: only its hash is checked."""
+FIGURE = ("rows", "codes", "ground", "surfaces", "charts", "bars", "map")
+"""The files of the viewer that pages without a table leave out."""
+
+
+def _script(figure: bool = True) -> str:
+    """The viewer as one script, without lines that are comments alone and without indentation."""
+    lines = "".join(
+        _asset(f"viewer/{name}.js") for name in ("words", "core", *(FIGURE if figure else ()), "start")
+    ).splitlines()
+    bare = [line.strip() for line in lines]
+    code = [
+        line for line in bare if line and not line.startswith("//") and not (line[:2] == "/*" and line[-2:] == "*/")
+    ]
+    return '"use strict";\n' + "\n".join(code) + "\n"
+
+
 @cache
 def _asset(name: str) -> str:
     return (files("kasuri.report") / name).read_text(encoding="utf-8")
@@ -71,11 +89,12 @@ def page(
     below: Sequence[str] = (),
     language: str = "",
     secret: bool = False,
+    paper: str = "",
 ) -> str:
     """The whole file. `view` and `packed` are what the viewer shows (see `viewer`, `pack`): the first section, with
     nothing but title and lead before it; `below` it are further words. `language` is the one the page opens in unless
     the reader's browser or the link asks for another; `secret` marks a page that rests on the original data, on top of
-    it and on every figure."""
+    it and on every figure; `paper` is a first page for those who print it."""
     data = ""
     if view is not None and packed is not None:
         about, text = packed
@@ -85,7 +104,7 @@ def page(
             f'<script type="application/json" id="view">{told}</script>\n'
             f'<script type="text/plain" id="rows">{text}</script>\n'
         )
-    script = _asset("viewer.js")
+    script = _script(view is not None)
     own = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = f"default-src 'none'; script-src 'sha256-{own}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
     links = "".join(f'<li><a href="#{part.anchor}">{part.heading.html()}</a></li>' for part in sections)
@@ -99,11 +118,11 @@ def page(
     opens = (' class="shown"' if shown else "") + (f' data-opens="{escape(language)}"' if language else "")
     mark = f'<p class="secret" role="note">{both(*map(escape, CONFIDENTIAL))}</p>' if secret else ""
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="en" {FORM}>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{rules}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<title>{escape(title.en)}</title>\n<meta name="title-ja" content="{escape(title.ja)}">\n'
-        f"<style>\n{_asset('page.css')}</style>\n</head>\n<body{opens}>\n"
+        f"<style>\n{_asset('page.css')}</style>\n</head>\n<body{opens}>\n{paper}"
         '<header><div class="bar"><span class="brand">kasuri <span lang="ja" class="always">絣</span></span>'
         '<div class="languages" role="group" aria-label="Language / 言語">'
         '<button type="button" data-language="en" aria-pressed="true">English</button>'
@@ -118,7 +137,7 @@ def page(
 
 
 def viewer(mesh: bool) -> str:
-    """The place the viewer fills: a map where there is a mesh, else bars; both with a table of the largest."""
+    """The place the viewer fills: a map where there is one, else bars; both with a table of the largest."""
     hint = Text(
         "Drag to move, pinch to zoom; the wheel zooms with Ctrl, or after a click on the map (Esc ends it). "
         "Keyboard: arrows move the cursor (with Shift ten cells), + and - zoom, "
@@ -137,14 +156,19 @@ def viewer(mesh: bool) -> str:
             '<div class="stage" id="stage"><canvas id="canvas" tabindex="0" role="application" aria-describedby="hint" '
             'aria-label="map"></canvas><div class="zoom"><button type="button" id="in">+</button>'
             '<button type="button" id="out">−</button><button type="button" id="all"><svg viewBox="0 0 16 16" '
-            'aria-hidden="true"><path d="M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4"/></svg></button></div></div>'
+            'aria-hidden="true"><path d="M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4"/></svg></button>'
+            '<button type="button" id="full"><svg viewBox="0 0 16 16" aria-hidden="true">'
+            '<path d="M9 7l5-5M10 2h4v4M7 9l-5 5M2 10v4h4"/></svg></button></div></div>'
             '<div class="panel"><p class="readout" id="readout" role="status" aria-live="polite"></p>'
             '<p class="advice" id="advice"></p>'
-            '<div class="tools" id="tools"></div></div>'
+            '<div class="tools" id="tools"></div><div class="use" id="use"></div></div><div id="charts"></div>'
         )
-        stage = f'<div class="look">{stage}</div><p class="hint" id="hint">{hint.html()}</p>'
+        stage = f'<div class="look">{stage}</div><div id="multiples"></div><p class="hint" id="hint">{hint.html()}</p>'
     else:
-        stage = '<div class="tools" id="tools"></div><div id="bars"></div>'
+        stage = (
+            '<div class="tools" id="tools"></div><div id="charts"></div><div id="bars"></div>'
+            '<div class="use" id="use"></div>'
+        )
     return (
         f"<noscript><p>{missing.html()}</p></noscript>{stage}"
         '<details id="largest-box"><summary id="largest-title"></summary>'

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kasuri.arrays import Int
 from kasuri.errors import DomainError
-from kasuri.report import frame, page
+from kasuri.report import frame, levels, page
 from kasuri.report.frame import Section, Text
 from kasuri.report.sheet import Sheet
 from kasuri.schema import Domain
@@ -103,4 +103,4 @@ def _by_level(sheet: Sheet) -> str:
 
 def _row(item: Mapping[str, Any]) -> list[str]:
     numbers = [f"{item[key]:,.2f}" for key in ("rmse", "mae", "bias", "largest")]
-    return [page.area_name(item["name"], item["side"]).html(), f"{item['areas']:,}", *numbers]
+    return [levels.area_name(item["name"], item["side"]).html(), f"{item['areas']:,}", *numbers]

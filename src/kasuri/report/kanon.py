@@ -46,7 +46,20 @@ def release_page(release: Mapping[str, Any], trees: Sequence[Mapping[str, Any]])
         Section("sizes", _CLASSES, [sizes_svg(release["class_sizes"])]),
         *_trees(trees),
     ]
-    return frame.page(Text("k-anonymised release", "k-匿名化した公表物"), lead, sections)
+    rows, k = _whole(release["rows"]), _whole(release["k"])
+    title = Text(
+        f"{rows} rows in which everybody is like at least {_whole(release['k'] - 1)} others",
+        f"どの行も同じ値の行が {k} 行以上ある、{rows} 行の匿名化データ",
+    )
+    tiles = frame.tiles(
+        [
+            (_FACTS["rows"].html(), rows, ""),
+            (_FACTS["classes"].html(), _whole(release["classes"]), ""),
+            (_FACTS["k"].html(), k, Text("larger is safer", "大きいほど安全").html()),
+            (_FACTS["ncp"].html(), f"{release['ncp_share']:.2f}", Text("smaller is finer", "小さいほど詳細").html()),
+        ]
+    )
+    return frame.page(title, [tiles, *lead], sections)
 
 
 def audit_page(audit: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]) -> str:

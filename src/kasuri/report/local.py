@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.report import frame
+from kasuri.report import frame, promise
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack
-from kasuri.report.page import view_axis
+from kasuri.report.view import places
 from kasuri.schema import Domain, Nominal
-from kasuri.words.japanese import ja
+from kasuri.words.japanese import ja, unit
 
 _WHOLE = 10
 """Width of an interval from which estimates are shown in whole numbers."""
@@ -28,18 +28,21 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
     size = domain.size if on_map else count.size
     shown = axis if on_map else Nominal(axis.name, tuple(labels))
     # whole people, but for estimates that are sharper than that
-    unit = 1 if np.median(upper - lower) >= _WHOLE else HUNDREDTHS
-    below, above = distances(count[:size], lower[:size], upper[:size], unit)
-    value = np.rint(count[:size] * unit).astype(np.int64)
-    rows = Rows((np.arange(size),), {"value": value, "below": below, "above": above}, unit)
+    per = 1 if np.median(upper - lower) >= _WHOLE else HUNDREDTHS
+    below, above = distances(count[:size], lower[:size], upper[:size], per)
+    value = np.rint(count[:size] * per).astype(np.int64)
+    rows = Rows((np.arange(size),), {"value": value, "below": below, "above": above}, per)
+    axes, parts, credit = places([shown])
     view = {
-        "axes": [view_axis(shown)],
+        "axes": axes,
+        "parts": [{**what, "about": told} for what, told, _ in parts],
         "mask": [],
         "estimate": True,
         "unit": estimate["guarantee"]["unit"]["id"],
         "confidence": level,
     }
     guarantee = estimate["guarantee"]
+    unit_name = guarantee["unit"]["id"]
     elsewhere = [
         Text(
             f"Elsewhere: {count[i]:,.0f} ({level} % interval {lower[i]:,.0f} to {upper[i]:,.0f}).",
@@ -47,10 +50,14 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
         ).html()
         for i in range(size, count.size)
     ]
-    figure = [frame.viewer(on_map), *(f"<p>{words}</p>" for words in elsewhere)]
+    figure = [frame.viewer(on_map), *(f"<p>{words}</p>" for words in elsewhere), *credit]
     sections = [
         Section("map", Text("The estimate", "推定値"), figure),
-        Section("promise", Text("What is promised", "保証の内容"), [_promise(guarantee)]),
+        Section(
+            "promise",
+            Text("What is promised", "保証の内容"),
+            [*promise.told(guarantee["epsilon"], guarantee["delta"], unit_name, "place"), _promise(guarantee)],
+        ),
         Section("method", Text("How it was estimated", "推定の方法"), [_method(estimate)]),
     ]
     lead = Text(
@@ -71,10 +78,21 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
                 loss,
                 Text("per device, in all", "端末ごと、合計").html(),
             ),
+            (
+                Text("Protected", "保護の単位").html(),
+                Text(unit_name, unit(unit_name)).html(),
+                Text("by its own device", "本人の端末が保護").html(),
+            ),
         ]
     )
-    heading = Text(f"{title}: estimated under local differential privacy", f"{title}：局所差分プライバシーによる推定")
-    return frame.page(heading, [f'<p class="lead">{lead.html()}</p>', tiles], sections, view=view, packed=pack(rows))
+    heading = Text(
+        f"{title}: {estimate['reports']:,} reports, none of which told a true place",
+        f"{title}：真の所在を含まない {estimate['reports']:,} 件の報告による推定",
+    )
+    told, text = pack(rows)
+    packed = told, ".".join([text, *(part for _, _, part in parts)])
+    words = [f'<p class="lead">{lead.html()}</p>']
+    return frame.page(heading, [tiles], sections, view=view, packed=packed, below=words)
 
 
 def _promise(guarantee: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ One stream per axis (the first rises, so its gaps are kept; the others as they a
 far they reach above the value, and their width, or 0 for those that start at 0 (most widths are the same, so that
 stream nearly vanishes); signed ones zigzagged. Numbers that vary much are kept as planes (all lowest bytes, then all
 next ones), the others as LEB128 varints, whichever makes the page of a census smaller. 512 x 512 cells with intervals
-take 0.22 MB. The page's viewer undoes it (viewer.js); `unpack` is the same in Python, for `verify` and the tests.
+take 0.22 MB. The page's viewer undoes it (viewer/rows.js); `unpack` is the same in Python, for `verify` and the tests.
 """
 
 from __future__ import annotations

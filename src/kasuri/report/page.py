@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from html import escape
@@ -16,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kasuri.errors import FormatError, KasuriError
-from kasuri.published import intervals
 from kasuri.published.protected import files_of
-from kasuri.report import chart, frame
+from kasuri.report import chart, compare, frame, levels, margins, promise
 from kasuri.report.frame import Section, Text
-from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack, unpack, whole
-from kasuri.report.sheet import Sheet, summed
-from kasuri.schema import Axis
+from kasuri.report.pack import Rows, pack
+from kasuri.report.sheet import Sheet
+from kasuri.report.view import places
 from kasuri.store import saved
 from kasuri.words import japanese
 
@@ -34,10 +31,8 @@ CONFIDENCE = 95
 """Of the columns lower and upper, in per cent."""
 MOST_READ = 1 << 26
 """A table of more rows has no report: it is read whole to make one."""
-MOST_AREAS = 60_000
-"""A level of more areas has no intervals in the page."""
-MOST_LABELS = 20_000
-"""An axis with more labels is shown by number."""
+_LONG = 200
+"""Entries of a list in the manifest from which a page tells only their number."""
 CERTIFICATES = ("certificate.md", "certificate.ja.md")
 
 
@@ -52,29 +47,18 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
     try:
         sheet = Sheet.read(folder, about)
         words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
-        return compose(about, sheet, words, ranges=ranges_of(folder, about, sheet))
+        return compose(about, sheet, words, ranges=ranges_of(folder, about))
     except KasuriError:
         raise
     except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
         raise FormatError(f"{folder}: its manifest or table is malformed; see: kasuri verify {folder}") from None
 
 
-def ranges_of(folder: Path, about: Mapping[str, Any], sheet: Sheet) -> dict[int, Rows]:
-    """Sums and intervals of the coarser levels, from the published measurements, by the number of the level."""
-    if (about.get("intervals") or {}).get("level") is None or len(sheet.domain.axes) != 1 or not sheet.has_mesh:
+def ranges_of(folder: Path, about: Mapping[str, Any]) -> dict[margins.Key, Rows]:
+    """Sums and intervals of larger areas and of margins, from the published measurements."""
+    if (about.get("intervals") or {}).get("level") is None:
         return {}
-    release, out = saved.read(folder, about), {}
-    for at, step in enumerate(sheet.meshes[0].levels):
-        if at == 0 or sheet.cells.size > MOST_AREAS * step.side**2:
-            continue
-        found = intervals.by_step(release, step)
-        if found is not None and found[0].size <= MOST_AREAS:
-            areas, values, lower, upper = found
-            unit = whole([values])
-            below, above = distances(values, lower, upper, unit)
-            columns = {"value": np.rint(values * unit).astype(np.int64), "below": below, "above": above}
-            out[at] = Rows((areas,), columns, unit)
-    return out
+    return dict(margins.tables(saved.read(folder, about)))
 
 
 def too_large(folder: Path) -> str | None:
@@ -86,41 +70,11 @@ def too_large(folder: Path) -> str | None:
     return None if rows <= MOST_READ else f"none: the table has more than {MOST_READ} rows"
 
 
-def says_the_same(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Is the report in `folder` the one of its release? Bytes may differ where another zlib squeezed the rows; what
-    they hold may not."""
-    found, made = text_of(folder / REPORT), build(folder, manifest)
-    if found == made:
-        return True
-    (head, packed, foot), (head_here, packed_here, foot_here) = _around(found), _around(made)
-    if (head, foot) != (head_here, foot_here):
-        return False
-    view = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])
-    told = [view["data"], *(about for _, about in view["ranges"])]
-    try:
-        pairs = [
-            (unpack(about, one), unpack(about, other))
-            for about, one, other in zip(told, packed.split("."), packed_here.split("."), strict=True)
-        ]
-    except (ValueError, KeyError, TypeError, zlib.error):
-        return False
-    return all(_alike(one, other, 0 if i == 0 else 1) for i, (one, other) in enumerate(pairs))
-
-
-def _alike(one: Rows, other: Rows, rounding: int) -> bool:
-    """Whether two tables are the same, but for `rounding` in limits, which are computed and not read."""
-    return all(np.array_equal(a, b) for a, b in zip(one.index, other.index, strict=True)) and all(
-        np.abs(one.columns[name] - other.columns[name]).max(initial=0)
-        <= (rounding if name in ("below", "above") else 0)
-        for name in one.columns
-    )
-
-
-def _around(text: str) -> tuple[str, str, str]:
-    """The page before its packed rows, these, and what follows."""
-    head, mark, rest = text.partition('id="rows">')
-    packed, _, foot = rest.partition("</script>")
-    return head + mark, packed, foot
+def says_the_same(folder: Path, manifest: Mapping[str, Any], *, dated: bool = False) -> bool | None:
+    """Is the report in `folder` the one of its release? None where the page has another form than today's: an earlier
+    version made it. `dated`: the intervals of larger areas were made by an earlier rule and are not compared."""
+    found = text_of(folder / REPORT)
+    return compare.same(found, build(folder, manifest), dated=dated) if frame.FORM in found else None
 
 
 def compose(
@@ -128,63 +82,62 @@ def compose(
     sheet: Sheet,
     words: list[list[tuple[str, str]]],
     *,
-    ranges: Mapping[int, Rows] | None = None,
+    ranges: Mapping[margins.Key, Rows] | None = None,
     first: tuple[Section, ...] = (),
     secret: bool = False,
 ) -> str:
-    """The page from its parts; `ranges` are the intervals of coarser levels; `first` are sections of an internal
-    report, which `secret` marks."""
+    """The page from its parts; `ranges` are the intervals of larger areas and margins; `first` are sections of an
+    internal report, which `secret` marks."""
     privacy = about["privacy"]
     name = privacy["data"] or about["name"]
     packed, drawn = sheet.shown()
-    levels = {at: pack(rows) for at, rows in (ranges or {}).items()} if drawn is sheet else {}
+    ranges = (ranges or {}) if drawn is sheet else {}
+    axes, parts, credit = places(drawn.domain.axes)
+    parts += [({"what": "range", "key": list(key)}, *pack(rows)) for key, rows in ranges.items()]
     view = {
-        "axes": [view_axis(axis) for axis in drawn.domain.axes],
+        "axes": axes,
         "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
         "unit": unit_of_sums(privacy["privacy_loss"]),
         "confidence": CONFIDENCE,
-        "ranges": [[at, told] for at, (told, _) in levels.items()],
+        "parts": [{**what, "about": told} for what, told, _ in parts],
     }
-    packed = packed[0], ".".join([packed[1], *(text for _, text in levels.values())])
-    figure = [frame.viewer(sheet.has_mesh), *_remarks(about, sheet, drawn, levels.keys())]
+    packed = packed[0], ".".join([packed[1], *(text for _, _, text in parts)])
+    placed = any("globe" in axis for axis in axes)
+    figure = [frame.viewer(placed), *credit, *_remarks(about, sheet, drawn, ranges.keys())]
     heading = Text("The table", "統計表")
-    if sheet.has_mesh:
-        placed = any(mesh.level for mesh in sheet.meshes)
-        heading = Text("The map", "地図") if placed else Text("The grid", "格子")
+    if placed:
+        plain = all(mesh.where() is None for mesh in sheet.meshes) and sheet.has_mesh
+        heading = Text("The grid", "格子") if plain else Text("The map", "地図")
     sections = [
         Section("map", heading, figure),
         *first,
-        Section("levels", Text("Totals by size of area", "区域の大きさ別の集計"), [_levels(sheet)]),
-        *_certificate(words, _errors(privacy["expected_error"], secret)),
+        Section("levels", Text("Totals by size of area", "区域の大きさ別の集計"), [levels.totals(sheet)]),
+        Section(
+            "promise",
+            Text("What this means for your privacy", "プライバシーについて言えること"),
+            promise.section(privacy, secret=secret),
+        ),
+        *_certificate(
+            words, levels.after(sheet, ranges, CONFIDENCE, secret=secret), _errors(privacy["expected_error"], secret)
+        ),
         Section("files", Text("Files and checksums", "ファイルとチェックサム"), _files(about)),
         Section("cite", Text("How to cite", "引用方法"), _cite(about, name)),
         Section("manifest", Text("The manifest", "マニフェスト"), [_manifest(about)]),
     ]
     said = about.get("about") or {}
+    title, tiles = _title(about, sheet, name), _numbers(about, sheet)
+    who = "".join(_credit(said, "publisher", "published", "source", "licence", "contact"))
     return frame.page(
-        _title(about, sheet, name),
-        [*_credit(said, "publisher", "published"), _numbers(about, sheet)],
+        title,
+        [*_credit(said, "publisher", "published"), tiles],
         sections,
         view=view,
         packed=packed,
         below=[*_credit(said, "source", "licence", "contact"), *_words(about, sheet)],
         language=said.get("language", "").partition("-")[0],
         secret=secret,
+        paper=promise.printed(about, title, who, tiles, secret=secret),
     )
-
-
-def view_axis(axis: Axis) -> dict[str, Any]:
-    """One axis as the viewer wants it."""
-    plane = axis.plane
-    if plane is not None:
-        levels = [{"name": step.name, "side": step.side, "offset": list(step.offset)} for step in plane.levels]
-        rows, cols = plane.shape
-        return {
-            "kind": "mesh", "name": axis.name, "size": rows * cols, "rows": rows, "cols": cols,
-            "level": plane.jis_level, "origin": list(plane.origin), "levels": levels, "labels": None,
-        }  # fmt: skip
-    labels = None if axis.sizes[0] > MOST_LABELS else axis.shown()
-    return {"kind": axis.kind, "name": axis.name, "size": axis.sizes[0], "labels": labels}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -204,11 +157,6 @@ def text_of(path: Path) -> str:
         raise FormatError(f"{path}: cannot be read ({type(error).__name__})") from None
 
 
-def number(value: float) -> str:
-    """A number with separators; two decimals where it is not whole."""
-    return f"{value:,.0f}" if value == round(value) else f"{round(value * HUNDREDTHS) / HUNDREDTHS:,.2f}"
-
-
 def unit_of_sums(loss: Mapping[str, Any]) -> str:
     """The unit where a sum over cells is a number of units; "" where one may be in it several times."""
     bound = loss["contribution_bound"]
@@ -221,12 +169,12 @@ def _title(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
     if "title" in said:
         return Text(said["title"], said["title"])
     loss = about["privacy"]["privacy_loss"]
-    bound, total = loss["contribution_bound"], number(about["total"])
+    bound, total = loss["contribution_bound"], levels.number(about["total"])
     counted = japanese.counted(loss["privacy_unit"], bound["max_cells"], bound["max_weight"])
     mesh = sheet.meshes[0] if sheet.meshes else None
     where = Text(f"{sheet.domain.size:,} cells", f"{sheet.domain.size:,} セル")
     if mesh is not None and mesh.level:
-        where = area_name(mesh.level, 1)
+        where = levels.area_name(mesh.level, 1)
     return Text(
         f"{name} shows {total} {counted[0]} in {where.en}; random noise protects each {loss['privacy_unit']}.",
         f"{name}：{total} {counted[1]}を{where.ja}で示します。"
@@ -288,8 +236,8 @@ def _numbers(about: Mapping[str, Any], sheet: Sheet) -> str:
     counted = Text(*japanese.counted(unit, bound["max_cells"], bound["max_weight"]))
     return frame.tiles(
         [
-            (Text("Released total", "公表値の合計").html(), number(total), counted.html()),
-            (Text("Cells that are not 0", "0 でないセル").html(), number(empty),
+            (Text("Released total", "公表値の合計").html(), levels.number(total), counted.html()),
+            (Text("Cells that are not 0", "0 でないセル").html(), levels.number(empty),
              Text(f"of {size:,}", f"全 {size:,} セル中").html()),
             (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
              escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
@@ -305,7 +253,7 @@ def _relation_ja(about: Mapping[str, Any]) -> str:
     return f"最大 {most} セル、{change[about['privacy']['dp_variant']['relation']]}"
 
 
-def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet, levels: Collection[int]) -> list[str]:
+def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet, kinds: Collection[margins.Key]) -> list[str]:
     out = []
     if drawn.domain != sheet.domain:
         was, now = next(pair for pair in zip(sheet.meshes, drawn.meshes, strict=True) if pair[0] != pair[1])
@@ -332,10 +280,10 @@ def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet, levels: Colle
                 )
             )
         )
-    return [*out, *([frame.note(_bars(sheet, about.get("intervals") or {}, levels))] if sheet.cells.size else [])]
+    return [*out, *([frame.note(_bars(sheet, about.get("intervals") or {}, kinds))] if sheet.cells.size else [])]
 
 
-def _bars(sheet: Sheet, told: Mapping[str, Any], levels: Collection[int]) -> Text:
+def _bars(sheet: Sheet, told: Mapping[str, Any], kinds: Collection[margins.Key]) -> Text:
     """Which values have an interval and which have none, and why: from what the release says of its own recipe."""
     if not sheet.has_intervals:
         why = str(told.get("why") or "the release does not say")
@@ -351,12 +299,14 @@ def _bars(sheet: Sheet, told: Mapping[str, Any], levels: Collection[int]) -> Tex
         f"そのうち {without:,} 個には信頼区間がありません（lower 列と upper 列が空です）。",
     )  # fmt: skip
     also = Text("", "")
-    if levels:
-        named = [area_name(step.name if sheet.meshes[0].level else None, step.side)
-                 for at, step in enumerate(sheet.meshes[0].levels) if at in levels]  # fmt: skip
+    if kinds and len(sheet.domain.axes) == 1:
+        named = [levels.kind(sheet.domain.axes, key) for key in sorted(kinds, key=lambda key: key[0] % 99)]
         also = Text(
             " and with " + ", ".join(name.en for name in named), "と" + "、".join(name.ja for name in named) + "の区域"
         )
+    elif kinds:
+        also = Text(f" and with {len(kinds)} kinds of sums (larger areas, all labels of an axis)",
+                    f"と {len(kinds)} 種類の合計（より広い区域、軸の合計）")  # fmt: skip
     return Text(
         f"{CONFIDENCE} % intervals are shown with the {sheet.cells.size:,} listed cells, one by one{also.en}.{some.en} "
         "The page shows none for cells that are not listed (released as 0), nor for other sums, since intervals do not "
@@ -369,65 +319,24 @@ def _bars(sheet: Sheet, told: Mapping[str, Any], levels: Collection[int]) -> Tex
     )
 
 
-def _levels(sheet: Sheet) -> str:
-    """Per level of the first mesh: areas that are not 0, the total, the median and the largest."""
-    mesh = sheet.meshes[0] if sheet.meshes else None
-    head = [
-        Text("area", "区域").html(),
-        Text("areas that are not 0", "0 でない区域数").html(),
-        Text("total", "合計").html(),
-        Text("median of these", "その中央値").html(),
-        Text("largest", "最大値").html(),
-    ]
-    lines = []
-    if mesh is None:
-        lines.append([Text("one cell", "1 セル").html(), *_four(sheet.values)])
-    else:
-        index = sheet.domain.unravel(sheet.cells)
-        row, col = (index[place] for place in sheet.domain.positions(mesh.name))
-        values: Any = sheet.values
-        for step in mesh.levels:
-            side, (above, beside) = step.side, step.offset
-            width = (mesh.shape[1] - 1 + beside) // side + 1
-            high = (mesh.shape[0] - 1 + above) // side + 1
-            _, (sums,) = summed((row + above) // side * width + (col + beside) // side, [values], width * high)
-            lines.append([area_name(step.name if mesh.level else None, side).html(), *_four(sums)])
-    return frame.table(head, lines, numbers=range(1, 5))
-
-
-def area_name(level: str | None, side: int) -> Text:
-    """What an area of one size is called: by its mesh level, or by the cells to its side."""
-    if level is None:
-        return Text(f"{side} x {side} cells", f"{side} × {side} セル")
-    spaced = re.sub("(k?m)$", r" \1", level)
-    return Text(f"{spaced} cells", f"{level}メッシュ")
-
-
-def _four(values: NDArray[Any]) -> list[str]:
-    if values.size == 0:
-        return ["0", "0", "–", "–"]
-    return [
-        f"{values.size:,}",
-        number(values.sum()),
-        f"{np.median(values):,.1f}".removesuffix(".0"),
-        number(values.max()),
-    ]
-
-
 def _errors(error: Mapping[str, Any], secret: bool) -> str:
-    found = error["before_refinement"]
-    return "" if found is None else chart.errors(found, secret)
+    found = error.get("after_refinement") or error["before_refinement"]
+    blocks = [row for row in found or () if "cells" in row]
+    return chart.errors(blocks, secret, refined=bool(error.get("after_refinement"))) if blocks else ""
 
 
-def _certificate(words: list[list[tuple[str, str]]], curve: str) -> list[Section]:
-    """The certificate's sections, word for word, in both languages: the error first, with its chart."""
+def _certificate(words: list[list[tuple[str, str]]], after: list[str], curve: str) -> list[Section]:
+    """The certificate's sections, word for word, in both languages: the error first, as it is after refinement."""
     english, japanese = words
     out = []
     for (heading, body), (heading_ja, body_ja) in zip(english, japanese, strict=True):
         anchor = "c-" + re.sub("[^a-z0-9]+", "-", heading.lower())
         out.append(Section(anchor, Text(heading, heading_ja), [frame.both(body, body_ja, "div")]))
     *rest, last = out[1:]  # the first names the release, as the title does
-    return [replace(last, anchor="error", body=[curve, *last.body]), *rest]
+    more = Text("The same as a chart, by number of cells", "セル数ごとの図")
+    folded = f"<details><summary>{more.html()}</summary>{curve}</details>" if curve else ""
+    said = [*after, *last.body, folded] if after else [curve, *last.body]
+    return [replace(last, anchor="error", body=said), *rest]
 
 
 def _files(about: Mapping[str, Any]) -> list[str]:
@@ -466,10 +375,21 @@ def _cite(about: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _manifest(about: Mapping[str, Any]) -> str:
-    """datapackage.json but for its own digest, this report, and the long list of impossible cells."""
+    """datapackage.json but for its own digest, this report, and long lists (impossible cells, labels)."""
     shown = {key: value for key, value in about.items() if key != "digest"}
     shown["resources"] = [item for item in about["resources"] if item["path"] != REPORT]
     masks = [{**mask, "runs": f"({len(mask['runs'])} runs)"} for mask in about["domain"]["mask"]]
     shown["domain"] = {**about["domain"], "mask": masks}
-    text = json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(_short(shown), indent=2, sort_keys=True, ensure_ascii=False)
     return f"<details><summary>datapackage.json</summary><pre>{escape(text)}</pre></details>"
+
+
+def _short(value: Any) -> Any:
+    """Plain data for people: of a long list (labels of an axis, outlines), how long it is; of a long text its start."""
+    if isinstance(value, Mapping):
+        return {key: _short(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(part) for part in value] if len(value) <= _LONG else f"({len(value)} entries)"
+    return (
+        f"{value[:_LONG]}... ({len(value)} characters)" if isinstance(value, str) and len(value) > 10 * _LONG else value
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kasuri.report import frame
+from kasuri.report import frame, promise
 from kasuri.report.frame import Section, Text
 from kasuri.words.japanese import ja
 
@@ -64,13 +64,18 @@ def join_page(about: Mapping[str, Any]) -> str:
         *_tables(about["contingency"]),
         *_models(about["models"]),
         *_synthetic(about),
-        Section("promise", Text("What is promised", "保証の内容"), _promise(about)),
+        Section(
+            "promise",
+            Text("What is promised", "保証の内容"),
+            [*promise.told(public["epsilon"], public["delta"], "person", "replace"), *_promise(about)],
+        ),
         Section("rests", Text("What it rests on", "前提"), _rests(public, claims["not_protected"])),
         Section("plan", Text("The plan both sides agreed on", "両組織が合意した計画"), _plan(about)),
         Section("cite", Text("How to cite", "引用方法"), [_cite(about)]),
     ]
     notes = [frame.note(Text(note, ja(note))) for note in moments["notes"]]
-    title = Text("Two organisations' tables, joined in the shuffle model", "二組織の結合表（シャッフルモデル）")
+    title = Text(f"What two organisations know of the same {n:,} people, joined without names",
+                 f"二つの組織が持つ {n:,} 人のデータを、氏名なしで結合した統計")  # fmt: skip
     return frame.page(title, [f'<p class="lead">{lead.html()}</p>', frame.tiles(tiles), *notes], sections)
 
 

@@ -16,6 +16,7 @@ from kasuri.schema.regions import Regions
 from kasuri.schema.time import Time
 from kasuri.schema.tree import Tree
 from kasuri.schema.unit import PROVIDER_BOUNDED, ROWS_ALONE, Change, Part, Unit
+from kasuri.schema.window import Window
 
 __all__ = [
     "H3",
@@ -40,4 +41,5 @@ __all__ = [
     "Time",
     "Tree",
     "Unit",
+    "Window",
 ]

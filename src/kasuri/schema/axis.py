@@ -20,6 +20,7 @@ from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.schema import columns
 from kasuri.schema.columns import Found, Place
+from kasuri.schema.drawing import SIDE, Drawing, drawn
 
 
 class Axis(ABC):
@@ -29,6 +30,8 @@ class Axis(ABC):
     """The word for the class in stored domains and job files."""
     timed: ClassVar[bool] = False
     """Its columns may hold times."""
+    ordered: ClassVar[bool] = False
+    """Does the order of its indices mean something, so that there is a median along it?"""
 
     name: str
     labels: tuple[str, ...] | None = None
@@ -79,9 +82,48 @@ class Axis(ABC):
         """The outline of each cell as WKB, counter-clockwise, in an Arrow binary array; where there is an `epsg`."""
         raise DomainError(f"the cells of axis {self.name!r} have no outline")
 
+    def centres(self, index: Sequence[Int]) -> tuple[Float, Float]:
+        """(y, x) of the middle of each cell, in the system of its outlines."""
+        raise DomainError(f"the cells of axis {self.name!r} have no outline")
+
+    holds_points: ClassVar[bool] = False
+    """Is it a list of places, which says what holds a point (`holding`) or covers an outline?"""
+
+    def holding(self, y: Float, x: Float, crs: str) -> Int:
+        """The index of the place in which each point of a reference system is; -1 where it is in none."""
+        raise DomainError(f"axis {self.name!r} is not a list of places")
+
+    def covering(self, outlines: Any, crs: str) -> Int:
+        """The index of the place that covers most of each outline (WKB, in a reference system); -1 where none does."""
+        raise DomainError(f"axis {self.name!r} is not a list of places")
+
+    def gaps(self) -> list[tuple[float, float, float]]:
+        """Ground inside that is in none of its cells: (x, y) and its part of the whole."""
+        return []
+
+    def part(self, index: Int) -> Axis:
+        """The places of these rising indices alone, with the places above them."""
+        raise DomainError(f"axis {self.name!r} is not a list of places")
+
     def extent(self) -> tuple[float, float, float, float]:
         """West, south, east and north of all of it, in the system of its outlines."""
         raise DomainError(f"the cells of axis {self.name!r} have no outline")
+
+    def drawing(self, level: str | None = None, *, side: int = SIDE) -> Drawing:
+        """Its places, or those of a coarser level, simplified for a map whose longer side is `side` units.
+
+        >>> axis.drawing("state").rings                                     # doctest: +SKIP
+        """
+        if self.epsg is None or self.plane is not None:
+            raise DomainError(f"axis {self.name!r} has no shapes to draw (the cells of a grid are rows and columns)")
+        own = np.arange(self.sizes[0])
+        axis, ((low, high),) = (self, [(own, own + 1)]) if level in (None, self.own_level) else self.coarsened(level)
+        every = [np.arange(axis.sizes[0])]
+        width, height, rings = drawn(axis.outlines(every).to_pylist(), f"EPSG:{axis.epsg}", side)
+        found = {name.removeprefix(f"{self.name}_"): tuple(c.to_pylist()) for name, c in axis.column(every).items()}
+        codes = found.pop(self.name)
+        spans = tuple(zip(low.tolist(), high.tolist(), strict=True))
+        return Drawing(axis.own_level or "", width, height, codes, found, spans, rings)
 
     @property
     def own_level(self) -> str | None:
@@ -120,8 +162,8 @@ class Axis(ABC):
     def place_faults(self, place: Place) -> list[str]:
         """Why its cells cannot be told by columns that stand so."""
         if isinstance(place, Mapping):
-            return [f"axis {self.name!r} is no mesh with a level; coordinates cannot place it"]
-        return [] if len(columns.names(place)) == 1 else [f"axis {self.name!r} stands in 1 columns"]
+            return [f"axis {self.name!r} is not a mesh with a level, so coordinates cannot place it"]
+        return [] if len(columns.names(place)) == 1 else [f"axis {self.name!r} needs exactly 1 column"]
 
     def indices(self, place: Place, parts: Sequence[NDArray[Any]]) -> Found:
         """Index arrays from the columns of `place` (numpy arrays), which rows are wrong, and the rule they break."""
@@ -230,6 +272,11 @@ class Plane(Axis):
         return None
 
     @property
+    def code_scheme(self) -> str | None:
+        """The word for the way its cells have codes; None where they have none."""
+        return None if self.jis_level is None else "jis"
+
+    @property
     def own_level(self) -> str | None:
         return self.level
 
@@ -258,6 +305,10 @@ class Plane(Axis):
         return pa.FixedSizeBinaryArray.from_buffers(wide, out.size, [None, pa.py_buffer(out.tobytes())]).cast(
             pa.binary()
         )
+
+    def centres(self, index: Sequence[Int]) -> tuple[Float, Float]:
+        west, south, east, north = self.edges(*index)
+        return (south + north) / 2, (west + east) / 2
 
     def extent(self) -> tuple[float, float, float, float]:
         ends = self.edges(np.array([0, self.shape[0] - 1]), np.array([0, self.shape[1] - 1]))

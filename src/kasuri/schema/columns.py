@@ -62,8 +62,9 @@ def is_text(column: Any) -> bool:
     return pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
 
 
-def labelled(column: Any, labels: tuple[str, ...]) -> Int:
-    """Places of an Arrow column's entries among `labels`, -1 where there is none. The axis alone decides: reading
+def labelled(column: Any, labels: tuple[str, ...], others: int = -1) -> Int:
+    """Places of an Arrow column's entries among `labels`, -1 where there is none, and `others` where there is an entry
+    that is none of them. The axis alone decides: reading
     numbers as indices where a column happens to be numeric would let one row (a text among numbers) move every other
     row. Whole numbers stand for their digits, also where a gap has made the column one of floats."""
     import pyarrow as pa
@@ -82,6 +83,9 @@ def labelled(column: Any, labels: tuple[str, ...]) -> Int:
     elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return np.full(len(column), -1, dtype=np.int64)
     found = pc.index_in(column, value_set=pa.array(labels, type=column.type))
+    if others >= 0:
+        there = pc.fill_null(pc.greater(pc.binary_length(column), 0), False)
+        found = pc.if_else(pc.and_(pc.is_null(found), there), pa.scalar(others, pa.int32()), found)
     return pc.fill_null(found.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.schema.axis import Axis, Plane
 from kasuri.schema.kinds import axis_from_json
+from kasuri.schema.maps import RegionMap
 from kasuri.schema.mask import Mask
 
 MAX_CELLS = 1 << 62
@@ -25,20 +26,29 @@ RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "
 
 @dataclass(frozen=True)
 class Domain:
-    """The public shape of a table: its axes and its impossible cells (structural zeros, e.g. the sea)."""
+    """The public shape of a table: its axes, its impossible cells (structural zeros, e.g. the sea), and maps from the
+    cells of an axis to regions whose sums people ask for by name."""
 
     axes: tuple[Axis, ...]
     mask: tuple[Mask, ...] = ()
+    maps: tuple[RegionMap, ...] = ()
 
     @classmethod
-    def of(cls, *axes: Axis, mask: ArrayLike | Mapping[str | tuple[str, ...], ArrayLike] | None = None) -> Domain:
+    def of(
+        cls,
+        *axes: Axis,
+        mask: ArrayLike | Mapping[str | tuple[str, ...], ArrayLike] | None = None,
+        maps: Sequence[RegionMap] = (),
+    ) -> Domain:
         """A domain of these axes. `mask` is True where no one can be: an array over the whole `shape`, or a mapping
-        from an axis name (or several) to an array over those axes, e.g. `mask={"grid": sea}`."""
-        if mask is None:
-            return cls(axes)
-        if not isinstance(mask, Mapping):
-            return cls(axes, (Mask.of([axis.name for axis in axes], mask),))
-        return cls(axes, tuple(Mask.of((k,) if isinstance(k, str) else k, array) for k, array in mask.items()))
+        from an axis name (or several) to an array over those axes, e.g. `mask={"grid": sea}`. `maps` are public maps
+        from the cells of an axis to regions (`kasuri geography match`)."""
+        masks: tuple[Mask, ...] = ()
+        if isinstance(mask, Mapping):
+            masks = tuple(Mask.of((k,) if isinstance(k, str) else k, array) for k, array in mask.items())
+        elif mask is not None:
+            masks = (Mask.of([axis.name for axis in axes], mask),)
+        return cls(axes, masks, tuple(maps))
 
     def __post_init__(self) -> None:
         faults: list[str] = []
@@ -49,7 +59,7 @@ class Domain:
         taken = [axis.name for axis in self.axes if axis.plane is None and axis.name in RESERVED]
         faults += [f"axis name {name!r} is a column of every release; choose another" for name in taken]
         if not faults:
-            faults += [f"column {name!r} of a release would stand twice (databases ignore case); rename an axis"
+            faults += [f"column {name!r} of a release would be there twice (databases ignore case); rename an axis"
                        for name in self._doubles()]  # fmt: skip
         if len(self.shape) > 60:
             faults.append(f"the domain has {len(self.shape)} dimensions; at most 60 can be handled")
@@ -69,7 +79,24 @@ class Domain:
                 faults.append(f"mask of {'x'.join(mask.axes)} has shape {mask.shape}; the axes have {wanted}")
             elif mask.impossible().all():
                 faults.append(f"mask of {'x'.join(mask.axes)} leaves no possible cell")
-        raise_faults(DomainError, faults)
+        raise_faults(DomainError, faults + self._map_faults())
+
+    def _map_faults(self) -> list[str]:
+        taken = [*RESERVED, "rows", "cols", "code", "cells", "area", "level", *self.dims]
+        faults, axes = [], {axis.name: axis for axis in self.axes}
+        for one in self.maps:
+            if not one.name.isidentifier() or one.name in taken or one.name in axes:
+                faults.append(
+                    f"map {one.name!r}: regions are asked for by its name, which must be of letters, digits and "
+                    "underscores and not that of an axis or a column"
+                )
+            taken.append(one.name)
+            faults += one.faults(axes)
+        return faults
+
+    def map(self, name: str) -> RegionMap | None:
+        """The map of that name."""
+        return next((one for one in self.maps if one.name == name), None)
 
     def _doubles(self) -> list[str]:
         """Columns of a release table whose names agree but for case."""
@@ -109,6 +136,11 @@ class Domain:
     def grouped(self) -> tuple[str, ...]:
         """Axes whose labels have a declared tree."""
         return tuple(axis.name for axis in self.axes if axis.grouped)
+
+    @property
+    def timed(self) -> bool:
+        """Does an axis run along time?"""
+        return any(axis.timed for axis in self.axes)
 
     @property
     def one_mesh(self) -> bool:
@@ -168,14 +200,17 @@ class Domain:
         return good
 
     def to_json(self) -> dict[str, Any]:
-        return {"axes": [axis.to_json() for axis in self.axes], "mask": [mask.to_json() for mask in self.mask]}
+        out = {"axes": [axis.to_json() for axis in self.axes], "mask": [mask.to_json() for mask in self.mask]}
+        return out | ({"maps": [one.to_json() for one in self.maps]} if self.maps else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Domain:
         """The domain `to_json` wrote; FormatError for anything else."""
         try:
             return cls(
-                tuple(axis_from_json(axis) for axis in data["axes"]), tuple(Mask.from_json(m) for m in data["mask"])
+                tuple(axis_from_json(axis) for axis in data["axes"]),
+                tuple(Mask.from_json(m) for m in data["mask"]),
+                tuple(RegionMap.from_json(m) for m in data.get("maps", ())),
             )
         except KasuriError:
             raise

@@ -30,8 +30,8 @@ class Grid(Plane):
     """A rectangle of grid cells on the earth. `origin` is the (row, col) of its south-west cell, `shape` its (rows,
     cols); rows count to the north, columns to the east.
 
-    With a `scheme` ("eu", "quadkey", "geohash") and one of its `level`s, cells have codes. Without one, `crs` and
-    `step` say where they are: cell (0, 0) has its south-west corner at `anchor`, and every cell is `step` high and
+    With a `scheme` ("eu", "quadkey", "geohash", "jis") and one of its `level`s, cells have codes. Without one, `crs`
+    and `step` say where they are: cell (0, 0) has its south-west corner at `anchor`, and every cell is `step` high and
     wide, in units of `crs` (one number, or two: north, east), exactly: 1000, "0.1", "1/120".
 
     `splits` chooses the tree: into how many rows (and columns) each level splits the one above it, from the top. Points
@@ -170,6 +170,10 @@ class Grid(Plane):
     @property
     def epsg(self) -> int | None:
         return systems.number(self.crs)
+
+    @property
+    def code_scheme(self) -> str | None:
+        return self.scheme
 
     def codes(self) -> Any:
         if self.scheme is None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.arrays import Int
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns, systems
 from kasuri.schema.axis import Axis, name_faults
@@ -183,6 +183,11 @@ class H3(Axis):
 
         h3 = library()
         return pa.array([_outline(h3.cell_to_boundary(cell)) for cell in self._cells[index[0]].tolist()], pa.binary())
+
+    def centres(self, index: Sequence[Int]) -> tuple[Float, Float]:
+        h3 = library()
+        found = np.array([h3.cell_to_latlng(cell) for cell in self._cells[index[0]].tolist()]).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
 
     def extent(self) -> tuple[float, float, float, float]:
         """That of the globe: exact bounds of many hexagons say nothing more."""

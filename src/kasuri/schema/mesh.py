@@ -108,11 +108,11 @@ class Mesh(Plane):
         faults = []
         if isinstance(place, Mapping):
             if self.level is None:
-                faults.append(f"axis {self.name!r} is no mesh with a level; coordinates cannot place it")
+                faults.append(f"axis {self.name!r} is not a mesh with a level, so coordinates cannot place it")
             return faults
         count = len(columns.names(place))
         if count not in (1, 2):
-            faults.append(f"axis {self.name!r} stands in 1 or 2 columns")
+            faults.append(f"axis {self.name!r} needs 1 or 2 columns")
         if self.level is None and count == 1:
             faults.append(f"axis {self.name!r} has no level, so it needs two columns (row, col)")
         return faults

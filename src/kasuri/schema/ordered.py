@@ -17,6 +17,7 @@ class Ordered(Axis):
     size: int
     labels: tuple[str, ...] | None = None
     kind: ClassVar[str] = "ordered"
+    ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         faults = name_faults(self.name) + number_faults(self.name, "size", self.size)

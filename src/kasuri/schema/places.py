@@ -22,6 +22,8 @@ MAX_LEVELS = 100
 TOLERANCE = 1e-6
 """Share of the smaller of two places that both may cover unless a larger one is said: rounding at a border."""
 _SHOWN = 10
+_AT_ONCE = 1 << 20
+"""Points that are looked for together: more take more memory, not less time."""
 
 Source = str | Path | Mapping[str, Sequence[Any]] | Any
 Index = tuple[Any, Any]
@@ -239,8 +241,8 @@ def outlines(
         west, south, east, north = library.total_bounds(found)
         if west < -180.001 or south < -90.001 or east > 360 or north > 90.001:
             out.append(f"{own}: the shapes are not in {crs}: coordinates leave the globe")
-    if not out:
-        out += _overlaps(found, codes, own, tolerance)
+    sound = np.flatnonzero(area & valid)
+    out += _overlaps(found[sound], [codes[i] for i in sound.tolist()], own, tolerance)
     if out:
         raise DomainError(*out)
     parts = [library.get_parts(one) for one in found]
@@ -268,6 +270,20 @@ def union(shapes: Sequence[bytes]) -> bytes:
     return bytes(library.to_wkb(turned, byte_order=1))
 
 
+def gaps(shapes: Sequence[bytes]) -> list[tuple[float, float, float]]:
+    """Ground that places enclose and none of them covers, the largest first: (x, y) inside it, and its part of the
+    ground that they cover."""
+    library = shapely()
+    whole = library.union_all(library.from_wkb(np.array(shapes, dtype=object)))
+    holes = [ring for part in library.get_parts(whole) for ring in library.get_rings(part)[1:]]
+    if not holes:
+        return []
+    found = library.polygons(holes)
+    middle, share = library.get_coordinates(library.point_on_surface(found)), library.area(found) / library.area(whole)
+    order = np.argsort(-share, kind="stable")
+    return [(float(x), float(y), float(part)) for (x, y), part in zip(middle[order], share[order], strict=True)]
+
+
 def extent(shapes: Sequence[bytes]) -> tuple[float, float, float, float]:
     """West, south, east and north of all shapes."""
     west, south, east, north = shapely().total_bounds(shapely().from_wkb(np.array(shapes, dtype=object))).tolist()
@@ -285,6 +301,11 @@ def index(shapes: Sequence[bytes]) -> Index:
 def find(ready: Index, y: Float, x: Float) -> Int:
     """The place in which each point is, -1 where it is in none. A point on a border is in the first of the places that
     share it, in the order of the tree."""
+    parts = [slice(start, start + _AT_ONCE) for start in range(0, x.size, _AT_ONCE)]
+    return np.concatenate([_find(ready, y[part], x[part]) for part in parts] or [np.zeros(0, dtype=np.int64)])
+
+
+def _find(ready: Index, y: Float, x: Float) -> Int:
     library, (tree, shapes) = shapely(), ready
     out = np.full(x.size, -1, dtype=np.int64)
     good = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
@@ -293,4 +314,23 @@ def find(ready: Index, y: Float, x: Float) -> Int:
     at, place = good[at[order]], place[order]
     inside = library.intersects_xy(shapes[place], x[at], y[at])
     out[at[inside]] = place[inside]
+    return out
+
+
+def most(ready: Index, outlines: Any, move: systems.Move) -> Int:
+    """The place that covers most of each outline (moved corner by corner), the first of equals; -1 where none does."""
+    library, (tree, shapes) = shapely(), ready
+
+    def there(xy: Float) -> Float:
+        y, x = move(xy[:, 1], xy[:, 0])
+        return np.column_stack([x, y])
+
+    cells = library.transform(library.from_wkb(outlines.to_pylist()), there)
+    out = np.full(len(cells), -1, dtype=np.int64)
+    at, place = tree.query(cells, predicate="intersects")
+    ground = library.area(library.intersection(cells[at], shapes[place]))
+    ranked = np.lexsort((place, -ground, at))
+    first = ranked[np.unique(at[ranked], return_index=True)[1]]
+    first = first[ground[first] > 0]
+    out[at[first]] = place[first]
     return out

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.arrays import Int
+from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, FormatError, raise_faults
 from kasuri.schema import columns, places, systems
 from kasuri.schema.axis import Axis, name_faults
@@ -53,6 +53,7 @@ class Regions(Axis):
     points: str
     kind: ClassVar[str] = "regions"
     outline_type: ClassVar[str] = "MultiPolygon"
+    holds_points: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -79,7 +80,10 @@ class Regions(Axis):
             found, above = places.by_prefix(found, prefix)
         faults += places.faults(found, above or ("",) * len(found.codes), name)
         if found.shapes is not None:
-            faults += systems.faults(found.crs, f"axis {name!r}: crs")
+            systems_faults = systems.faults(found.crs, f"axis {name!r}: crs")
+            faults += systems_faults
+            if faults and not systems_faults:
+                faults += _shape_faults(found, set(above or ()), name, repair, tolerance)
         raise_faults(DomainError, faults)
         parents = dict(zip(found.codes, above or ("",) * len(found.codes), strict=True))
         order = _order(parents)
@@ -116,9 +120,12 @@ class Regions(Axis):
         if self.shapes is not None:
             data = base64.b64encode(zlib.compress(b"".join(self.shapes), 9)).decode()
             shapes = {"lengths": [len(shape) for shape in self.shapes], "wkb": data}
+        titles: Any = {title: list(values) for title, values in self.titles}
+        if list(titles) != sorted(titles):  # a manifest sorts keys, and tables have their columns in this order
+            titles = [[title, values] for title, values in titles.items()]
         return {
             "kind": self.kind, "name": self.name, "codes": list(self.every), "parents": list(self.parents),
-            "titles": {title: list(values) for title, values in self.titles}, "levels": list(self.levels),
+            "titles": titles, "levels": list(self.levels),
             "shapes": shapes, "crs": self.crs, "points": self.points,
         }  # fmt: skip
 
@@ -250,14 +257,25 @@ class Regions(Axis):
     def indices(self, place: Place, parts: Sequence[NDArray[Any]]) -> Found:
         if not isinstance(place, Mapping):
             return super().indices(place, parts)
-        y, x = systems.mover(self.points, self.crs)(*map(columns.degrees, parts))
-        found = places.find(self._index, y, x)
+        y, x = map(columns.degrees, parts)
+        found = self.holding(y, x, self.points)
         return [np.maximum(found, 0)], found < 0, f"not a point in {self.points} inside a place of axis {self.name!r}"
 
     def from_arrow(self, place: Place, parts: Sequence[Any]) -> Found:
         if isinstance(place, Mapping):
             return self.indices(place, [columns.from_arrow(part, self.name, True) for part in parts])
         return super().from_arrow(place, parts)
+
+    def holding(self, y: Float, x: Float, crs: str) -> Int:
+        return places.find(self._index, *systems.mover(crs, self.crs)(y, x))
+
+    def covering(self, outlines: Any, crs: str) -> Int:
+        return places.most(self._index, outlines, systems.mover(crs, self.crs))
+
+    def gaps(self) -> list[tuple[float, float, float]]:
+        """Ground that places enclose and none covers (lakes, slivers), the largest first: (x, y) inside it in their
+        system, and its part of the ground they cover. A point there is in no place."""
+        return places.gaps(self.shapes or ())
 
     @cached_property
     def _index(self) -> places.Index:
@@ -275,21 +293,48 @@ class Regions(Axis):
         """Places of a level, and those above it that have none below them, so that every level has the same total."""
         if level not in self.level_names:
             raise DomainError(f"axis {self.name!r} has no level {level!r}; use {', '.join(self.level_names) or 'none'}")
+        if level not in self._coarse:
+            self._coarse[level] = self._coarsened(level)
+        return self._coarse[level]
+
+    @cached_property
+    def _coarse(self) -> dict[str, tuple[Axis, list[tuple[Int, Int]]]]:
+        """Levels that were asked for: joining outlines takes long."""
+        return {}
+
+    def _coarsened(self, level: str) -> tuple[Axis, list[tuple[Int, Int]]]:
         depth = self.levels.index(level) + 1
-        keep = [i for i, code in enumerate(self.every) if len(self._paths[code]) <= depth]
+        coarse = self._only([i for i, code in enumerate(self.every) if len(self._paths[code]) <= depth])
+        spans = [self._spans[label] for label in coarse.labels]
+        if self.shapes is not None:
+            object.__setattr__(coarse, "shapes", tuple(places.union(self.shapes[low:high]) for low, high in spans))
+        low, high = np.array(spans, dtype=np.int64).T
+        return coarse, [(low, high)]
+
+    def _only(self, keep: Sequence[int]) -> Regions:
+        """Some of all places, those above them among them, still without shapes."""
         told: dict[str, Sequence[str]] = {
             "code": [self.every[i] for i in keep], "parent": [self.parents[i] for i in keep],
             **{title: [values[i] for i in keep] for title, values in self.titles},
         }  # fmt: skip
         titles = tuple(title for title, _ in self.titles)
-        coarse = Regions(self.name, told, names=titles, levels=self.levels[:depth], points=self.points)
-        spans = [self._spans[label] for label in coarse.labels]
+        deepest = max(len(self._paths[self.every[i]]) for i in keep)
+        out = Regions(self.name, told, names=titles, levels=self.levels[:deepest], points=self.points)
+        object.__setattr__(out, "crs", self.crs)
+        return out
+
+    def part(self, index: Int) -> Regions:
+        above = dict(zip(self.every, self.parents, strict=True))
+        wanted = set()
+        for at in index.tolist():
+            code = self.labels[at]
+            while code and code not in wanted:
+                wanted.add(code)
+                code = above[code]
+        out = self._only([i for i, code in enumerate(self.every) if code in wanted])
         if self.shapes is not None:
-            joined = tuple(places.union(self.shapes[low:high]) for low, high in spans)
-            object.__setattr__(coarse, "shapes", joined)
-            object.__setattr__(coarse, "crs", self.crs)
-        low, high = np.array(spans, dtype=np.int64).T
-        return coarse, [(low, high)]
+            object.__setattr__(out, "shapes", tuple(self.shapes[at] for at in index.tolist()))
+        return out
 
     def outlines(self, index: Sequence[Int]) -> Any:
         import pyarrow as pa
@@ -311,6 +356,17 @@ def _order(parents: Mapping[str, str]) -> tuple[str, ...]:
         out.append(left.pop())
         left += below.get(out[-1], [])[::-1]
     return tuple(out)
+
+
+def _shape_faults(found: places.Listed, groups: set[str], axis: str, repair: bool, tolerance: float) -> list[str]:
+    """What else is wrong with a list that is not a tree: the shapes of those that no place names as its parent."""
+    pairs = zip(found.codes, found.shapes or (), strict=True)
+    held = {code: shape for code, shape in pairs if shape is not None and code not in groups}
+    try:
+        places.outlines(list(held.values()), list(held), found.crs, axis, repair, tolerance)
+    except DomainError as error:
+        return list(error.faults)
+    return []
 
 
 def _sorted(values: Sequence[str], codes: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:

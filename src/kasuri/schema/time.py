@@ -28,6 +28,7 @@ class Time(Axis):
     size: int
     kind: ClassVar[str] = "time"
     timed: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         faults = name_faults(self.name)

@@ -222,7 +222,7 @@ class Party:
                           f"{stream.label}: no rows")  # fmt: skip
         if repeats:
             faults.append(
-                f"{stream.label}: {repeats} rows repeat a key; a key names one person and stands once on each side"
+                f"{stream.label}: {repeats} rows repeat a key; a key names one person and is there once on each side"
             )
         if spaced:
             faults.append(

@@ -163,7 +163,7 @@ class Plan:
             faults.append("plan: key and columns must have different names on both sides")
         for name in every:
             if (name in self.bounds) == (name in self.categories):
-                faults.append(f"plan: column {name!r} must stand in bounds or in categories, once, declared and public")
+                faults.append(f"plan: column {name!r} must be in bounds or in categories, once, declared and public")
             if name not in self.epsilons and self.epsilon_each is None:
                 faults.append(f"plan: no epsilon for column {name!r}: give epsilon_each, or epsilons")
         for what in ("bounds", "categories", "epsilons", "mechanisms", "ab"):

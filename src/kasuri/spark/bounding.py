@@ -30,6 +30,8 @@ def judge(
     """Refuse, before a row is read, what cannot be counted or bounded; the sampling key, fresh unless given."""
     if not isinstance(unit, Unit):
         raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
+    if unit.max_sum is not None:
+        raise PrivacyError("sums are not made on a cluster; count on one machine, which holds no more than the table")
     names = tuple(frame.columns)
     alike = [name for name in names if name != unit.id and name.casefold() == unit.id.casefold()]
     if alike:
@@ -40,7 +42,7 @@ def judge(
             "already is small enough for ks.count and ks.release"
         )
     key = micro.sampling(Stream(names, lambda wanted, ragged: iter(()), LABEL), domain, columns, unit, weight, key)
-    faults = [f"{LABEL}: column {name!r} stands twice; rename one" for name in set(names) if names.count(name) > 1]
+    faults = [f"{LABEL}: column {name!r} is there twice; rename one" for name in set(names) if names.count(name) > 1]
     types = dict(frame.dtypes)
     if not faults and _id_type(types[unit.id]) is None:
         faults.append(

@@ -38,8 +38,6 @@ _WHOLE = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 """Types of whole numbers, from narrow to wide, and their digits."""
 _FLOAT = ("float", "double")
 _PLAIN = {*_WHOLE, *_FLOAT, "boolean", "date", "string", "timestamp_ntz"}
-_COMPARES = {"EqualNullSafe", "EqualTo", "GreaterThan", "GreaterThanOrEqual", "In", "InSet", "LessThan",
-             "LessThanOrEqual"}  # fmt: skip
 
 FORMATS = {f"{SOURCES}parquet.ParquetFileFormat", f"{SOURCES}orc.OrcFileFormat"}
 OPTIONS = {"basepath", "compression", "mergeschema", "modifiedafter", "modifiedbefore", "path", "pathglobfilter",
@@ -94,6 +92,12 @@ class _Plan:
             if _name(step, PLANS) == "Project":
                 aliases = [e for e in _all(step.projectList()) if _name(e, EXPRESSIONS) == "Alias"]
                 self.made |= {_identity(alias): alias.children().apply(0) for alias in aliases}
+        # a frame remembers what was cached when it was planned: a new one looks again
+        node, open_filters = frame.select("*")._jdf.queryExecution().withCachedData(), 0
+        while node.children().size():
+            open_filters += _name(node, PLANS) == "Filter"
+            node = node.children().apply(0)
+        self.filtered = open_filters < sum(_name(step, PLANS) == "Filter" for step in self.steps)
 
     def faults(self, unit_id: str, needed: Sequence[str]) -> Iterator[str]:
         known = _name(self.leaf, PLANS) == "LocalRelation"  # rows that the program itself gave
@@ -108,11 +112,10 @@ class _Plan:
         if _name(at, EXPRESSIONS) != "AttributeReference":
             yield f"the id column {unit_id!r} is computed; take the stored one as it is (it may be renamed)"
         filters = [e for step in self.steps if _name(step, PLANS) == "Filter" for e in _all(step.expressions())]
-        if any(_skips(e) for e in self._parts(filters)):
+        if self.filtered:
             yield (
-                "a filter compares floating-point numbers, and Spark skips rows of a file or a cache by the least and "
-                "the largest of many, which leave out NaN and mix up the two zeros; compare decimals instead, "
-                "such as try_cast(x AS decimal(18, 6))"
+                "its filter was run into a cache, where Spark may have skipped rows by the least and the largest value "
+                "of many; unpersist() it, or cache the table before it is filtered"
             )
         if not known:
             parts = [e for e in self._parts([*wanted, *filters]) if _name(e, EXPRESSIONS) == "AttributeReference"]
@@ -179,13 +182,6 @@ def _unsafe(expression: Any) -> set[str]:
         f"it computes with {_simple(expression)}, which may look beyond the row, change from run to run or fail on a "
         "value"
     }
-
-
-def _skips(expression: Any) -> bool:
-    """Whether rows may be skipped by statistics in which values of a type are not ordered as in the expression. Not
-    only where an attribute is compared with a constant: the optimizer rewrites one comparison into another."""
-    kinds = (child.dataType().typeName() for child in _all(expression.children()))
-    return _name(expression, EXPRESSIONS) in _COMPARES and any(kind in _FLOAT for kind in kinds)
 
 
 def _total(name: str, expression: Any) -> bool:

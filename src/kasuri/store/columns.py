@@ -17,7 +17,8 @@ from kasuri.published import intervals
 from kasuri.published.measurements import Measurements
 from kasuri.published.protected import NO_LEDGER, Described, Protected
 from kasuri.schema import Axis, Domain
-from kasuri.trees.regions import Boxes
+from kasuri.schema.maps import RegionMap
+from kasuri.trees.regions import MOST_CELLS, Boxes, Sets
 
 
 def may_leave(release: Described, unmetered: bool) -> None:
@@ -35,7 +36,8 @@ def may_leave(release: Described, unmetered: bool) -> None:
 
 def release_table(release: Protected, *, geometry: bool = False) -> Any:
     """The released cells as an Arrow table, sorted by cell. `row` and `col` count from the window's corner; `lower` and
-    `upper` are the ends of the 95 % interval, null where none can be made; `geometry` adds the outline as WKB."""
+    `upper` are the ends of the 95 % interval, null where none can be made; `geometry` adds the outline as WKB where
+    cells have one."""
     release_id = release.provenance["release_id"]
     return cell_table(release.domain, release.cells, release.values, release_id, geometry, intervals.columns(release))
 
@@ -62,7 +64,7 @@ def cell_table(
     columns["value"] = pa.array(values)
     for at, name in enumerate(("lower", "upper")):
         columns[name] = pa.nulls(cells.size, pa.float64()) if limits is None else pa.array(limits[at])
-    if geometry:
+    if geometry and has_outline(domain):
         place = the_place(domain)
         columns["geom"] = place.outlines([index[d] for d in domain.positions(place.name)])
     return pa.table(columns)
@@ -95,16 +97,20 @@ def has_outline(domain: Domain) -> bool:
     return no_place(domain) is None
 
 
-def level_axis(domain: Domain, level: str) -> Axis:
-    """The one axis that has a coarser level of this name; refused with the names there are."""
-    found = [axis for axis in domain.axes if level in axis.level_names]
+def level_of(domain: Domain, level: str) -> tuple[Axis, RegionMap | None]:
+    """The one axis that has a coarser level of this name, by itself or by the places of a map over it; refused with the
+    names there are."""
+    found: list[tuple[Axis, RegionMap | None]] = [(axis, None) for axis in domain.axes if level in axis.level_names]
+    over = [(domain.axis(one.axis), one, one.places) for one in domain.maps if one.places is not None]
+    found += [(axis, one) for axis, one, places in over if level in (places.own_level, *places.level_names)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise DomainError(f"level {level}: {len(found)} axes have one of that name, so it says too little")
-    if domain.planes and any(axis.level_names for axis in domain.axes) is False:
-        the_place(domain)  # says why a mesh has none
+        raise DomainError(f"level {level}: {len(found)} axes or maps have one of that name, so it says too little")
     known = [name for axis in domain.axes for name in axis.level_names]
+    known += [name for _, _, places in over for name in (places.own_level or "", *places.level_names)]
+    if domain.planes and not known:
+        the_place(domain)  # says why a mesh has none
     raise DomainError(f"level {level} is not made of whole cells of an axis; there are {', '.join(known) or 'none'}")
 
 
@@ -114,15 +120,60 @@ def own_level(domain: Domain, level: str) -> bool:
 
 
 def coarser_domain(domain: Domain, level: str) -> Domain:
-    fine = level_axis(domain, level)
-    coarse, _ = fine.coarsened(level)
+    fine, over = level_of(domain, level)
+    coarse = fine.coarsened(level)[0] if over is None else _regions(over, level)[0]
     return Domain(tuple(coarse if axis is fine else axis for axis in domain.axes))
 
 
-def coarser(release: Protected, level: str) -> tuple[Domain, Int, NDArray[Any], Boxes]:
-    """The release summed to a coarser level: domain, cells, values, and the cells of the release each is made of. A
-    coarse cell that the window cuts holds the part inside the window, so that every level has the same total."""
-    fine = level_axis(release.domain, level)
+def domains(domain: Domain, levels: Sequence[str]) -> dict[str, Domain]:
+    """The domain of every table of `all_tables`."""
+    finer = {f"release_{level}": coarser_domain(domain, level) for level in levels if not own_level(domain, level)}
+    return {"release": domain, **finer, "release_meta": domain}
+
+
+def _regions(over: RegionMap, level: str) -> tuple[Axis, Int]:
+    """The places of a map at a level, and the one of them that each cell of the map's axis is in, or -1."""
+    assert over.places is not None
+    if level == over.places.own_level:
+        return over.places, over.labels
+    coarse, ((first, _),) = over.places.coarsened(level)
+    return coarse, np.searchsorted(first, over.labels, side="right") - 1  # -1 stays
+
+
+def _by_region(release: Protected, fine: Axis, over: RegionMap, level: str) -> tuple[Domain, Int, NDArray[Any], Sets]:
+    """`coarser` to the regions of a map. Cells in no region are in no row."""
+    own, domain = release.domain, coarser_domain(release.domain, level)
+    region = _regions(over, level)[1]
+    places, at = own.positions(fine.name), own.positions(fine.name)[0]
+
+    def moved(cells: Int) -> tuple[Int, Int]:
+        """Those of the cells that are in a region, and the cell of that region."""
+        index = list(own.unravel(cells))
+        to = region[np.ravel_multi_index([index[d] for d in places], fine.sizes)]
+        index[at : at + len(places)] = [to]
+        return cells[to >= 0], domain.ravel([part[to >= 0] for part in index])
+
+    kept, to = moved(release.cells)
+    cells, place = np.unique(to, return_inverse=True)
+    values = np.zeros(cells.size, dtype=release.values.dtype)
+    np.add.at(values, place, release.values[np.searchsorted(release.cells, kept)])
+    cells, values = cells[values != 0], values[values != 0]
+    if own.size > MOST_CELLS or not cells.size:
+        return domain, cells, values, Sets(cells[:0], cells[:0], 0)
+    whole = np.arange(own.size)
+    every, to = moved(whole[own.possible(whole)])
+    number = np.minimum(np.searchsorted(cells, to), cells.size - 1)
+    there = cells[number] == to
+    return domain, cells, values, Sets(every[there], number[there], cells.size)
+
+
+def coarser(release: Protected, level: str) -> tuple[Domain, Int, NDArray[Any], Boxes | Sets]:
+    """The release summed to a coarser level: domain, cells, values, and the cells of the release each is made of (none
+    where they are too many to be told one by one). A coarse cell that the window cuts holds the part inside the window,
+    so that every level of an axis has the same total."""
+    fine, over = level_of(release.domain, level)
+    if over is not None:
+        return _by_region(release, fine, over, level)
     spans = fine.coarsened(level)[1]
     places = release.domain.positions(fine.name)
     domain = coarser_domain(release.domain, level)
@@ -146,8 +197,8 @@ def all_tables(release: Protected, levels: Sequence[str] = (), *, geometry: bool
     tables = {"release": release_table(release, geometry=geometry)}
     for level in dict.fromkeys(levels):
         if not own_level(release.domain, level):
-            domain, cells, values, boxes = coarser(release, level)
-            limits = intervals.columns(release, boxes, values)
+            domain, cells, values, areas = coarser(release, level)
+            limits = intervals.columns(release, areas, values) if areas.count == cells.size else None
             tables[f"release_{level}"] = cell_table(domain, cells, values, release_id, geometry, limits)
     tables["release_meta"] = meta_table(release)
     return tables
@@ -157,11 +208,8 @@ def shapes(domain: Domain, levels: Sequence[str], *, geometry: bool) -> dict[str
     """The tables of `all_tables` without rows, of any release over `domain`; only the type of `value` may differ."""
     import pyarrow as pa
 
-    finer = {f"release_{level}": coarser_domain(domain, level) for level in levels if not own_level(domain, level)}
     none = np.zeros(0, np.int64)
-    tables = {
-        name: cell_table(own, none, none, "", geometry, None) for name, own in {"release": domain, **finer}.items()
-    }
+    tables = {name: cell_table(own, none, none, "", geometry, None) for name, own in domains(domain, levels).items()}
     tables["release_meta"] = pa.table({name: pa.array([], type=pa.string()) for name in META})
     return tables
 

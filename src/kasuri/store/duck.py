@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from kasuri import files
 from kasuri.errors import DomainError
 from kasuri.published.protected import Protected
 from kasuri.schema import Domain
-from kasuri.store.columns import OTHER_COLUMNS, all_tables, meta_table, other_columns, release_table, shapes
+from kasuri.store.columns import OTHER_COLUMNS, all_tables, meta_table, other_columns, shapes
 
 
 def _fresh() -> Any:
@@ -24,24 +24,45 @@ def _fresh() -> Any:
     return connection
 
 
-def write(release: Protected, folder: Path) -> None:
-    """Write the DuckDB file with a fresh connection: the same release gives the same bytes."""
+def write(release: Protected, cells: Any, folder: Path) -> None:
+    """Write the DuckDB file, its table release the Arrow table `cells`, with a fresh connection: the same release gives
+    the same bytes."""
     import duckdb
 
     connection = _fresh()
     try:
         path = str(folder / "release.duckdb").replace("'", "''")
         connection.execute(f"ATTACH '{path}' AS out (STORAGE_VERSION 'v1.0.0')")
-        for name, table in (("release", release_table(release)), ("release_meta", meta_table(release))):
+        for name, table in (("release", cells), ("release_meta", meta_table(release))):
             connection.register("source", table)
-            connection.execute(f"CREATE TABLE out.{name} AS SELECT * FROM source")
+            columns = ", ".join(_narrow(table)) if name == "release" else "*"
+            connection.execute(f"CREATE TABLE out.{name} AS SELECT {columns} FROM source")
             connection.unregister("source")
-        connection.execute("ALTER TABLE out.release ADD PRIMARY KEY (cell)")
         connection.execute("DETACH out")
     except duckdb.Error as error:
         raise OSError(f"DuckDB could not write the release ({type(error).__name__})") from None
     finally:
         connection.close()
+
+
+def _narrow(table: Any) -> Iterator[str]:
+    """The columns of `table` as they take least room without compression: whole numbers in 32 bits where all fit, and
+    the id of the release, the same text in every row, as an enumeration of one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in table.column_names:
+        column = table[name]
+        quoted = '"' + name.replace('"', '""') + '"'
+        if name == "release_id" and len(column):
+            text = column[0].as_py().replace("'", "''")
+            yield f"{quoted}::ENUM('{text}') AS {quoted}"
+        elif pa.types.is_int64(column.type) and len(column) > column.null_count:
+            ends = pc.min_max(column).as_py()
+            fits = ends["min"] >= -(1 << 31) and ends["max"] < 1 << 31
+            yield f"{quoted}::INTEGER AS {quoted}" if fits else quoted
+        else:
+            yield quoted
 
 
 def faults(path: Path, domain: Domain, levels: Sequence[str]) -> list[str]:

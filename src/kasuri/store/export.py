@@ -15,7 +15,7 @@ from kasuri.errors import DomainError
 from kasuri.published.protected import Protected
 from kasuri.schema import Axis, Domain
 from kasuri.store import duck, outline, postgres, sqlite, workbook
-from kasuri.store.columns import all_tables, has_outline, level_axis, may_leave, no_place, own_level, the_place
+from kasuri.store.columns import all_tables, domains, has_outline, level_of, may_leave, no_place, own_level, the_place
 
 KINDS = (".csv", ".xlsx", ".parquet", ".geojson", ".gpkg", ".sqlite", ".duckdb")
 _MAPS = (".parquet", ".geojson", ".gpkg")
@@ -39,17 +39,11 @@ def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *
             with files.whole(path, new=True) as aside:
                 workbook.write(all_tables(release, levels), aside)
         elif kind == ".parquet":
-            place = the_place(release.domain)
-            tables = all_tables(release, levels, geometry=True)
             told = release.provenance.get("about")
-            _files(path, {name: _geo(table, place, told) for name, table in tables.items()}, _parquet)
+            tables = _placed(release, levels, lambda table, place: _geo(table, place, told))
+            _files(path, tables, _parquet)
         elif kind == ".geojson":
-            place = the_place(release.domain)
-            _files(
-                path,
-                all_tables(release, levels, geometry=True),
-                lambda table, part: _bytes(part, outline.geojson(table, place)),
-            )
+            _files(path, _placed(release, levels, outline.geojson), lambda text, part: _bytes(part, text))
         elif kind == ".duckdb":
             duck.append(release, path, levels)
         else:
@@ -60,6 +54,13 @@ def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *
         ) from None
 
 
+def _placed(release: Protected, levels: Sequence[str], make: Callable[[Any, Axis], Any]) -> dict[str, Any]:
+    """What `make` makes of every table with outlines and of the axis that these are of."""
+    own = domains(release.domain, levels)
+    places = {name: the_place(domain if has_outline(domain) else release.domain) for name, domain in own.items()}
+    return {name: make(table, places[name]) for name, table in all_tables(release, levels, geometry=True).items()}
+
+
 def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str]) -> list[str]:
     """What `export` of any release over `domain` would refuse, knowable before the data is read."""
     faults = [f"{target}: named twice" for target in dict.fromkeys(targets) if targets.count(target) > 1]
@@ -68,7 +69,7 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
         try:
             for level in levels:
                 if not own_level(domain, level):
-                    level_axis(domain, level)
+                    level_of(domain, level)
         except DomainError as error:
             faults += error.faults
             good = False

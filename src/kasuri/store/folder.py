@@ -14,15 +14,16 @@ from kasuri.errors import DomainError
 from kasuri.files import sync
 from kasuri.published.protected import Described, Protected
 from kasuri.store import duck, parquet
-from kasuri.store.columns import may_leave
+from kasuri.store.columns import may_leave, release_table
 
 
 def save(release: Protected, folder: str | Path, *, unmetered: bool = False, sign: str | Path | None = None) -> None:
     """Write `release` to the new folder `folder`; see `save_tables`."""
 
     def tables(aside: Path) -> None:
-        parquet.write(release, aside)
-        duck.write(release, aside)
+        table = release_table(release)
+        parquet.write(release, table, aside)
+        duck.write(release, table, aside)
 
     save_tables(release, tables, folder, unmetered=unmetered, sign=sign)
 

@@ -14,8 +14,9 @@ from kasuri.store.saved import read
 
 def load(folder: str | Path) -> Protected:
     """The release in `folder`, as `save` wrote it: areas, intervals and exports as from a fresh one. It is verified
-    first; FormatError names every fault. It carries no receipt, so it cannot be saved or exported as newly paid for."""
-    found = verify(folder)
+    first, but that the report is not made again; FormatError names every fault. It carries no receipt, so it cannot be
+    saved or exported as newly paid for."""
+    found = verify(folder, page=False)
     if not found.ok:
         raise FormatError("; ".join(found.faults))
     return read(Path(folder), json.loads((Path(folder) / MANIFEST).read_bytes()))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from kasuri.published.protected import Protected
-from kasuri.store.columns import measurements_table, meta_table, release_table
+from kasuri.store.columns import measurements_table, meta_table
 
 
-def write(release: Protected, folder: Path) -> None:
-    """Write the Parquet files of a release into an existing folder."""
+def write(release: Protected, table: Any, folder: Path) -> None:
+    """Write the Parquet files of a release, whose cells are `table`, into an existing folder."""
     from pyarrow import parquet
 
-    tables = {"release": release_table(release), "release_meta": meta_table(release)}
+    tables = {"release": table, "release_meta": meta_table(release)}
     measured = measurements_table(release)
     if measured is not None:
         tables["measurements"] = measured
-    for name, table in tables.items():
-        parquet.write_table(table, folder / f"{name}.parquet", compression="zstd", row_group_size=1 << 20)
+    for name, content in tables.items():
+        parquet.write_table(content, folder / f"{name}.parquet", compression="zstd", row_group_size=1 << 20)

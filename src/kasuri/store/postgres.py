@@ -8,7 +8,7 @@ from typing import Any
 from kasuri.errors import DomainError, FormatError
 from kasuri.published.protected import Protected
 from kasuri.schema import Domain
-from kasuri.store.columns import all_tables, has_outline, other_columns, shapes, the_place
+from kasuri.store.columns import all_tables, domains, has_outline, other_columns, shapes, the_place
 
 _LOCK = 0x6B6173757269  # "kasuri": two writers of one database take turns
 
@@ -26,8 +26,9 @@ def write(release: Protected, address: str, levels: Sequence[str]) -> None:
             cursor.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
             cursor.fetchall()
             outlines = _outlines(cursor, release.domain)
+            own = domains(release.domain, levels)
             for name, table in all_tables(release, levels, geometry=outlines).items():
-                _add(cursor, name, table, release)
+                _add(cursor, name, table, own[name], release.provenance["release_id"])
             base.commit()
     except Error as error:
         # the server's message can quote a row; it is a released one, but the address holds a password
@@ -47,11 +48,11 @@ def faults(address: str, domain: Domain, levels: Sequence[str]) -> list[str]:
 
     try:
         with dbapi.connect(address) as base, base.cursor() as cursor:
-            tables = shapes(domain, levels, geometry=_outlines(cursor, domain))
+            tables, own = shapes(domain, levels, geometry=_outlines(cursor, domain)), domains(domain, levels)
             return [
                 _OTHER.format(name)
                 for name, table in tables.items()
-                if other_columns(*_sides(cursor, name, table, domain), value=False)
+                if other_columns(*_sides(cursor, name, table, own[name]), value=False)
             ]
     except Error as error:  # its message can hold the password of the address
         return [f"PostgreSQL cannot be reached ({type(error).__name__}, state {error.sqlstate or 'none'})"]
@@ -77,18 +78,18 @@ def _sides(cursor: Any, name: str, table: Any, domain: Domain) -> tuple[list[tup
     return there, own
 
 
-def _add(cursor: Any, name: str, table: Any, release: Protected) -> None:
+def _add(cursor: Any, name: str, table: Any, domain: Domain, release_id: str) -> None:
     key = "release_id" if name == "release_meta" else "release_id, cell"
-    columns = [f'"{field.name}" {_kind(field, release.domain)}' for field in table.schema]
+    columns = [f'"{field.name}" {_kind(field, domain)}' for field in table.schema]
     cursor.execute(f'CREATE TABLE IF NOT EXISTS "{name}" ({", ".join(columns)}, PRIMARY KEY ({key}))')
-    if other_columns(*_sides(cursor, name, table, release.domain)):
+    if other_columns(*_sides(cursor, name, table, domain)):
         raise DomainError(_OTHER.format(name))
-    cursor.execute(f'SELECT count(*) FROM "{name}" WHERE release_id = $1', (release.provenance["release_id"],))
+    cursor.execute(f'SELECT count(*) FROM "{name}" WHERE release_id = $1', (release_id,))
     if cursor.fetchone() != (0,):
         raise DomainError("this release is in the database already; a release is never written over another")
     cursor.adbc_ingest(f"incoming_{name}", table, mode="create", temporary=True)
     names = ", ".join(f'"{column}"' for column in table.column_names)
-    number = the_place(release.domain).epsg if "geom" in table.column_names else 0
+    number = the_place(domain).epsg if "geom" in table.column_names else 0
     picked = names.replace('"geom"', f'ST_GeomFromWKB("geom", {number})')
     cursor.execute(f'INSERT INTO "{name}" ({names}) SELECT {picked} FROM pg_temp."incoming_{name}"')
     cursor.execute(f'DROP TABLE pg_temp."incoming_{name}"')

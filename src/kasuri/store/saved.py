@@ -19,17 +19,25 @@ def claimed(manifest: Mapping[str, Any]) -> Guarantee:
     """The promise a manifest states field by field, as one Guarantee."""
     privacy = manifest["privacy"]
     loss, relation = privacy["privacy_loss"], privacy["dp_variant"]
-    bound, parameters = loss["contribution_bound"], loss["privacy_parameters"]
+    parameters = loss["privacy_parameters"]
     return Guarantee(
         privacy["deployment_model"]["model_name"],
         written(parameters["epsilon"]),
         written(parameters["delta"]),
-        Unit(loss["privacy_unit"], relation["relation"], bound["max_cells"], bound["max_weight"]),
+        _unit(loss, relation),
         tuple(relation["unprotected_quantities"]),
         tuple(privacy["assumes"]),
         privacy["implementation"]["basis"],
         None if parameters["rho"] is None else written(parameters["rho"]),
     )
+
+
+def _unit(loss: Mapping[str, Any], relation: Mapping[str, Any]) -> Unit:
+    """The unit of a manifest; where sums are published `max_weight` repeats `max_sum`, for readers who know that."""
+    bound = loss["contribution_bound"]
+    most = bound.get("max_sum")
+    weight = bound["max_weight"] if most is None else None
+    return Unit(loss["privacy_unit"], relation["relation"], bound["max_cells"], weight, bound.get("per"), most)
 
 
 def read(folder: Path, said: Mapping[str, Any]) -> Protected:

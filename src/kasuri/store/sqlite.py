@@ -12,7 +12,7 @@ from kasuri.errors import DomainError
 from kasuri.published.protected import Protected
 from kasuri.schema import Axis, Domain
 from kasuri.store import outline
-from kasuri.store.columns import OTHER_COLUMNS, all_tables, coarser_domain, other_columns, shapes, the_place
+from kasuri.store.columns import OTHER_COLUMNS, all_tables, domains, other_columns, shapes, the_place
 
 _GPKG_ID = 0x47504B47  # "GPKG"
 _GPKG_VERSION = 10300
@@ -46,9 +46,11 @@ def write(release: Protected, path: Path, levels: Sequence[str], *, map_format: 
         if map_format:
             if not fresh and base.execute("PRAGMA application_id").fetchone()[0] != _GPKG_ID:
                 raise DomainError(f"{path}: not a GeoPackage; use a new file")
-            _register_systems(base, the_place(release.domain))
+            the_place(release.domain)  # or says why there is none
+            _register_systems(base)
+        own = domains(release.domain, levels)
         for name, table in all_tables(release, levels, geometry=map_format).items():
-            _add(base, path, name, table, release, map_format)
+            _add(base, path, name, table, own[name], map_format)
         if map_format:
             _one_place(base, path, the_place(release.domain))
         base.execute("COMMIT")
@@ -71,10 +73,11 @@ def faults(path: Path, domain: Domain, levels: Sequence[str], *, map_format: boo
         try:
             if map_format and base.execute("PRAGMA application_id").fetchone()[0] != _GPKG_ID:
                 return [f"{path}: not a GeoPackage; use a new file"]
+            own = domains(domain, levels)
             found = [
                 OTHER_COLUMNS.format(path, name)
                 for name, table in shapes(domain, levels, geometry=map_format).items()
-                if other_columns(_there(base, name), _wanted(table, domain), value=False)
+                if other_columns(_there(base, name), _wanted(table, own[name]), value=False)
             ]
             if map_format and _there(base, "release_meta") and not found:
                 _one_place(base, path, the_place(domain))
@@ -95,10 +98,10 @@ def _wanted(table: Any, domain: Domain) -> list[tuple[str, str]]:
     return [(field.name, _kind(field, domain).split()[0]) for field in table.schema]
 
 
-def _add(base: Any, path: Path, name: str, table: Any, release: Protected, map_format: bool) -> None:
+def _add(base: Any, path: Path, name: str, table: Any, domain: Domain, map_format: bool) -> None:
     key = "release_id" if name == "release_meta" else "release_id, cell"
     shape = "geom" in table.column_names
-    columns = [f'"{field.name}" {_kind(field, release.domain)}' for field in table.schema]
+    columns = [f'"{field.name}" {_kind(field, domain)}' for field in table.schema]
     if map_format and shape:
         columns = ["fid INTEGER PRIMARY KEY AUTOINCREMENT", *columns, f"UNIQUE ({key})"]
     else:
@@ -106,14 +109,14 @@ def _add(base: Any, path: Path, name: str, table: Any, release: Protected, map_f
     there = _there(base, name)
     if not there:
         base.execute(f'CREATE TABLE "{name}" ({", ".join(columns)})')
-    elif other_columns(there, _wanted(table, release.domain)):
+    elif other_columns(there, _wanted(table, domain)):
         raise DomainError(OTHER_COLUMNS.format(path, name))
     fields = ", ".join(f'"{column}"' for column in table.column_names)
     marks = ", ".join("?" * table.num_columns)
-    mesh = the_place(release.domain) if map_format else None
-    base.executemany(f'INSERT INTO "{name}" ({fields}) VALUES ({marks})', _rows(table, mesh))
-    if mesh is not None:
-        _register(base, name, mesh if name in ("release", "release_meta") else _mesh_of(release, name), shape)
+    axis = the_place(domain) if shape else None
+    base.executemany(f'INSERT INTO "{name}" ({fields}) VALUES ({marks})', _rows(table, axis))
+    if map_format:
+        _register(base, name, axis)
 
 
 def _one_place(base: Any, path: Path, axis: Axis) -> None:
@@ -123,14 +126,10 @@ def _one_place(base: Any, path: Path, axis: Axis) -> None:
             raise DomainError(f"{path}: holds a release of another window, level or reference system; use a new file")
 
 
-def _mesh_of(release: Protected, name: str) -> Any:
-    return the_place(coarser_domain(release.domain, name.removeprefix("release_")))
-
-
-def _rows(table: Any, mesh: Any) -> Iterator[tuple[Any, ...]]:
+def _rows(table: Any, axis: Axis | None) -> Iterator[tuple[Any, ...]]:
     for batch in table.to_batches(1 << 16):
         columns = [
-            outline.gpkg_blobs(mesh, batch.column(i)) if name == "geom" and mesh else batch.column(i).to_pylist()
+            outline.gpkg_blobs(axis, batch.column(i)) if name == "geom" and axis else batch.column(i).to_pylist()
             for i, name in enumerate(table.column_names)
         ]
         yield from zip(*columns, strict=True)
@@ -148,12 +147,14 @@ def _kind(field: Any, domain: Domain) -> str:
     return "TEXT NOT NULL"
 
 
-def _register_systems(base: Any, axis: Axis) -> None:
+_SYSTEM = "INSERT OR IGNORE INTO gpkg_spatial_ref_sys VALUES (?, ?, ?, ?, ?, NULL)"
+
+
+def _register_systems(base: Any) -> None:
     base.execute(f"PRAGMA application_id = {_GPKG_ID}")
     base.execute(f"PRAGMA user_version = {_GPKG_VERSION}")
     for statement in _GPKG_TABLES.split(";\n"):
         base.execute(statement)
-    number, crs = axis.epsg, axis.where() or ""
     wgs84 = (
         'GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0],'
         'UNIT["degree",0.0174532925199433],AUTHORITY["EPSG","4326"]]'
@@ -162,23 +163,24 @@ def _register_systems(base: Any, axis: Axis) -> None:
         ("Undefined Cartesian", -1, "NONE", -1, "undefined"),
         ("Undefined geographic", 0, "NONE", 0, "undefined"),
         ("WGS 84", 4326, "EPSG", 4326, wgs84),
-        (crs, number, "EPSG", number, outline.wkt(crs)),
     ):
-        base.execute("INSERT OR IGNORE INTO gpkg_spatial_ref_sys VALUES (?, ?, ?, ?, ?, NULL)", row)
+        base.execute(_SYSTEM, row)
 
 
-def _register(base: Any, name: str, axis: Axis, shape: bool) -> None:
+def _register(base: Any, name: str, axis: Axis | None) -> None:
     """The table in the GeoPackage's contents; its extent is that of the public window, never of the cells. The format
     wants the time of a change: the day is enough, since the minute would tell how long a release took."""
-    number = axis.epsg
-    kind, place = ("features", [*axis.extent(), number]) if shape else ("attributes", [None] * 4 + [None])
+    kind, place = ("attributes", [None] * 5) if axis is None else ("features", [*axis.extent(), axis.epsg])
+    if axis is not None:
+        crs = axis.where() or ""
+        base.execute(_SYSTEM, (crs, axis.epsg, "EPSG", axis.epsg, outline.wkt(crs)))
     base.execute(
         "INSERT OR IGNORE INTO gpkg_contents (table_name, data_type, identifier, min_x, min_y, max_x, max_y, srs_id, "
         "last_change) VALUES (?, ?, ?, ?, ?, ?, ?, ?, strftime('%Y-%m-%dT00:00:00.000Z', 'now'))",
         [name, kind, name, *place],
     )
-    if shape:
+    if axis is not None:
         base.execute(
             "INSERT OR IGNORE INTO gpkg_geometry_columns VALUES (?, 'geom', ?, ?, 0, 0)",
-            [name, axis.outline_type.upper(), number],
+            [name, axis.outline_type.upper(), axis.epsg],
         )

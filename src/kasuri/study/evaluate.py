@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,16 +23,20 @@ from kasuri.privacy import Exact, Meant, asked, decimal
 from kasuri.published.area import Area
 from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Mechanism
+from kasuri.recipes.views import Woven, map_faults
 from kasuri.schema import Domain
+from kasuri.schema.maps import RegionMap
 from kasuri.table import Counts
 from kasuri.trees.regions import cells_of
+from kasuri.trees.weave import interleaved
 
 CONFIDENTIAL = "CONFIDENTIAL: computed from the counts without protection"
 CLASSES = (("0", 0, 0), ("1-9", 1, 9), ("10-99", 10, 99), ("100-999", 100, 999), ("1000+", 1000, 1 << 62))
 """Size classes of the true count of an area."""
-METRICS = ("mae", "rmse", "bias", "false_zero", "false_non_zero", "within_5", "within_10")
+METRICS = ("mae", "rmse", "bias", "false_zero", "false_non_zero", "within_5", "within_10", "rank", "moved")
 """mae, rmse; bias: mean signed error; false_zero: share of non-empty areas released as 0 or less; false_non_zero: share
-of empty areas not released as 0; within_5, within_10: share of non-empty areas within 5 and 10 % of the truth."""
+of empty areas not released as 0; within_5, within_10: share of non-empty areas within 5 and 10 % of the truth; rank:
+Spearman's correlation of released and true sums over all areas of a row; moved: earth mover's distance, see `moved`."""
 REGION = "regions"
 
 _DENSE = 1 << 26
@@ -95,6 +99,8 @@ def compare(
     areas: Sequence[int | Area] = (1,),
     trials: int = 20,
     regions: Sequence[ArrayLike] = (),
+    views: Sequence[str] = (),
+    maps: Sequence[RegionMap] = (),
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
@@ -102,8 +108,9 @@ def compare(
 
     areas: numbers of cells, e.g. [1, 4, 16, 64]: on a mesh squares from the window's corner (the last ones may be cut
     by its edge), else runs of cells; or an `Area`, which has a row of its own. regions: irregular areas as for
-    `Release.area(cells=)`, which share a row. The noise comes from seeded sources: no ledger is charged, no release is
-    handed out, and the same seed gives the same numbers.
+    `Release.area(cells=)`, which share a row. views: tables of sums as in `woven_tree`, "age, sex" or the name of one
+    of the `maps`, a row each. The noise comes from seeded sources: no ledger is charged, no release is handed out, and
+    the same seed gives the same numbers.
     progress: called with the share of the releases that are done.
 
     Privacy
@@ -125,7 +132,10 @@ def compare(
     if counts.domain.size > _DENSE:
         faults.append(f"compare: at most {_DENSE} cells; take a part of the table")
     raise_faults(DomainError, faults)
-    sizes, shapes = [Meant(asked(epsilon, study=True)) for epsilon in epsilons], areas_of(counts.domain, areas, regions)
+    sizes, shapes = (
+        [Meant(asked(epsilon, study=True)) for epsilon in epsilons],
+        areas_of(counts.domain, areas, regions, views, maps),
+    )
     for recipe in recipes:
         for loss in sizes:
             recipe.on(counts.domain, counts.unit, loss)  # refuses before any work is done
@@ -134,7 +144,7 @@ def compare(
     rows, done = [], 0
     for recipe, name in zip(recipes, names, strict=True):
         for loss in sizes:
-            tally = {key: _Tally(area.sums(truth)) for key, area in shapes.items()}
+            tally = {key: _Tally(area.sums(truth), area.ordered) for key, area in shapes.items()}
             for trial in range(trials):
                 out = draw(counts, recipe, epsilon=loss, ledger=None, source=seeded(seed + trial)).to_dense()
                 for key, area in shapes.items():
@@ -156,7 +166,7 @@ def evaluate(
     truth, out = _dense(counts), release.to_dense()
     rows = []
     for key, area in areas_of(counts.domain, areas, regions).items():
-        tally = _Tally(area.sums(truth))
+        tally = _Tally(area.sums(truth), area.ordered)
         tally.add(area.sums(out))
         start = {"recipe": release.recipe["name"], "epsilon": decimal(release.guarantee.epsilon)}
         rows.append(start | {"cells": key} | tally.row())
@@ -168,13 +178,15 @@ class Blocks:
     """Sums over a partition: `steps` cells along every dimension."""
 
     steps: tuple[int, ...]
+    ordered: tuple[bool, ...]
+    """Which dimensions have an order: people moved along them are counted by steps."""
 
     def sums(self, dense: NDArray[Any]) -> NDArray[Any]:
-        """One number per block."""
+        """One number per block, in as many dimensions as the table has."""
         for d, step in enumerate(self.steps):
             if step > 1:
                 dense = np.add.reduceat(dense, np.arange(0, dense.shape[d], step), axis=d)
-        return dense.ravel()
+        return dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +194,7 @@ class Regions:
     """Sums over irregular areas."""
 
     cells: tuple[NDArray[np.int64], ...]
+    ordered: ClassVar[tuple[bool, ...]] = (False,)
 
     def sums(self, dense: NDArray[Any]) -> NDArray[Any]:
         """One number per area."""
@@ -189,13 +202,32 @@ class Regions:
         return np.array([flat[cells].sum() for cells in self.cells])
 
 
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Sums over the groups of a view; a cell in no group is in none of them."""
+
+    group: NDArray[np.int64]
+    groups: int
+    ordered: ClassVar[tuple[bool, ...]] = (False,)
+
+    def sums(self, dense: NDArray[Any]) -> NDArray[Any]:
+        """One number per group."""
+        inside = self.group >= 0
+        return np.bincount(self.group[inside], dense.ravel()[inside], self.groups)
+
+
 def areas_of(
-    domain: Domain, areas: Sequence[int | Area], regions: Sequence[ArrayLike]
-) -> dict[int | str, Blocks | Regions]:
+    domain: Domain,
+    areas: Sequence[int | Area],
+    regions: Sequence[ArrayLike],
+    views: Sequence[str] = (),
+    maps: Sequence[RegionMap] = (),
+) -> dict[int | str, Blocks | Regions | Summed]:
     """Areas by number of cells or by their words, and REGION for the irregular ones; every fault at once."""
     meshes = domain.planes
     faults: list[str] = []
-    out: dict[int | str, Blocks | Regions] = {}
+    out: dict[int | str, Blocks | Regions | Summed] = {}
+    ordered = tuple(axis.ordered or axis.plane is not None for axis in domain.axes for _ in axis.sizes)
     for cells, key in zip(areas, keys_of(areas), strict=True):
         if isinstance(cells, Area):
             out[key] = Regions((cells.cells_on(domain),))
@@ -219,13 +251,61 @@ def areas_of(
                     break
                 cells //= steps[d]
             cells = math.prod(steps)
-        out[cells] = Blocks(tuple(steps))
-    if not areas and not len(regions):
-        faults.append("areas: name at least one number of cells, or regions")
+        out[cells] = Blocks(tuple(steps), ordered)
+    if not areas and not len(regions) and not views:
+        faults.append("areas: name at least one number of cells, or regions, or views")
     raise_faults(DomainError, faults)
+    if views:
+        out |= _views(domain, views, maps)
     if len(regions):
         out[REGION] = Regions(tuple(cells_of(region, domain) for region in regions))
     return out
+
+
+def _views(
+    domain: Domain, views: Sequence[str], maps: Sequence[RegionMap]
+) -> dict[int | str, Blocks | Regions | Summed]:
+    faults = map_faults(domain, maps)
+    raise_faults(DomainError, faults)
+    weave = Woven(domain, interleaved(domain), tuple(maps))
+    found: dict[int | str, Blocks | Regions | Summed] = {}
+    keys = weave.tree.keys(np.arange(domain.size))
+    for text in views:
+        try:
+            part = weave.partition(weave.view(text))
+            found[text] = Summed(part.of_keys(weave.tree, keys), part.groups)
+        except DomainError as fault:
+            faults += fault.faults
+    raise_faults(DomainError, faults)
+    return found
+
+
+def moved(out: NDArray[Any], truth: NDArray[Any], ordered: Sequence[bool]) -> float | None:
+    """How far people are moved, in steps a person: along every dimension by itself, the least number of steps that turn
+    one margin into the other (along one without an order: the share that changes label), added up. A lower bound of the
+    earth mover's distance of the tables. None where one of them is empty."""
+    here, there = np.maximum(out, 0).astype(np.float64), truth.astype(np.float64)
+    if not here.sum() or not there.sum():
+        return None
+    total = 0.0
+    for d, steps in enumerate(ordered):
+        rest = tuple(other for other in range(here.ndim) if other != d)
+        gap = here.sum(rest) / here.sum() - there.sum(rest) / there.sum()
+        total += float(np.abs(np.cumsum(gap)).sum() if steps else np.abs(gap).sum() / 2)
+    return total
+
+
+def rank_agreement(out: NDArray[Any], truth: NDArray[Any]) -> float | None:
+    """Spearman's correlation, equal numbers at their mean rank; None for fewer than three areas or equal sums."""
+    if truth.size < 3:
+        return None
+    ranks = []
+    for numbers in (out.ravel(), truth.ravel()):
+        _, at, size = np.unique(numbers, return_inverse=True, return_counts=True)
+        ranks.append((np.cumsum(size) - (size - 1) / 2)[at])
+    a, b = (rank - rank.mean() for rank in ranks)
+    spread = math.sqrt(float((a * a).sum()) * float((b * b).sum()))
+    return float((a * b).sum()) / spread if spread else None
 
 
 def keys_of(areas: Sequence[int | Area]) -> list[int | str]:
@@ -240,14 +320,22 @@ def keys_of(areas: Sequence[int | Area]) -> list[int | str]:
 class _Tally:
     """Sums of errors over trials, by size class of the true count."""
 
-    def __init__(self, truth: NDArray[Any]) -> None:
+    def __init__(self, truth: NDArray[Any], ordered: Sequence[bool]) -> None:
+        self._shape, self._ordered = truth.shape, ordered
+        truth = truth.ravel()
         self._truth = truth.astype(np.float64)
+        self._whole: dict[str, list[float]] = {"rank": [], "moved": []}
         self._of = [(truth >= low) & (truth <= high) for _, low, high in CLASSES]
         self._sums = np.zeros((len(CLASSES), 4))  # areas, absolute, squared, signed
         self._shares = np.zeros(4)  # false zero, false non-zero, within 5, within 10
         self._trials = 0
 
     def add(self, out: NDArray[Any]) -> None:
+        truth = self._truth.reshape(self._shape)
+        found = {"rank": rank_agreement(out, truth), "moved": moved(out, truth, self._ordered)}
+        for name, number in found.items():
+            self._whole[name] += [] if number is None else [number]
+        out = out.ravel()
         error = out - self._truth
         for i, own in enumerate(self._of):
             e = error[own]
@@ -270,7 +358,8 @@ class _Tally:
             name: {"areas": int(n) // trials} | _errors(n, a, q, s)
             for (name, _, _), (n, a, q, s) in zip(CLASSES, self._sums, strict=True)
         }
-        return {"areas": self._truth.size} | _errors(*self._sums.sum(axis=0)) | shares | {"classes": classes}
+        means = {name: float(np.mean(found)) if found else None for name, found in self._whole.items()}
+        return {"areas": self._truth.size} | _errors(*self._sums.sum(axis=0)) | shares | means | {"classes": classes}
 
 
 def _errors(n: float, absolute: float, squared: float, signed: float) -> dict[str, float | None]:

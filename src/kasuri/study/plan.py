@@ -79,6 +79,7 @@ class Plan:
 
 
 EXACT, NOISE, SIMULATED = "closed form", "closed form, before refinement", "simulated on the public map {}"
+LEAST = "closed form, least squares on all that is measured"
 NOTHING = "no closed form: declare a public map"
 
 
@@ -137,8 +138,30 @@ def plan(
                 start = {"recipe": name, "epsilon": decimal(loss), "cells": cells}
                 measured, single = simulated.get((name, decimal(loss), cells)), cells == 1 and run.cells_apart
                 rows.append(start | _row(closed.get(cells), measured, single, level, public_name))
+    rows += _view_rows(recipes, domain, unit, losses, level) if areas is None else []
     paid = [] if budget is None else [_paid(loss, asked(budget, "a budget", study=True)) for loss in losses]
     return Plan(tuple(rows), tuple(paid), level)
+
+
+def _view_rows(
+    recipes: Sequence[Mechanism], domain: Domain, unit: Unit, losses: Sequence[Any], level: float
+) -> list[Mapping[str, Any]]:
+    """Declared views, and what cells with noise of their own give for the same sums."""
+    rows: list[Mapping[str, Any]] = []
+    for loss in losses:
+        runs = [recipe.on(domain, unit, loss) for recipe in recipes]
+        views = {error.view: error for run in runs for error in run.view_errors()}
+        for name, run in zip(names_of(recipes), runs, strict=True):
+            found = {error.view: error.rmse for error in run.view_errors()}
+            if run.cells_apart:
+                found = {view: sqrt(run.noise.variance * domain.size / (e.sums or 1)) for view, e in views.items()}
+            basis = EXACT if run.cells_apart else LEAST
+            rows += [
+                {"recipe": name, "epsilon": decimal(loss), "cells": view, "rmse": rmse,
+                 "mae": sqrt(2 / math.pi) * rmse, "half_width": factor(level) * rmse, "basis": basis}
+                for view, rmse in found.items() if view != "cells"
+            ]  # fmt: skip
+    return rows
 
 
 def _row(

@@ -63,10 +63,7 @@ class Boxes:
         boxes = self.in_places(order, domain)
         if boxes is not None:
             return BoxSearch(order, boxes)
-        cells, region = self.all_cells(domain)
-        if self.count * order.leaves >= 1 << 62:
-            raise DomainError("too many areas for so large a tree; give them one by one")
-        return CellSearch(order, np.sort(region * order.leaves + order.keys(cells)), self.count)
+        return Sets(*self.all_cells(domain), self.count).search(order, domain)
 
     def in_places(self, order: Order, domain: Domain) -> Boxes | None:
         """The same areas as ranges of the tree's places, open ended where they reach the edge; None where a range of
@@ -87,6 +84,27 @@ class Boxes:
             low[first, d] = 0
             high[last, d] = _END  # what lies beyond the last cell is padding
         return Boxes(low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """Areas of any possible cells that do not overlap: the cells, and the number of the area each is in."""
+
+    cells: Int
+    region: Int
+    count: int
+
+    def all_cells(self, domain: Domain) -> tuple[Int, Int]:
+        return self.cells, self.region
+
+    def possible(self, domain: Domain) -> Int:
+        return np.bincount(self.region, minlength=self.count)
+
+    def search(self, order: Order, domain: Domain) -> CellSearch:
+        """These areas against a tree over the domain."""
+        if self.count * order.leaves >= 1 << 62:
+            raise DomainError("too many areas for so large a tree; give them one by one")
+        return CellSearch(order, np.sort(self.region * order.leaves + order.keys(self.cells)), self.count)
 
 
 class BoxSearch:

@@ -9,6 +9,16 @@ LOCAL_MEMOISED = "tests/laws/test_local_memoised.py"
 COLLECTOR = "tests/collector/test_collector.py"
 
 FAULTS = [
+    Fault("a claim is made of a round that is open", "kasuri.cli.local:_central", "if time.time() < rounded.closes:",
+          "if False:", "tests/contract/test_local_cli.py::test_the_claim_of_a_round_stands_beside_the_local_one"),
+    Fault("a position outside all places is the first", "kasuri.local.places:place_of", "return randomizer.size - 1",
+          "return 0", "tests/clients/test_places.py::test_the_browser_and_python_find_the_same_place"),
+    Fault("a refused position is counted", "kasuri.local.device:Device.report",
+          "            truth = _truth(randomizer, value)  # what is refused is refused before anything is counted\n"
+          "            self._sent[rounded.id] += 1\n",
+          "            self._sent[rounded.id] += 1; self.spent += getattr(randomizer, 'epsilon', 0)\n"
+          "            truth = _truth(randomizer, value)\n",
+          "tests/clients/test_places.py::test_a_device_reports_a_position_and_counts_nothing_for_a_refused_one"),
     Fault("the unary ratio is taken once instead of squared", "kasuri.local.categorical:unary",
           "q = least(1, N // 2, lambda k: within(Fraction((N - k) ** 2, k * k), eps))\n    return Unary",
           "q = least(1, N // 2, lambda k: within(Fraction(N - k, k), eps))\n    return Unary",

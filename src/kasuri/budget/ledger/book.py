@@ -14,15 +14,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from kasuri import names, notebook
 from kasuri.budget.declared import Declared
 from kasuri.budget.ledger import files
 from kasuri.budget.ledger.entries import FORMAT, Accounting, Allowance, Balance, State, canonical
+from kasuri.budget.window import prices
 from kasuri.errors import BudgetError, DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.privacy import Exact, Guarantee, asked, decimal, exact, promised
-from kasuri.schema import Part, Unit
+from kasuri.schema import Domain, Part, Unit, Window
+
+
+class Recurs(Protocol):
+    """A recipe that can be priced slot after slot: every Mechanism."""
+
+    def recurring(self, domain: Domain, unit: Unit, window: Window, epsilon: Exact, delta: Exact) -> Declared: ...
 
 
 @dataclass(frozen=True)
@@ -38,11 +45,19 @@ class Receipt:
     """Which release of the declared series it pays for; 0 where it is none of it."""
     part: Part | None = None
     """Which part of a split it pays for, where that is charged in parallel with the others and so may cost nothing."""
+    slot: int | None = None
+    """Which slot of a series without end it pays for."""
 
     def reference(self) -> dict[str, Any]:
         series, price = self.ledger.allowance.series, self.ledger.allowance.price
+        window = self.ledger.allowance.window
         place: dict[str, Any] = {}
-        if series is not None and self.of_series:
+        if window is not None and self.slot is not None:
+            place["window"] = {
+                "slot": window.label(self.slot), "length": window.slot, "span": window.span, "words": window.words(),
+                "price": decimal(price), "delta": decimal(self.ledger.allowance.delta),
+            }  # fmt: skip
+        elif series is not None and self.of_series:
             place["series"] = {"number": self.of_series, "of": series.releases, "price": decimal(price)}
         if self.part is not None:
             most = self.ledger.unit.max_cells
@@ -102,13 +117,20 @@ class Ledger:
         owner: str = "",
         accounting: Accounting | None = None,
         series: Declared | None = None,
+        window: Window | None = None,
+        recipe: Recurs | None = None,
+        domain: Domain | None = None,
+        aside: Exact | None = None,
     ) -> Ledger:
         """Open the ledger at `path`, or create it with this allowance.
 
         Give epsilon (and delta), or rho for zCDP. accounting="pld" prices a series declared now
-        (`series=recipe.series(...)`) by its privacy-loss distribution. An existing ledger must have been opened with
-        the same allowance, unit and data: an allowance never changes. One above epsilon 20 is opened with a second
-        word, epsilon="25 weak".
+        (`series=recipe.series(...)`) by its privacy-loss distribution. window=, recipe= and domain= open a series
+        without end: epsilon and delta are then about one unit's records in any such window, sliding, and the noise of
+        a slot follows from them; `aside` is the part of epsilon kept for other releases of the same data.
+
+        An existing ledger must have been opened with the same allowance, unit and data: an allowance never changes.
+        One above epsilon 20 is opened with a second word, epsilon="25 weak".
         """
         if not isinstance(unit, Unit):
             raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
@@ -116,14 +138,23 @@ class Ledger:
         raise_faults(PrivacyError, names.faults(owner, "ledger: owner"))
         if (epsilon is None) == (rho is None):
             raise PrivacyError("ledger: give an allowance, epsilon (and delta) or rho")
+        if (window is None, window is None) != (recipe is None, domain is None) or (window and series):
+            raise PrivacyError("ledger: a window, its recipe and its domain go together, without a declared series")
+        if (window is not None) != (unit.per == "slot"):
+            raise PrivacyError('ledger: a window and a unit of one slot go together: unit=Unit(..., per="slot")')
         zero = Fraction(0)
         least = zero if delta in (None, 0, "0") else exact(delta, "delta")
         if rho is not None:
             allowance = Allowance(accounting or "zcdp", zero, least, exact(rho, "rho"), series, zero)
         else:
-            price = series.price(least) if series is not None else zero
             whole = asked(epsilon, study=True)
-            allowance = Allowance(accounting or "pure", whole, least, None, series, price)
+            if window is not None and recipe is not None and domain is not None:
+                kept = zero if aside is None else exact(aside, "aside")
+                if kept >= whole or not least:
+                    raise PrivacyError("ledger: a window needs a delta, and an epsilon above what is set aside")
+                series, accounting = recipe.recurring(domain, unit, window, whole - kept, least), "window"
+            price = series.price(least) if series is not None else zero
+            allowance = Allowance(accounting or "pure", whole, least, None, series, price, window)
         ledger = cls(path)
         if not ledger.path.exists() and not ledger.journal.exists():
             promised(allowance.epsilon, "ledger: epsilon")  # what it pays for may add up to that
@@ -187,9 +218,17 @@ class Ledger:
     # -- spending -------------------------------------------------------------------------------------------------
 
     def reserve(
-        self, guarantee: Guarantee, *, data: str | None, recipe: str, plan: str, part: Part | None = None
+        self,
+        guarantee: Guarantee,
+        *,
+        data: str | None,
+        recipe: str,
+        plan: str,
+        part: Part | None = None,
+        slots: tuple[object, object] | None = None,
     ) -> Receipt:
-        """Pay for a release before its first noise word is drawn. On return the entry is on disk, twice.
+        """Pay for a release before its first noise word is drawn. On return the entry is on disk, twice. `slots`: the
+        starts of the first and the last slot that its records come from, in a window ledger.
 
         Raises BudgetError, and writes nothing, where the allowance does not reach.
         """
@@ -206,6 +245,7 @@ class Ledger:
             claim |= {"split": part.split, "part": part.name}
         with self._locked(create=False) as connection:
             faults = self._faults(guarantee.unit, data)
+            claim |= self._slots(slots, guarantee.unit)
             if guarantee.model != "central":
                 faults.append(f"{self.path.name}: pays for central releases of a data set, not for {guarantee.model}")
             raise_faults(PrivacyError, faults)
@@ -227,7 +267,23 @@ class Ledger:
             }
             entry = self._append(connection, "reserved", fields)
             place = self._state.series_used if charge.of_series else 0
-            return Receipt(self, entry["entry"], self._state.hash, before, after, place, charge.part)
+            return Receipt(self, entry["entry"], self._state.hash, before, after, place, charge.part, charge.slot)
+
+    def _slots(self, slots: tuple[object, object] | None, unit: Unit) -> dict[str, Any]:
+        """The slots of a claim by their numbers; one that has not ended is refused."""
+        window = self.allowance.window
+        if window is None:
+            if slots is not None:
+                raise PrivacyError(f"{self.path.name}: has no slots; open a ledger with window=Window(...)")
+            return {}
+        first, last = (0, 1) if slots is None else (window.index(slot) for slot in slots)
+        if unit.per == "slot" and first != last:
+            raise PrivacyError("the unit bounds the records of one slot: name the one slot that these records are of")
+        if slots is None:
+            return {}
+        if not window.ended(last, datetime.now(UTC)):
+            raise PrivacyError(f"slot {window.label(last)} has not ended; what it will hold is not known yet")
+        return {"slots": [first, last]}
 
     def settle(self, receipt: Receipt, kind: Literal["committed", "abandoned"], release_id: str | None) -> None:
         """Record what became of a reservation; see Receipt."""
@@ -277,7 +333,12 @@ class Ledger:
         if charge is None:
             return None
         place = state.series_used if charge.of_series else 0
-        return Receipt(self, number, digest, before, state.balance(), place, charge.part)
+        return Receipt(self, number, digest, before, state.balance(), place, charge.part, charge.slot)
+
+    def paid_slots(self) -> dict[int, int]:
+        """The slots that are paid for, and the entry of each."""
+        with self._locked(create=False):
+            return dict(self._state.slots)
 
     def summary(self) -> dict[str, Any]:
         """The ledger in plain data: allowance, balance, how its reservations ended, and what any of them rests on
@@ -299,8 +360,17 @@ class Ledger:
             "reserved": len(self._state.open),
             "head": self._state.hash,
         }
-        if self.allowance.series is not None:
-            out["series"] = {"released": self._state.series_used, "declared": self.allowance.series.releases}
+        allowance = self.allowance
+        if allowance.window is not None and allowance.series is not None:
+            out["relation"] = f"{self.unit.words()}, for all slots of {allowance.window.words()} together"
+            rows = prices(allowance.series, allowance.window, allowance.delta)
+            out["window"] = {
+                **allowance.window.to_json(),
+                "paid": len(self._state.slots),
+                "prices": [{"span": name, "slots": slots, "epsilon": decimal(price)} for name, slots, price in rows],
+            }
+        elif allowance.series is not None:
+            out["series"] = {"released": self._state.series_used, "declared": allowance.series.releases}
         return out
 
     def _repr_html_(self) -> str:
@@ -328,7 +398,10 @@ class Ledger:
             faults.append("the counts carry no data name, so no ledger can pay for them: count(..., data=...)")
         elif data != self.data:
             faults.append(f"{self.path.name}: holds the budget of {self.data!r}, not of {data!r}")
-        if unit != self.unit:
+        same = unit == self.unit
+        if self.allowance.window is not None:  # a release beside the series may bound its records otherwise
+            same = (unit.id, unit.change) == (self.unit.id, self.unit.change)
+        if not same:
             faults.append(f"{self.path.name}: protects {self.unit.words()}; the counts protect {unit.words()}")
         return faults
 

@@ -6,20 +6,22 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal
 
 from kasuri.budget.accounting import dearest, zcdp_of_pure
 from kasuri.budget.declared import Declared
+from kasuri.budget.window import VARYING, Beside, beside, dearest_window
 from kasuri.errors import BudgetError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.privacy import decimal, written
-from kasuri.schema import Part, Unit
+from kasuri.schema import Part, Unit, Window
 
 FORMAT = 1
 """Version of the ledger's entries; a ledger of a higher version is refused."""
 NEWER = "the ledger has format {}, newer than this kasuri reads; update kasuri"
 
-Accounting = Literal["pure", "zcdp", "pld"]
+Accounting = Literal["pure", "zcdp", "pld", "window"]
 _FIRST = "0" * 64
 
 
@@ -39,17 +41,25 @@ class Allowance:
     series: Declared | None
     price: Fraction
     """Set aside for the series from the start; 0 without one."""
+    window: Window | None = None
+    """The span that all of it is about, sliding; None: the data, once and for all."""
 
     def __post_init__(self) -> None:
-        if self.accounting not in ("pure", "zcdp", "pld"):
-            raise PrivacyError('ledger: accounting must be "pure", "zcdp" or "pld"')
+        if self.accounting not in ("pure", "zcdp", "pld", "window"):
+            raise PrivacyError('ledger: accounting must be "pure", "zcdp", "pld" or "window"')
         faults = []
         if (self.accounting == "zcdp") != (self.rho is not None):
             faults.append('ledger: give rho with accounting="zcdp", and epsilon (and delta) with the others')
-        if (self.accounting == "pld") != (self.series is not None):
+        if (self.accounting in ("pld", "window")) != (self.series is not None):
             faults.append('ledger: accounting="pld" is for a series declared now: series=recipe.series(...)')
-        if self.accounting == "pld" and not self.delta:
-            faults.append('ledger: accounting="pld" needs a delta')
+        if (self.accounting == "window") != (self.window is not None):
+            faults.append("ledger: a window, its recipe and its domain go together")
+        if self.window is not None and self.series is not None and self.series.releases != self.window.slots:
+            faults.append(
+                f"ledger: the schedule is of {self.series.releases} slots, the window has {self.window.slots}"
+            )
+        if self.series is not None and not self.delta:
+            faults.append("ledger: a series that is priced as a whole needs a delta")
         if self.delta >= 1:
             faults.append("ledger: delta must be below 1")
         if self.delta and self.rho is not None:
@@ -57,7 +67,8 @@ class Allowance:
         raise_faults(PrivacyError, faults)
         if self.series is not None and self.price > self.epsilon:
             raise BudgetError(
-                f"the declared series costs epsilon {decimal(self.price)} at delta {decimal(self.delta)}; "
+                f"{'a window' if self.window else 'the declared series'} costs epsilon {decimal(self.price)} at delta "
+                f"{decimal(self.delta)}; "
                 f"the allowance is {decimal(self.epsilon)}. Declare fewer releases or a smaller epsilon each"
             )
 
@@ -71,6 +82,8 @@ class Allowance:
         }
         if self.series is not None:
             out |= {"series": self.series.to_json(), "price": decimal(self.price)}
+        if self.window is not None:
+            out["window"] = self.window.to_json()
         return out
 
     @classmethod
@@ -80,7 +93,8 @@ class Allowance:
             return cls(data["accounting"], zero, zero, written(data["rho"]), None, zero)
         series = Declared.from_json(data["series"]) if "series" in data else None
         price = written(data["price"]) if series else zero
-        return cls(data["accounting"], written(data["epsilon"]), written(data["delta"]), None, series, price)
+        window = Window(**data["window"]) if "window" in data else None
+        return cls(data["accounting"], written(data["epsilon"]), written(data["delta"]), None, series, price, window)
 
 
 @dataclass(frozen=True)
@@ -125,12 +139,15 @@ class Balance:
 @dataclass(frozen=True)
 class Charge:
     """The cost of one claim: `plain` in the ledger's currency, delta, 1 where it is one of the series, else 0, and
-    the part of a split that it is charged as, in parallel with the other parts."""
+    the part of a split that it is charged as, in parallel with the other parts. In a window ledger the slot of the
+    series that it pays for, or what it is charged as beside the series."""
 
     plain: Fraction
     delta: Fraction
     of_series: int
     part: Part | None = None
+    slot: int | None = None
+    beside: Beside | None = None
 
 
 class State:
@@ -144,6 +161,8 @@ class State:
         self.delta = Fraction(0)
         self.series_used = 0
         self.splits: dict[str, dict[str, Fraction]] = {}
+        self.slots: dict[int, int] = {}  # of a window ledger: slot -> the entry that paid for it
+        self.others: list[Beside] = []
         self.open: set[int] = set()
         self.settled: dict[int, str] = {}
         self.assumes: dict[str, None] = {}  # what any release charged here rests on, each once
@@ -161,6 +180,8 @@ class State:
         if allowance.rho is not None:
             return Balance("rho", allowance.rho, spent, Fraction(0), Fraction(0), Fraction(0))
         in_series = Fraction(0)
+        if allowance.window is not None:  # nothing of the series is used up: every window costs its price, for ever
+            return Balance("epsilon", allowance.epsilon, spent, allowance.price, allowance.delta, allowance.delta)
         if allowance.series is not None:
             in_series = min(allowance.series.epsilon * used, allowance.price)
             delta += allowance.delta  # a series takes all of it
@@ -177,6 +198,8 @@ class State:
             if delta:
                 raise PrivacyError("an (epsilon, delta) release cannot be charged to a zCDP ledger: it has no rho")
             return Charge(zcdp_of_pure(epsilon), zero, 0)
+        if allowance.window is not None:
+            return self._in_window(claim, epsilon, delta)
         series = allowance.series
         if series is not None and claim["plan"] == series.plan and self.series_used < series.releases:
             as_declared = epsilon <= series.epsilon and delta <= series.delta
@@ -189,6 +212,31 @@ class State:
             plain = dearest(list(more.values()), most) - dearest(list(parts.values()), most)
             return Charge(plain, zero, 0, Part(claim["split"], claim["part"]))
         return Charge(epsilon, delta, 0)
+
+    def _in_window(self, claim: Mapping[str, Any], epsilon: Fraction, delta: Fraction) -> Charge:
+        """A slot of the series, paid once; or a release beside it, charged to every window that its slots touch."""
+        window, series, zero = self.allowance.window, self.allowance.series, Fraction(0)
+        assert window is not None and series is not None
+        slots = (int(claim["slots"][0]), int(claim["slots"][1])) if "slots" in claim else None
+        if slots is not None and slots[0] > slots[1]:
+            raise PrivacyError("the last slot lies before the first")
+        if claim["plan"] == series.plan and slots is not None and slots[0] == slots[1]:
+            slot = slots[0]
+            if slot in self.slots:
+                raise BudgetError(
+                    f"slot {window.label(slot)} is paid for (entry {self.slots[slot]}); a slot is drawn once. "
+                    "Nothing was drawn"
+                )
+            if epsilon != series.epsilon or delta != series.delta:
+                raise PrivacyError(VARYING)
+            return Charge(zero, zero, 1, slot=slot)
+        if delta:
+            raise PrivacyError(
+                f"{VARYING}; a release beside it is paid from what is left of epsilon, and has no delta of its own"
+            )
+        other = beside(epsilon, self.opened["unit"].change, slots)
+        more = dearest_window([*self.others, other], window.slots)
+        return Charge(more - self.spent, zero, 0, beside=other)
 
     def add(self, text: str, digest: str) -> dict[str, Any]:
         """Check one entry against the chain and the rules, and take it in."""
@@ -223,7 +271,7 @@ class State:
             self._reserved(entry, where)
         elif kind in ("committed", "abandoned"):
             if entry["of"] not in self.open:
-                raise FormatError(f"{where}: settles entry {entry['of']}, which is no open reservation")
+                raise FormatError(f"{where}: settles entry {entry['of']}, which is not an open reservation")
             self.open.remove(entry["of"])
             self.settled[entry["of"]] = kind
         elif kind != "repaired":
@@ -239,6 +287,15 @@ class State:
             raise FormatError(f"{where}: the balance written is not the sum of the entries")
         self.spent, self.delta = self.spent + charge.plain, self.delta + charge.delta
         self.series_used += charge.of_series
+        window = self.allowance.window
+        if window is not None:
+            ends = int(claim["slots"][1]) if "slots" in claim else None
+            if ends is not None and not window.ended(ends, datetime.fromisoformat(entry["time"])):
+                raise FormatError(f"{where}: pays for a slot that had not ended")
+            if charge.slot is not None:
+                self.slots[charge.slot] = entry["entry"]
+            if charge.beside is not None:
+                self.others.append(charge.beside)
         if charge.part is not None:
             parts = self.splits.setdefault(charge.part.split, {})
             parts[charge.part.name] = parts.get(charge.part.name, Fraction(0)) + written(claim["epsilon"])

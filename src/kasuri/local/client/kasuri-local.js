@@ -29,7 +29,14 @@ export function randomWords(bits) {
 }
 
 /** Cells of one axis: the one source of its size and of its labels. */
-const cellsOf = (axis) => (axis.kind === "mesh" ? axis.shape[0] * axis.shape[1] : (axis.labels?.length ?? axis.size));
+const cellsOf = (axis) => (axis.shape ? axis.shape[0] * axis.shape[1] : (labelsOf(axis)?.length ?? axis.size));
+
+/** Names of the cells of one axis, null where they have none; of regions, the places that have none below them. */
+function labelsOf(axis) {
+  if (axis.kind !== "regions") return axis.labels ?? null;
+  const above = new Set(axis.parents);
+  return axis.codes.filter((code) => !above.has(code));
+}
 
 /** Number of categories, "elsewhere" (the last) included. */
 export function size(randomizer) {
@@ -40,7 +47,7 @@ export function size(randomizer) {
 export function labels(randomizer) {
   const { axes } = randomizer.domain;
   const d = size(randomizer) - (randomizer.elsewhere ? 1 : 0);
-  const own = axes.length === 1 && axes[0].labels ? axes[0].labels : Array.from({ length: d }, (_, i) => String(i));
+  const own = (axes.length === 1 && labelsOf(axes[0])) || Array.from({ length: d }, (_, i) => String(i));
   return randomizer.elsewhere ? [...own, "elsewhere"] : own;
 }
 
@@ -57,7 +64,7 @@ export function categoryOf(randomizer, value) {
   if (value === null) found = randomizer.elsewhere ? d - 1 : -1;
   else if (typeof value === "string") found = named.indexOf(value);
   else if (Number.isInteger(value)) {
-    const own = randomizer.domain.axes.length === 1 ? randomizer.domain.axes[0].labels : null;
+    const own = randomizer.domain.axes.length === 1 ? labelsOf(randomizer.domain.axes[0]) : null;
     found = own?.some(isNumeral) ? named.indexOf(String(value)) : value;
   }
   if (!(found >= 0 && found < d)) {
@@ -213,6 +220,23 @@ export function report(randomizer, category, word) {
   }
 }
 
+/** For each category whether a report agrees with it: all that the report says. */
+export function supports(randomizer, sent) {
+  const r = randomizer;
+  const bit = (i, from = 0) => Boolean((sent[from + (i >> 3)] >> (i & 7)) & 1);
+  const number = (from, width) => sent.slice(from, from + width).reduceRight((n, b) => 256 * n + b, 0);
+  const agrees = {
+    unary: (x) => bit(x),
+    oue: (x) => bit(x),
+    memoised: (x) => bit(x),
+    grr: (x) => number(0, sent.length) === x,
+    olh: (x) => bucket(number(0, 4), x, r.buckets) === number(4, sent.length - 4),
+    hadamard: (x) => (parity((number(0, sent.length) >>> 1) & (x + 1)) ^ (number(0, 1) & 1)) === 0,
+    count_mean_sketch: (x) => bit(bucket(number(0, 2), x, r.buckets), 2),
+  }[r.kind];
+  return Array.from({ length: size(r) }, (_, x) => agrees(x));
+}
+
 /** ln of the worst ratio of the probabilities in the description: what one report really loses. */
 export function loss(r) {
   const N = 2 ** r.bits;
@@ -251,7 +275,10 @@ const AXES = {
   ordered: ["kind", "name", "size", "labels"],
   nominal: ["kind", "name", "labels", "tree"],
   time: ["kind", "name", "start", "seconds", "size"],
+  regions: ["kind", "name", "codes", "parents", "titles", "levels", "shapes", "crs", "points"],
 };
+const PLAIN_GRID = ["kind", "name", "origin", "shape", "points", "splits", "crs", "step", "anchor"];
+const SCHEME_GRID = ["kind", "name", "origin", "shape", "points", "splits", "scheme", "level"];
 const MORE = {
   unary: [],
   oue: [],
@@ -281,15 +308,35 @@ function fields(object, names, what) {
 const shown = (text) =>
   !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text.replace(/(?<=[\p{L}\p{M}])[\u200c\u200d](?=[\p{L}\p{M}])/gu, ""));
 
+const isText = (text) => typeof text === "string" && text !== "" && shown(text);
+const isPair = (two, good) => Array.isArray(two) && two.length === 2 && two.every(good);
+
+/** Codes, each once, and above each an earlier one or nothing; outlines, where there are any, one for each place below. */
+function areRegions({ codes, parents, shapes }) {
+  if (!(Array.isArray(codes) && codes.length && codes.every(isText) && Array.isArray(parents))) return false;
+  const at = new Map(codes.map((code, i) => [code, i]));
+  if (at.size !== codes.length || parents.length !== codes.length) return false;
+  if (!parents.every((code, i) => code === "" || at.get(code) < i)) return false;
+  const leaves = codes.length - new Set(parents.filter((code) => code !== "")).size;
+  if (shapes === null) return true;
+  fields(shapes, ["lengths", "wkb"], "shapes");
+  const lengths = Array.isArray(shapes.lengths) && shapes.lengths.every((n) => isWhole(n, 9, 2 ** 26));
+  return lengths && shapes.lengths.length === leaves && typeof shapes.wkb === "string";
+}
+
 function checkAxis(axis) {
-  const names = Object.hasOwn(AXES, axis?.kind) ? AXES[axis.kind] : ["?"];
+  let names = Object.hasOwn(AXES, axis?.kind) ? AXES[axis.kind] : ["?"];
+  if (axis?.kind === "grid") names = Object.hasOwn(axis, "scheme") ? SCHEME_GRID : PLAIN_GRID;
   fields(axis, names, "axis");
   const { shape, labels: named } = axis;
   let good = !names.includes("size") || isWhole(axis.size, 1, MAX_CATEGORIES);
-  if (axis.kind === "mesh") {
-    good = Array.isArray(shape) && shape.length === 2 && shape.every((n) => isWhole(n, 1, MAX_CATEGORIES));
+  if (axis.kind === "mesh" || axis.kind === "grid") {
+    good = isPair(shape, (n) => isWhole(n, 1, MAX_CATEGORIES)) && isPair(axis.origin, Number.isSafeInteger);
+    if (names === PLAIN_GRID) good &&= isPair(axis.step, isText) && isPair(axis.anchor, isText);
+  } else if (axis.kind === "regions") {
+    good = areRegions(axis);
   } else if (axis.kind === "nominal" || (axis.kind === "ordered" && named !== null)) {
-    const strings = Array.isArray(named) && named.every((label) => typeof label === "string" && label !== "" && shown(label));
+    const strings = Array.isArray(named) && named.every(isText);
     good &&= strings && named.length > 0 && new Set(named).size === named.length;
     good &&= axis.kind === "nominal" || named.length === axis.size;
   }
@@ -352,7 +399,7 @@ export function checkRandomizer(r) {
   }
   axes.forEach(checkAxis);
   if (typeof r.elsewhere !== "boolean") throw new Error("field elsewhere: true or false");
-  if (r.elsewhere && axes.some((axis) => axis.labels?.includes("elsewhere"))) throw new Error("two labels elsewhere");
+  if (r.elsewhere && axes.some((axis) => labelsOf(axis)?.includes("elsewhere"))) throw new Error("two labels elsewhere");
   const d = size(r);
   if (!isWhole(d, 2, MAX_CATEGORIES)) throw new Error(`2 to ${MAX_CATEGORIES} categories`);
   if (more.includes("buckets") && !isWhole(r.buckets, 2, 2 ** 16)) throw new Error("field buckets");

@@ -1,0 +1,153 @@
+"""A job file of a series: one file, run again and again, each slot once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from kasuri import files
+from kasuri.budget.ledger import Ledger
+from kasuri.errors import BudgetError, DomainError, PrivacyError
+from kasuri.job.facts import domain, mechanism, unit
+from kasuri.job.models import Data, Job, SeriesPart
+from kasuri.job.running import counts, judge_exports
+from kasuri.recipes.mechanism import Mechanism
+from kasuri.schema import Domain, Unit, Window
+from kasuri.series import Calendar, Hour, Series
+
+
+def part(job: Job) -> SeriesPart:
+    """The job's table [series]; DomainError for a job of one release."""
+    if job.series is None:
+        raise DomainError("this job file is of one release: a series has a table [series]; see docs/guide/series.md")
+    return job.series
+
+
+def _facts(job: Job, base: Path) -> tuple[Window, Domain, Unit, Mechanism, Calendar, Path]:
+    told = part(job)
+    if job.budget.ledger is None:
+        raise PrivacyError("a series is paid by a ledger: [budget] ledger = FILE")
+    table, who = domain(job, base), unit(job)
+    calendar = Calendar(tuple(told.off), tuple(map(str, told.days_off)), told.season)
+    window = Window(told.window, told.slot, told.zone)
+    return window, table, who, mechanism(job, base, table), calendar, base / job.budget.ledger
+
+
+def begin(job: Job, base: Path) -> Series:
+    """Open the ledger and the folder of a series, or check that they are what the job says. Nothing is charged."""
+    told = part(job)
+    window, table, who, recipe, calendar, ledger = _facts(job, base)
+    window.index(told.start)
+    if not (base / job.output.folder).exists():
+        first = _words(window, window.index(told.start))
+        judge_exports(table, [_filled(target, first) for target in job.output.exports], job.output.levels)
+    book = Ledger.open(
+        ledger, epsilon=job.budget.epsilon, delta=told.delta, unit=who, data=job.data.name, window=window,
+        recipe=recipe, domain=table, aside=told.aside,
+    )  # fmt: skip
+    return Series.open(base / job.output.folder, ledger=book, recipe=recipe, domain=table, calendar=calendar)
+
+
+def opened(job: Job, base: Path) -> Series:
+    """The series of a job, which must have been begun, with the facts that the job says."""
+    window, table, _, recipe, calendar, ledger = _facts(job, base)
+    book = Ledger.load(ledger)
+    if book.allowance.window != window or book.data != job.data.name:
+        raise PrivacyError(f"{ledger.name}: was opened for another window or other data than the job says")
+    return Series.open(base / job.output.folder, ledger=book, recipe=recipe, domain=table, calendar=calendar)
+
+
+def due(job: Job, series: Series, until: str | None = None) -> list[int]:
+    """Slots that have ended, are not paid for and not declared missing, from the job's start on, oldest first."""
+    told, window = part(job), series.window
+    ready = datetime.now(UTC) - timedelta(minutes=told.wait)
+    last = None if until is None else window.index(until)
+    done, gone = series.ledger.paid_slots(), series.missing()
+    out, at = [], window.index(told.start)
+    while window.ended(at, ready) and (last is None or at <= last):
+        if at not in done and at not in gone:
+            out.append(at)
+        at += 1
+    return out
+
+
+def run(
+    job: Job,
+    base: Path,
+    series: Series,
+    slots: list[int],
+    *,
+    threads: int | None = None,
+    begun: Callable[[str], None] = lambda label: None,
+) -> Iterator[Hour]:
+    """Count, release and export these slots, one after the other. A slot that is paid for is not drawn again."""
+    for hour in _unexported(job, series):
+        _export(job, base, series, hour, again=True)
+    for slot in slots:
+        label = series.window.label(slot)
+        if slot in series.ledger.paid_slots():
+            raise BudgetError(f"slot {label} is paid for; a slot is drawn once. Nothing was drawn")
+        begun(label)
+        words = _words(series.window, slot)
+        data = Data.model_validate(_filled(job.data.model_dump(exclude_unset=True), words))
+        hour = series.release(counts(job.model_copy(update={"data": data}), base), slot=label, threads=threads)
+        _export(job, base, series, hour)
+        yield hour
+
+
+def _unexported(job: Job, series: Series) -> Iterator[Hour]:
+    """Published slots whose exports a crash left undone."""
+    if job.output.exports:
+        for label in series.labels():
+            if not _mark(series, label).exists():
+                yield series.hour(label)
+
+
+def _mark(series: Series, label: str) -> Path:
+    return series.folder / "exported" / label[:16].replace(":", "-")
+
+
+def _export(job: Job, base: Path, series: Series, hour: Hour, *, again: bool = False) -> None:
+    """Append the slot to every export; `again`: what is there already is what a crash left."""
+    if not job.output.exports:
+        return
+    words = _words(series.window, series.window.index(hour.slot))
+    for target in job.output.exports:
+        filled = _filled(target, words)
+        where = filled if "://" in filled else str(base / filled)
+        try:
+            hour.export(where, levels=job.output.levels)
+        except DomainError as error:
+            there = "never written over" in str(error) or ("://" not in where and Path(where).is_file())
+            if not (again and there):
+                raise
+    mark = _mark(series, hour.slot)
+    mark.parent.mkdir(exist_ok=True)
+    files.write(mark, "")
+
+
+def _words(window: Window, slot: int) -> dict[str, str]:
+    """What stands for {...} in a job file: the slot's start and end with their zone, and as the clock there shows."""
+    start, end = window.start(slot), window.start(slot + 1)
+    return {
+        "{start}": start.isoformat(timespec="seconds"),
+        "{end}": end.isoformat(timespec="seconds"),
+        "{local_start}": start.replace(tzinfo=None).isoformat(" ", "seconds"),
+        "{local_end}": end.replace(tzinfo=None).isoformat(" ", "seconds"),
+        "{date}": start.date().isoformat(),
+        "{hour}": f"{start.hour:02d}",
+        "{minute}": f"{start.minute:02d}",
+    }
+
+
+def _filled(told: Any, words: dict[str, str]) -> Any:
+    """The same with every {...} of a slot filled in; braces that are none of them stay."""
+    if isinstance(told, str):
+        for name, text in words.items():
+            told = told.replace(name, text)
+        return told
+    if isinstance(told, dict):
+        return {name: _filled(value, words) for name, value in told.items()}
+    return [_filled(value, words) for value in told] if isinstance(told, (list, tuple)) else told

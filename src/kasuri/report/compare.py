@@ -1,0 +1,75 @@
+"""Whether the page in a release's folder is the one of its release."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kasuri.report.pack import Rows, unpack
+
+
+def same(found: str, made: str, *, dated: bool = False) -> bool:
+    """Bytes may differ where another zlib squeezed the rows; what they hold may not, but for the limits of larger
+    areas where they are `dated`: made by an earlier rule."""
+    if found == made:
+        return True
+    (head, packed, foot), (head_here, packed_here, foot_here) = around(found), around(made)
+    try:
+        view, view_here = (
+            json.loads(part.rpartition('id="view">')[2].partition("</script>")[0]) for part in (head, head_here)
+        )
+        texts, texts_here = ((_without(part, dated=dated), end) for part, end in ((head, foot), (head_here, foot_here)))
+        if texts != texts_here or _plainly(view) != _plainly(view_here):
+            return False
+        told, told_here = ([{"what": "rows", "about": each["data"]}, *each["parts"]] for each in (view, view_here))
+        parts = zip(told, packed.split("."), told_here, packed_here.split("."), strict=True)
+        return all(_same_part(*part, dated=dated) for part in parts)
+    except (AttributeError, ValueError, KeyError, TypeError, zlib.error):
+        return False
+
+
+def _without(head: str, *, dated: bool) -> str:
+    """What precedes the rows, but for what tells their lengths, and where limits are `dated` how wide they are."""
+    before, mark, after = head.rpartition('id="view">')
+    if dated:
+        before = re.sub(r'<section id="error".*?</section>', "", before, count=1, flags=re.DOTALL)
+    return before + mark + after.partition("</script>")[2]
+
+
+def _plainly(view: Mapping[str, Any]) -> dict[str, Any]:
+    """The view, but for the lengths of packed streams."""
+    parts = [{key: value for key, value in part.items() if key != "about"} for part in view["parts"]]
+    return {**{key: value for key, value in view.items() if key != "data"}, "parts": parts}
+
+
+def _same_part(told: Mapping[str, Any], one: str, told_here: Mapping[str, Any], other: str, *, dated: bool) -> bool:
+    """Whether two packed texts hold the same. Limits of sums are computed, and may be off by their rounding."""
+    if told["what"] in ("rows", "range"):
+        rounding = 0 if told["what"] == "rows" else math.inf if dated else 1
+        return _alike(unpack(told["about"], one), unpack(told_here["about"], other), rounding)
+    size = 1 + sum(length for _, length in told["about"]["streams"])
+    a, b = (zlib.decompressobj(-15).decompress(base64.b64decode(text, validate=True), size) for text in (one, other))
+    return a == b
+
+
+def _alike(one: Rows, other: Rows, rounding: float) -> bool:
+    """Whether two tables are the same, but for `rounding` in limits, which are computed and not read."""
+    return all(np.array_equal(a, b) for a, b in zip(one.index, other.index, strict=True)) and all(
+        np.abs(one.columns[name] - other.columns[name]).max(initial=0)
+        <= (rounding if name in ("below", "above") else 0)
+        for name in one.columns
+    )
+
+
+def around(text: str) -> tuple[str, str, str]:
+    """The page before its packed rows, these, and what follows."""
+    head, mark, rest = text.partition('id="rows">')
+    packed, _, foot = rest.partition("</script>")
+    return head + mark, packed, foot

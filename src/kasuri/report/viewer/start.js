@@ -1,0 +1,22 @@
+// ---- start ----
+
+for (const button of document.querySelectorAll("[data-language]")) button.addEventListener("click", () => speak(button.dataset.language));
+const opens = document.body.dataset.opens; // the language of its publisher, for readers of neither
+const asked = location.hash.slice(1).split("&")[0];
+const wanted = asked in WORDS ? asked : [(navigator.language ?? "").slice(0, 2), opens].find((name) => name in WORDS) ?? "en";
+const ready = () => { speak(wanted); document.body.dataset.ready = "yes"; };
+async function start(view) {
+  if (view.estimate) for (const [words, name] of [[WORDS.en, "estimate"], [WORDS.ja, "推定値"]]) words.value = words.count = words.released = name;
+  const texts = $("rows").textContent.split("."), parts = view.parts ?? []; // the table, then what else there is to show
+  const made = await Promise.all([unpack(view.data, texts[0]), ...parts.map((part, i) => ({ range: unpack, ground: unpackGround, shapes: unpackShapes })[part.what](part.about, texts[i + 1]))]);
+  const data = made[0];
+  data.ranges = []; data.ground = {};
+  parts.forEach((part, i) => {
+    if (part.what === "range") data.ranges.push({ key: part.key, rows: made[i + 1] });
+    else if (part.what === "ground") data.ground[part.axis] = made[i + 1];
+    else view.axes[part.axis].levels[0].rings = made[i + 1];
+  });
+  (view.axes.some((axis) => axis.kind === "mesh" || axis.kind === "shapes") ? showMap : showBars)(view, data);
+  ready();
+}
+if ($("view")) start(told("view")); else ready();

@@ -1,0 +1,127 @@
+"""What lies below a map: public, small, the same for every release; degrees of every window; epsilon in words."""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pyproj
+import pytest
+
+import kasuri as ks
+from kasuri.manifest.package import digest, sha256, text
+from kasuri.report import frame, ground, promise, reliability, window
+from kasuri.report.compare import around
+
+UNIT = ks.Unit("person", "add-remove", 1)
+KANTO = ks.Mesh("grid", level="500m", origin=(8400, 6080), shape=(512, 512))
+EUROPE = ks.Grid("home", scheme="eu", level="1km", origin=(2800, 3600), shape=(512, 512))
+WORLD = ks.Grid("g", crs="EPSG:4326", step=1, anchor=0, origin=(-60, -180), shape=(140, 360))
+FIJI = ks.Grid("g", crs="EPSG:4326", step="0.1", anchor=0, origin=(-200, 1750), shape=(60, 100))
+UTM = ks.Grid("g", crs="EPSG:32654", step=1000, anchor=0, origin=(3900, 300), shape=(100, 100))
+TILES = ks.Grid("g", scheme="quadkey", level="12", origin=(2480, 3600), shape=(40, 60))
+
+
+def save(folder, seed, recipe=None):
+    domain = ks.Domain.of(ks.Mesh("grid", level="1km", origin=(4272, 3168), shape=(12, 10)))
+    values = np.random.default_rng(seed).poisson(9 * seed, domain.shape)
+    counts = ks.Counts.from_dense(values, domain, UNIT, data="c")
+    ks.release(counts, recipe or ks.geometric(), epsilon="1", ledger=None).save(str(folder), unmetered=True)
+    return folder
+
+
+def parts(folder):
+    head, packed, _ = around((folder / "report.html").read_text(encoding="utf-8"))
+    told = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["parts"]
+    return [(what["what"], what["about"], one) for what, one in zip(told, packed.split(".")[1:], strict=True)]
+
+
+def test_the_ground_is_the_same_for_every_release_of_a_domain(tmp_path):
+    one, two = (parts(save(tmp_path / str(seed), seed)) for seed in (1, 5))
+    (a,), (b,) = ([part for part in found if part[0] == "ground"] for found in (one, two))
+    assert a == b and one != two
+
+
+@pytest.mark.parametrize("axis", [KANTO, EUROPE, WORLD, FIJI, UTM, TILES], ids=lambda axis: axis.name)
+def test_the_ground_is_small_and_inside_its_window(axis):
+    place = window.of_plane(axis)
+    told, packed = ground.of(place)
+    assert told["names"] > 3 and 500 < len(packed) < 60_000
+    assert ground.of(place) == (told, packed), "made twice, made the same"
+    lon, lat = np.array(place.told()["lon"]), np.array(place.told()["lat"])
+    bounds = lon.min() - 0.2, lat.min() - 0.2, lon.max() + 0.2, lat.max() + 0.2
+    for kind, points in ground._projected(place, bounds):
+        assert (points >= -1e-6).all() and (points <= np.array(place.size) + 1e-6).all()
+        assert kind != ground.RING or np.array_equal(points[0], points[-1])
+
+
+def test_a_grid_without_a_place_has_no_ground():
+    assert ground.of(window.of_plane(ks.Mesh("grid", shape=(9, 9)))) is None
+
+
+@pytest.mark.parametrize("axis", [KANTO, EUROPE, FIJI, UTM, TILES], ids=lambda axis: axis.name)
+def test_degrees_are_those_of_the_reference_system(axis):
+    place = window.of_plane(axis)
+    rng = np.random.default_rng(1)
+    x, y = rng.uniform(0, axis.shape[1], 50), rng.uniform(0, axis.shape[0], 50)
+    lon, lat = place.degrees(x, y)
+    again = place.place(lon, lat)
+    assert np.allclose(again[0], x, atol=1e-5) and np.allclose(again[1], y, atol=1e-5)
+    west, south, east, north = axis.extent()
+    east_of, north_of = west + x / axis.shape[1] * (east - west), north - y / axis.shape[0] * (north - south)
+    true = pyproj.Transformer.from_crs(axis.epsg, 4326, always_xy=True).transform(east_of, north_of)
+    assert np.allclose((lon + 180) % 360, (true[0] + 180) % 360, atol=2e-6) and np.allclose(lat, true[1], atol=2e-6)
+
+
+def test_the_old_japanese_datum_is_moved():
+    old, new = (
+        window.of_plane(ks.Mesh("g", "1km", (4272, 3168), shape=(9, 9), crs=crs)) for crs in ("Tokyo", "JGD2011")
+    )
+    lon, lat = old.degrees(np.array([4.0]), np.array([4.0]))
+    there = pyproj.Transformer.from_crs(4301, 6668, always_xy=True).transform(*new.degrees(4.0, 4.0))
+    assert abs(lon[0] - there[0]) < 2e-4 and abs(lat[0] - there[1]) < 2e-4
+    x, y = old.place(lon, lat)
+    assert abs(x[0] - 4) < 0.01 and abs(y[0] - 4) < 0.01
+
+
+def test_epsilon_in_words():
+    assert promise.belief(0.1) == pytest.approx(math.exp(0.1) / (1 + math.exp(0.1)))
+    words = promise.sentence("0.1", "0", "person", "add-remove")
+    assert (
+        "at most 52.5 % sure." in words.en and "高くても 52.5 % です" in words.ja and "rules out little" not in words.en
+    )
+    weak = promise.sentence("10", "1e-6", "person", "replace")
+    assert "99.9955 % sure (but for cases of probability 1e-6 at most)" in weak.en and "rules out little" in weak.en
+    assert not promise.per_cent(promise.belief(40), up=True).startswith("100"), "never told to be certain"
+    assert promise.per_cent(0.50001, up=True) == "50.1" and promise.per_cent(0.49999, up=False) == "49.9"
+    assert "<rect" in promise.picture("700", False)
+
+
+def test_the_budget_is_a_bar(tmp_path):
+    ledger = {"after": {"allowance": "2", "left": "1"}, "before": {"left": "1.5"}, "charged": {"currency": "epsilon"}}
+    bar = promise.budget({"ledger": ledger})
+    assert 'class="spent" style="width:25%"' in bar and 'class="own" style="width:25%"' in bar
+    assert "0.5 by this release, 1 left" in bar and "No ledger" in promise.budget({"ledger": None})
+
+
+def test_errors_after_refinement_are_those_of_the_intervals():
+    kind = reliability.Kind(frame.Text("cells", "セル"), np.array([10.0, 100, 1000] * 8), np.array([5.0, 10, 20] * 8))
+    table, chart = reliability.body([kind], 95, secret=False)[1:]
+    assert "± 10.0 %" in table.replace("± 10 %", "± 10.0 %") and "67 %" in table and "<polyline" in chart
+    assert reliability.body([], 95, secret=False) == []
+
+
+def test_a_page_of_an_earlier_form_is_judged_by_its_hash_and_said_so(tmp_path):
+    folder = save(tmp_path / "r", 3)
+    assert ks.verify(folder)["not_recomputed"] == [] or "report.html" not in str(ks.verify(folder)["not_recomputed"])
+    path = folder / "report.html"
+    path.write_text(path.read_text(encoding="utf-8").replace(frame.FORM, ""), encoding="utf-8")
+    manifest = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+    for item in manifest["resources"]:
+        item["hash"] = sha256((folder / item["path"]).read_bytes())
+    manifest["digest"] = digest(manifest)
+    (folder / "datapackage.json").write_bytes(text(manifest))
+    found = ks.verify(folder)
+    assert found["ok"] and "earlier form" in str(found["not_recomputed"])
+    shutil.copy(folder / "certificate.md", path)
+    assert not ks.verify(folder)["ok"]

@@ -1,0 +1,279 @@
+"""A series: drawn once, filtered from published numbers alone, replayed bit for bit, refusals before any charge."""
+
+import json
+import shutil
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+
+import kasuri as ks
+from kasuri.noise.rng import Source
+from kasuri.series import Hour
+from kasuri.series import folder as disk
+
+UNIT = ks.Unit("phone", "add-remove", 1, per="slot")
+DOMAIN = ks.Domain.of(ks.Mesh("grid", shape=(16, 16)))
+WINDOW = ks.Window("1d", slot="1h", zone="+09:00")
+RECIPE = ks.refined_tree("series", noise="gaussian", delta="1e-6")
+SLOT = "2020-10-{:02d}T{:02d}:00+09:00"
+MEAN = np.random.default_rng(1).gamma(0.5, 200, DOMAIN.shape)
+
+
+def at(hour):
+    return SLOT.format(1 + hour // 24, hour % 24)
+
+
+def truth(hour):
+    return np.random.default_rng(hour).poisson(MEAN)
+
+
+def table(hour, domain=DOMAIN, unit=UNIT, data="flow"):
+    values = np.random.default_rng(hour).poisson(MEAN if domain == DOMAIN else np.ones(domain.shape))
+    return ks.Counts.from_dense(values, domain, unit, data=data)
+
+
+def begun(folder, **more):
+    given = {"epsilon": "5", "delta": "1e-6", "unit": UNIT, "data": "flow", "window": WINDOW}
+    ledger = ks.Ledger.open(folder / "flow.ledger", recipe=RECIPE, domain=DOMAIN, **given)
+    return ks.Series.open(folder / "flow", ledger=ledger, recipe=RECIPE, domain=DOMAIN, **more)
+
+
+def again(folder):
+    return ks.Series.open(folder / "flow", ledger=ks.Ledger.load(folder / "flow.ledger"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("series")
+    flow = begun(folder)
+    return folder, [flow.release(table(hour), slot=at(hour), threads=1) for hour in range(30)]
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    shutil.copytree(made[0], tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_the_map_is_better_than_the_slot_alone(made):
+    _, out = made
+    errors = np.array(
+        [
+            [((one - truth(hour)) ** 2).mean() for one in (out[hour].to_dense(), out[hour].alone().to_dense())]
+            for hour in range(12, 30)
+        ]
+    ).mean(axis=0)
+    assert errors[0] < 0.7 * errors[1]
+
+
+def test_everything_follows_from_the_published_measurements(made):
+    folder, out = made
+    found = again(folder).verify()
+    assert found["ok"] and found["slots"] == 30 and not found["faults"]
+    (folder / "flow" / disk.STATE).rename(folder / "state.aside")
+    assert again(folder).verify()["state"] == found["state"]  # with no state kept at all
+    (folder / "state.aside").rename(folder / "flow" / disk.STATE)
+    back = again(folder).hour(at(29))
+    assert isinstance(back, Hour) and np.array_equal(back.to_dense(), out[29].to_dense())
+    area = {"rows": slice(0, 8), "cols": slice(0, 8)}
+    assert back.interval(**area) == out[29].interval(**area)
+
+
+def test_state_kept_or_replayed_gives_the_same_bits(made):
+    folder, _ = made
+    flow = again(folder)
+    said = disk.slots(flow.folder)
+    kept, last = flow._state(said)
+    assert last == WINDOW.index(at(29))
+    path = flow.folder / disk.STATE
+    data = path.read_bytes()
+    path.unlink()
+    fresh, _ = again(folder)._state(said)
+    path.write_bytes(data)
+    assert disk.state_digest(kept) == disk.state_digest(fresh)
+
+
+@pytest.mark.parametrize("file", ["map.parquet", "measurements.parquet", "slot.json"])
+def test_a_changed_slot_is_noticed(copied, file):
+    path = copied / "flow" / "slots" / disk.name(at(7)) / file
+    if file == "slot.json":
+        told = json.loads(path.read_text())
+        told["status"] = "late"
+        path.write_text(json.dumps(told))
+    else:
+        other = copied / "flow" / "slots" / disk.name(at(8)) / file
+        path.write_bytes(other.read_bytes())
+    assert not again(copied).verify()["ok"]
+
+
+def test_a_map_that_does_not_follow_is_noticed(copied):
+    """Every hash made right again: only the replay can tell."""
+    import pyarrow.parquet as pq
+
+    folder = copied / "flow" / "slots" / disk.name(at(29))
+    table_ = pq.read_table(folder / "map.parquet")
+    values = table_["value"].to_numpy().copy()
+    values[0] += 1
+    pq.write_table(table_.set_column(1, "value", [values]), folder / "map.parquet")
+    told = json.loads((folder / "slot.json").read_text())
+    told["files"]["map.parquet"] = disk.digest(folder / "map.parquet")
+    (folder / "slot.json").write_text(disk.text(told))
+    assert any("does not follow" in fault for fault in again(copied).verify()["faults"])
+
+
+def test_a_gap_is_refused_before_anything_is_charged(copied, monkeypatch):
+    shutil.rmtree(copied / "flow" / "slots" / disk.name(at(7)))
+    monkeypatch.setattr(Source, "release_key", lambda self: 1 / 0)
+    flow = again(copied)
+    with pytest.raises(ks.FormatError, match="gap"):
+        flow.release(table(40), slot=at(40))
+    assert WINDOW.index(at(40)) not in flow.ledger.paid_slots()
+
+
+def test_alone_is_the_recipe_by_itself_and_can_be_saved(made, tmp_path):
+    folder, out = made
+    alone = out[3].alone()
+    alone.save(str(tmp_path / "alone"))
+    assert ks.verify(str(tmp_path / "alone"), ledger=str(folder / "flow.ledger"))["ok"]
+
+
+def test_intervals_hold_whatever_the_filter_does(made):
+    """Those of the slot's own numbers, of filtered values too: at least 95 % within three standard errors."""
+    _, out = made
+    inside = []
+    for hour in range(30):
+        for row in range(0, 16, 4):
+            area = {"rows": slice(row, row + 4), "cols": slice(0, 8)}
+            held = out[hour].interval(**area)
+            assert held.lower <= held.value <= held.upper
+            inside.append(held.lower <= truth(hour)[row : row + 4, :8].sum() <= held.upper)
+    assert np.mean(inside) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / len(inside))
+
+
+# -- paying, refusing --------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_is_drawn_once(tmp_path, monkeypatch):
+    flow = begun(tmp_path)
+    flow.release(table(0), slot=at(0))
+    monkeypatch.setattr(Source, "release_key", lambda self: 1 / 0)
+    with pytest.raises(ks.BudgetError, match="drawn once"):
+        again(tmp_path).release(table(0), slot=at(0))
+    assert len(flow.ledger.paid_slots()) == 1
+
+
+def test_a_late_slot_is_published_by_itself(tmp_path):
+    flow = begun(tmp_path)
+    for hour in (0, 1, 4):
+        flow.release(table(hour), slot=at(hour))
+    late = flow.release(table(2), slot=at(2))
+    assert late.status == "late"
+    flow.release(table(5), slot=at(5))
+    assert again(tmp_path).verify()["ok"]
+    assert flow.status()["late"] == [at(2)]
+
+
+def test_an_empty_table_is_released_like_any_other(tmp_path):
+    flow = begun(tmp_path)
+    empty = ks.Counts.from_dense(np.zeros(DOMAIN.shape, dtype=int), DOMAIN, UNIT, data="flow")
+    assert flow.release(empty, slot=at(0)).measurements is not None
+    assert flow.release(empty, slot=at(1)).status == "first"
+
+
+def bad_inputs():
+    other = ks.Domain.of(ks.Mesh("grid", shape=(8, 8)))
+    now = datetime.now(WINDOW.start(0).tzinfo).replace(minute=0, second=0, microsecond=0)
+    return {
+        "future": (table(0), (now + timedelta(hours=3)).isoformat()),
+        "overlap": (table(0), "2020-10-01T00:30+09:00"),
+        "zone": (table(0), "2020-10-01T00:00+00:00"),
+        "no zone": (table(0), "2020-10-01T00:00"),
+        "domain": (table(0, other), at(0)),
+        "unit": (table(0, unit=ks.Unit("phone", "add-remove", 2, per="slot")), at(0)),
+        "data": (table(0, data="other"), at(0)),
+        "not counts": (np.zeros(DOMAIN.shape), at(0)),
+    }
+
+
+@pytest.mark.parametrize("case", bad_inputs())
+def test_bad_input_is_refused_before_anything_is_charged(tmp_path, monkeypatch, case):
+    flow = begun(tmp_path)
+    monkeypatch.setattr(Source, "release_key", lambda self: 1 / 0)
+    counts, slot = bad_inputs()[case]
+    with pytest.raises(ks.KasuriError):
+        flow.release(counts, slot=slot)
+    assert flow.ledger.summary()["entries"] == 1 and not list((tmp_path / "flow" / "slots").iterdir())
+
+
+def test_another_recipe_domain_or_calendar_in_mid_series(tmp_path):
+    flow = begun(tmp_path)
+    flow.release(table(0), slot=at(0))
+    for more in (
+        {"recipe": ks.refined_tree("u4", noise="gaussian", delta="1e-6")},
+        {"domain": ks.Domain.of(ks.Mesh("grid", shape=(8, 8)))},
+        {"calendar": ks.Calendar.weekly(off=("fri",))},
+    ):
+        with pytest.raises(ks.KasuriError):
+            ks.Series.open(tmp_path / "flow", ledger=flow.ledger, **more)
+
+
+def test_missing_slots_need_a_public_reason(tmp_path):
+    flow = begun(tmp_path)
+    with pytest.raises(ks.PrivacyError, match="public reason"):
+        flow.declare_missing(at(0), reason="")
+    flow.declare_missing(at(0), reason="announced maintenance of the source")
+    with pytest.raises(ks.DomainError, match="declared missing"):
+        flow.release(table(0), slot=at(0))
+    assert flow.status()["missing"] == {at(0): "announced maintenance of the source"}
+
+
+def test_a_seeded_source_is_refused(tmp_path):
+    with pytest.raises(ks.PrivacyError, match="secure"):
+        begun(tmp_path).release(table(0), slot=at(0), source=ks.seeded(1))
+
+
+def test_a_crash_before_the_name_is_finished_later(tmp_path, monkeypatch):
+    """Written whole and not yet named: the next call gives it its name. Not whole: it is gone, and stays paid."""
+    flow = begun(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "publish", lambda aside: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(disk, "drop", lambda aside: None)
+        with pytest.raises(KeyboardInterrupt):
+            flow.release(table(0), slot=at(0))
+    assert again(tmp_path).labels() == [at(0)]
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "write_slot", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(disk, "drop", lambda aside: None)
+        with pytest.raises(KeyboardInterrupt):
+            flow.release(table(1), slot=at(1))
+    flow = again(tmp_path)
+    assert flow.status()["lost"] == [at(1)] and flow.labels() == [at(0)]
+    with pytest.raises(ks.BudgetError):
+        flow.release(table(1), slot=at(1))
+    flow.release(table(2), slot=at(2))
+    assert again(tmp_path).verify()["ok"]
+
+
+def test_large_trees_are_drawn_where_something_is(tmp_path, monkeypatch):
+    """Above a size not every node is drawn: those that noise leaves, and those that earlier slots want."""
+    from kasuri.series import hour as hours
+
+    monkeypatch.setattr(hours, "WHOLE", 16)
+    domain = ks.Domain.of(ks.Mesh("grid", shape=(64, 64)))
+    ledger = ks.Ledger.open(
+        tmp_path / "l", epsilon="5", delta="1e-6", unit=UNIT, data="flow", window=WINDOW, recipe=RECIPE, domain=domain
+    )
+    flow = ks.Series.open(tmp_path / "f", ledger=ledger, recipe=RECIPE, domain=domain)
+    rng = np.random.default_rng(3)
+    mean = np.zeros((64, 64))
+    mean[:16, :20] = rng.gamma(1, 300, (16, 20))
+    errors = []
+    for t in range(16):
+        true = rng.poisson(mean)
+        out = flow.release(ks.Counts.from_dense(true, domain, UNIT, data="flow"), slot=at(t))
+        errors.append([((one.to_dense() - true) ** 2).mean() for one in (out, out.alone())])
+        assert (out.measurements.level == 12).sum() < 64 * 64
+    late = np.array(errors)[8:].mean(axis=0)
+    assert late[0] < late[1]
+    assert ks.Series.open(tmp_path / "f", ledger=ledger).verify()["ok"]

@@ -1,0 +1,194 @@
+"""kasuri series: one job file, each slot once, whatever happens in between."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import kasuri as ks
+from kasuri import job
+from kasuri.cli import app
+
+JOB = """
+[data]
+name = "flow"
+files = ["in/{date}T{hour}.csv"]
+columns = { grid = ["r", "c"] }
+
+[[axes]]
+kind = "mesh"
+name = "grid"
+shape = [8, 8]
+
+[unit]
+id = "phone"
+change = "add-remove"
+max_cells = 1
+per = "slot"
+
+[recipe]
+name = "refined_tree"
+shares = "series"
+noise = "gaussian"
+delta = "1e-6"
+
+[budget]
+epsilon = "5"
+ledger = "flow.ledger"
+
+[series]
+window = "1d"
+slot = "1h"
+zone = "+09:00"
+start = "2020-10-01T00:00+09:00"
+delta = "1e-6"
+days_off = [2020-10-02]
+
+[output]
+folder = "flow"
+exports = ["maps.duckdb", "parts/{date}T{hour}.csv"]
+"""
+LAST = "2020-10-01T07:00+09:00"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    rng = np.random.default_rng(1)
+    for hour in range(8):
+        rows = rng.integers(0, 8, (400, 2))
+        lines = [f"{phone},{row},{col}" for phone, (row, col) in enumerate(rows)]
+        (tmp_path / "in" / f"2020-10-01T{hour:02d}.csv").write_text("\n".join(["phone,r,c", *lines]) + "\n")
+    (tmp_path / "flow.toml").write_text(JOB)
+    return tmp_path
+
+
+def kasuri(folder, *words):
+    done = CliRunner().invoke(app, ["series", words[0], str(folder / "flow.toml"), *words[1:], "--json"])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return json.loads(done.stdout)
+
+
+def test_one_job_file_run_again_and_again(folder):
+    opened = kasuri(folder, "open")
+    assert opened["published"] == 0 and "any day" in opened["claim"] and opened["prices"][0]["span"] == "1h"
+    first = kasuri(folder, "run", "--until", LAST, "--most", "3")
+    assert [one["slot"][11:13] for one in first["released"]] == ["00", "01", "02"]
+    again = kasuri(folder, "run", "--slot", "2020-10-01T01:00+09:00")
+    assert again["released"] == [] and "paid for and published" in again["note"]
+    rest = kasuri(folder, "run", "--until", LAST)
+    assert rest["published"] == 8
+    assert kasuri(folder, "run", "--until", LAST)["note"] == "no slot is due"
+    assert kasuri(folder, "status")["last"] == LAST
+    assert kasuri(folder, "verify")["ok"]
+    import duckdb
+
+    with duckdb.connect(str(folder / "maps.duckdb"), read_only=True) as base:
+        assert base.execute("SELECT count(DISTINCT release_id) FROM release_meta").fetchone() == (8,)
+    assert len(list((folder / "parts").glob("*T0?.csv"))) == 8
+    page = kasuri(folder, "report", "--rows", "0:4", "--cols", "0:8", "--out", str(folder / "flow.html"))
+    text = (folder / "flow.html").read_text(encoding="utf-8")
+    assert page["slots"] == 8 and "<polyline" in text and "any day" in text and "365d" in text
+    revised = kasuri(
+        folder, "revise", "--first", "2020-10-01T02:00+09:00", "--last", LAST, "--out", str(folder / "rev")
+    )
+    assert revised["slots"] == 6 and json.loads((folder / "rev" / "revision.json").read_text())["status"] == "revised"
+    assert len(ks.Ledger.load(folder / "flow.ledger").entries()) == 1 + 2 * 8  # a revision costs nothing
+
+
+def test_exports_that_a_crash_left_are_made_later(folder, monkeypatch):
+    kasuri(folder, "open")
+    from kasuri.job import serial
+
+    with monkeypatch.context() as patch:
+        patch.setattr(serial, "_export", lambda *words, **more: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            list(_run(folder, 1))
+    assert not (folder / "maps.duckdb").exists()
+    kasuri(folder, "run", "--until", "2020-10-01T01:00+09:00")
+    import duckdb
+
+    with duckdb.connect(str(folder / "maps.duckdb"), read_only=True) as base:
+        assert base.execute("SELECT count(*) FROM release_meta").fetchone() == (2,)
+
+
+def _run(folder, most):
+    from kasuri.job import serial
+
+    work = job.load(folder / "flow.toml")
+    series = serial.opened(work, folder)
+    yield from serial.run(work, folder, series, serial.due(work, series, LAST)[:most])
+
+
+def test_killed_in_the_middle(folder):
+    """kill -9 at some moment of a run, again and again: every slot is paid once, none is drawn twice, all replays."""
+    kasuri(folder, "open")
+    command = [sys.executable, "-m", "kasuri", "series", "run", str(folder / "flow.toml"), "--until", LAST]
+    for wait in (2.2, 2.6, 3.0):
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(wait)
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
+        if (folder / "flow.ledger").exists():
+            subprocess.run([sys.executable, "-m", "kasuri", "ledger", "repair", str(folder / "flow.ledger")],
+                           capture_output=True, check=True)  # fmt: skip
+    kasuri(folder, "run", "--until", LAST)
+    status = kasuri(folder, "status")
+    assert status["published"] + len(status["lost"]) == 8 and status["due"][0] == "2020-10-01T08:00+09:00"
+    assert kasuri(folder, "verify")["ok"]
+    entries = ks.Ledger.load(folder / "flow.ledger").entries()
+    slots = [entry["claim"]["slots"][0] for entry in entries if entry["kind"] == "reserved"]
+    assert len(slots) == len(set(slots)) == 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('per = "slot"\n', "", "go together"),
+        ('slot = "1h"', 'slot = "5h"', "whole number of slots"),
+        ('start = "2020-10-01T00:00+09:00"', 'start = "2020-10-01T00:00"', "zone"),
+        ('zone = "+09:00"', 'zone = "Asia/Tokyo"', "offset"),
+        ('ledger = "flow.ledger"', "unmetered = true", "paid by a ledger"),
+        ('delta = "1e-6"\ndays_off', "days_off", "delta"),
+        ("days_off = [2020-10-02]", 'off = ["Sunday"]', "not a day"),
+    ],
+)
+def test_what_is_no_series(folder, old, new, words):
+    (folder / "flow.toml").write_text(JOB.replace(old, new))
+    from kasuri.job import serial
+
+    with pytest.raises(ks.KasuriError, match=words):
+        serial.begin(job.load(folder / "flow.toml"), folder)
+    assert not (folder / "flow.ledger").exists() and not (folder / "flow").exists()
+
+
+def test_a_job_of_one_release_is_none(folder):
+    with pytest.raises(ks.DomainError, match="series run"):
+        job.rehearse(job.load(folder / "flow.toml"), folder)
+
+
+def test_plan_of_a_window():
+    words = [
+        "ledger",
+        "plan",
+        "--window",
+        "7d",
+        "--slot",
+        "1h",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-9",
+        "--cells",
+        "32x32",
+    ]
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert found["noises"]["gaussian"]["chosen"] and not found["noises"]["laplace"]["chosen"]
+    assert "price of a span" in CliRunner().invoke(app, words).stdout
