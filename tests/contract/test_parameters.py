@@ -244,8 +244,8 @@ def test_a_part_of_the_confidential_folder_is_not_public(folder):
     table(folder / "records" / "part.parquet", CITY)
     recipe = parameters.parse('bayes_tree(prior={public="older", file="records/part.parquet"})')
     with pytest.raises(ks.PrivacyError, match="itself"):
-        parameters.refuse_public(recipe, None, [folder / "records"], folder)
-    parameters.refuse_public(recipe, None, [folder / "census.parquet"], folder)
+        parameters.refuse_public(recipe.public, None, [folder / "records"], folder)
+    parameters.refuse_public(recipe.public, None, [folder / "census.parquet"], folder)
 
 
 PRIOR = 'name = "bayes_tree"\nprior = { public = "older", file = "FILE" }'

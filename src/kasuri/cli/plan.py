@@ -78,6 +78,8 @@ def plan(
         trials=trials,
     )
     text, data = found.table(metric), found.to_json()
+    if asked.judged is not None and (judged := asked.judged()) is not None:
+        text, data = f"{text}\n\n{judged.table()}", data | {"acceptance": judged.to_json()}
     if figure is not None:
         _figure(found.rows, figure, metric, f"Expected {metric.replace('_', ' ')} before any data is touched", "")
     if simulate:

@@ -172,14 +172,7 @@ class Recipe(Part):
                 return PublicMatrix(read_array(base / part.file), part.public)
             if isinstance(part, MapFile):
                 return part.read(base)
-            table = part.file.lower().endswith((".csv", ".parquet"))
-            return read_public(
-                base / part.file,
-                domain,
-                name=part.public,
-                columns=places(part.columns) if part.columns is not None else columns if table else None,
-                value=part.value if part.value is not None or not table else value,
-            )
+            return public_table(part, base, domain, columns, value)
 
         return self.make(opened)
 
@@ -197,6 +190,20 @@ class Recipe(Part):
         except KasuriError as error:
             raise ValueError("; ".join(error.faults)) from None
         return self
+
+
+def public_table(
+    part: PublicFile, base: Path, domain: Domain, columns: Mapping[str, Any] | None, value: str | None
+) -> PublicTable:
+    """A table that a file of everyone's holds; `columns` and `value` as for `Recipe.mechanism`."""
+    table = part.file.lower().endswith((".csv", ".parquet"))
+    return read_public(
+        base / part.file,
+        domain,
+        name=part.public,
+        columns=places(part.columns) if part.columns is not None else columns if table else None,
+        value=part.value if part.value is not None or not table else value,
+    )
 
 
 def _stand_in(part: PublicFile | MatrixFile | MapFile) -> PublicTable | PublicMatrix | RegionMap:
@@ -332,11 +339,16 @@ def _words(fault: Any, content: Any) -> tuple[Place, str]:
     return tuple(at), said if kind == "value_error" else f"{said[0].lower()}{said[1:]}"
 
 
-def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path | str | Query | Table], base: Path) -> None:
+def refuse_public(
+    public: Sequence[PublicFile | MatrixFile | MapFile],
+    data: str | None,
+    sources: Sequence[Path | str | Query | Table],
+    base: Path,
+) -> None:
     """Refuse what is declared public and has the name of the confidential data, or is (or may be) one of its
     `sources`: files and folders as paths; addresses and patterns, as Spark takes them, as text; a table or a query."""
     found = []
-    for part in recipe.public:
+    for part in public:
         what = f"the public {'matrix' if isinstance(part, MatrixFile) else 'table'} {part.public!r}"
         if part.public == data:
             found.append(f"{what} has the name of the confidential data: it is not public")

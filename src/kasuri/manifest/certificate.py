@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from kasuri.privacy import written
 from kasuri.words.bias import AREAS
 from kasuri.words.japanese import ja, unit
 
@@ -59,6 +60,7 @@ def english(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) 
                 "How far off it may be",
                 [*_errors(privacy["expected_error"], _ENGLISH), *_bias(privacy["expected_error"]["bias"], "en")],
             ),
+            *_accepted(privacy.get("acceptance"), "Acceptance", _ENGLISH, _criterion),
         ],
     )
 
@@ -113,6 +115,7 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
                 "誤差の目安",
                 [*_errors(privacy["expected_error"], _JAPANESE), *_bias(privacy["expected_error"]["bias"], "ja")],
             ),
+            *_accepted(privacy.get("acceptance"), "受け入れ基準", _JAPANESE, _criterion_ja),
         ],
     )
 
@@ -152,6 +155,10 @@ _ENGLISH = {
     "at_most": "at most {}",
     "unknown": "This recipe has no closed form for its error.",
     "advised": "Advised smallest area: {cells} cells.",
+    "accepted": "Declared and judged before the charge, without a look at the data:",
+    "form": "Judged by a closed form, for the smallest areas of the kind.",
+    "public": "Where areas are counted: judged on {trials} releases of the public table {name}, less twice the "
+    "standard error of the simulation.",
 }
 _JAPANESE = {
     "none": "この公表は台帳に計上されていません。同じデータのほかの公表による消費は制限されません。",
@@ -178,6 +185,10 @@ _JAPANESE = {
     "at_most": "{} 以下",
     "unknown": "このレシピには誤差を与える式がありません。",
     "advised": "利用を推奨する最小の区域：{cells} セル。",
+    "accepted": "計上前に宣言し、データを参照せずに判定したもの：",
+    "form": "該当する最小の区域について、式により判定しました。",
+    "public": "区域数を示した項目は、公開表 {name} を {trials} 回公表する模擬計算により、"
+    "計算の標準誤差の 2 倍を差し引いて判定しました。",
 }
 
 
@@ -276,6 +287,42 @@ def _bias(said: str | list[Mapping[str, str]], language: str) -> list[str]:
         return ["Bias, the mean of released less true, by kind of area:", *lines]
     lines = [f"- {AREAS.get(item['area'], item['area'])}：{item['ja']}" for item in said]
     return ["偏り（公表値と真の値の差の平均）、区域の種類別：", *lines]
+
+
+def _accepted(
+    said: Mapping[str, Any] | None,
+    heading: str,
+    words: Mapping[str, str],
+    line: Callable[[Mapping[str, Any]], str],
+) -> list[tuple[str, list[str]]]:
+    """What the release had to reach, where something was declared."""
+    if said is None:
+        return []
+    closed = any(row["judged"] is None for row in said["criteria"])
+    how = [words["form"]] if closed else []
+    if said["public"] is not None:
+        how.append(words["public"].format(trials=said["trials"], name=said["public"]["name"]))
+    return [(heading, [words["accepted"], *(line(row) for row in said["criteria"]), *how])]
+
+
+def _criterion(row: Mapping[str, Any]) -> str:
+    areas = f"areas of {row['areas']:,} cells" if isinstance(row["areas"], int) else row["areas"]
+    asked = f"{_share(row['share'])} of {areas} over {row['people']:,} within {_share(row['within'])}"
+    return f"- {asked}: {_found(row)} expected" + ("" if row["judged"] is None else f", on {row['judged']:,} areas")
+
+
+def _criterion_ja(row: Mapping[str, Any]) -> str:
+    areas = f"{row['areas']:,} セルの区域" if isinstance(row["areas"], int) else row["areas"]
+    asked = f"{areas}のうち {row['people']:,} を超えるものの {_share(row['share'])} で誤差 {_share(row['within'])} 以内"
+    return f"- {asked}：期待値 {_found(row)}" + ("" if row["judged"] is None else f"（{row['judged']:,} 区域）")
+
+
+def _share(text: str) -> str:
+    return f"{float(100 * written(text)):.4g} %"
+
+
+def _found(row: Mapping[str, Any]) -> str:
+    return f"{100 * (row['found'] - row['margin']):.2f} %"
 
 
 def _most(bound: Mapping[str, Any], sums: str, weights: str) -> str:

@@ -35,7 +35,7 @@ from kasuri.noise.laws import IDEALISED, KEYSTREAM
 from kasuri.noise.rng import secure
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.public import Named
-from kasuri.published import intervals
+from kasuri.published import acceptance, intervals
 from kasuri.published.measurements import Measurements
 from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.mechanism import Drawn, Run
@@ -293,7 +293,12 @@ def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[s
         notes.append(f"configuration_hash: {why}")
         return
     tried = [mechanism, *mechanism.once_told_alike()]
-    hashes = [each.plan(run.domain, said.unit, said.epsilon) for each in tried]
+    judged = manifest["privacy"].get("acceptance")
+    if judged is not None:
+        wrong, untold_of = acceptance.wrong(judged, run)
+        faults += [f"{MANIFEST}: {fault}" for fault in wrong]
+        notes += untold_of
+    hashes = [acceptance.fingerprint(each.plan(run.domain, said.unit, said.epsilon), judged) for each in tried]
     if manifest["privacy"]["implementation"].get("configuration_hash") not in hashes:
         faults.append(f"{MANIFEST}: configuration_hash is not that of recipe, domain, unit and epsilon")
 

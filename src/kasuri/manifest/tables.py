@@ -206,6 +206,7 @@ def _meta(said: Mapping[str, Any], manifest: Mapping[str, Any], guarantee: Guara
         "plan": implementation["configuration_hash"],
         "ledger": privacy["accounting"]["ledger"],
         "about": manifest.get("about"),
+        "acceptance": privacy.get("acceptance"),
     }
     return (
         set(said) == {*plain, "recipe", "guarantee", "provenance", "domain"}

@@ -6,7 +6,16 @@ NAMES = "tests/contract/test_names.py"
 FORGERIES = "tests/contract/test_forgeries.py"
 OLD_RELEASE = "tests/golden/test_old_release.py"
 
+ACCEPTANCE = "tests/contract/test_acceptance.py"
+
 FAULTS = [
+    Fault("criteria are no part of what is charged", "kasuri.published.acceptance:fingerprint", "if said is None:",
+          "if True:", f"{ACCEPTANCE}::test_an_altered_criterion_is_found_though_every_hash_is_made_again"),
+    Fault("what is not good enough is released", "kasuri.published.acceptance:Acceptance.must_be_met",
+          "if not self.met:", "if False:",
+          f"{ACCEPTANCE}::test_what_would_not_be_met_is_neither_released_nor_charged"),
+    Fault("judged without the error of the simulation", "kasuri.published.acceptance:Verdict.met",
+          "self.found - self.margin", "self.found", f"{ACCEPTANCE}::test_a_margin_counts_against_the_release"),
     Fault("a certificate read as text", "kasuri.manifest.verify:_words", "same = (folder / name).read_bytes() ==",
           "same = (folder / name).read_text().encode() ==", f"{NAMES}::test_a_certificate_is_bytes"),
     Fault("the scale is believed", "kasuri.manifest.recompute:_unlike",
