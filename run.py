@@ -186,7 +186,8 @@ def environment(small):
 
 
 def warm_up():
-    """Compile what is not compiled yet, on all cores."""
+    """Compile what is not compiled yet, kernels and modules, on all cores."""
+    call(PYTHON, "-m", "compileall", "-q", "-j", "0", "src")
     call(PYTHON, "-c", "import multiprocessing, kasuri._kernels as kernels\n"
                        "with multiprocessing.Pool() as pool: pool.map(kernels.warm_up_one, kernels.MODULES, 1)")
 
@@ -217,6 +218,7 @@ def main():
         hints = dict(os.environ, KASURI_COMMAND=typed() + " kasuri")  # the command that its hints print
         call(PYTHON, "-m", "kasuri", *words, cwd=None, env=hints)
     elif command == "test":
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what pytest makes of the tests' files is kept for its processes
         warm_up()  # before the processes of the tests, each of which would compile every kernel that it meets
         full = "--full" in rest
         marks = [] if full else ["-m", "not full"]

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import itertools
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,12 @@ from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(Path(__file__).parent))  # tests/reference is importable as `reference`
+
+# Before NumPy is loaded, and for every process that a test starts. Tests run beside each other: threads of matrix
+# products then wait for each other in circles (five times the CPU time of a fit), and compiling kasuri's modules once
+# more in each of some hundred processes is waste, even where the user wants no such files beside their own programs.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("kasuri", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("kasuri")
