@@ -185,6 +185,13 @@ def environment(small):
         shutil.rmtree(cache, ignore_errors=True)
 
 
+def warm_up():
+    """Compile what is not compiled yet, kernels and modules, on all cores."""
+    call(PYTHON, "-m", "compileall", "-q", "-j", "0", "src")
+    call(PYTHON, "-c", "import multiprocessing, kasuri._kernels as kernels\n"
+                       "with multiprocessing.Pool() as pool: pool.map(kernels.warm_up_one, kernels.MODULES, 1)")
+
+
 def lock(rest):
     """Both locks: what developers use, and the part of it that kasuri itself needs (and what builds it)."""
     compile = [uv(), "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes",
@@ -211,10 +218,12 @@ def main():
         hints = dict(os.environ, KASURI_COMMAND=typed() + " kasuri")  # the command that its hints print
         call(PYTHON, "-m", "kasuri", *words, cwd=None, env=hints)
     elif command == "test":
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what pytest makes of the tests' files is kept for its processes
+        warm_up()  # before the processes of the tests, each of which would compile every kernel that it meets
         full = "--full" in rest
         marks = [] if full else ["-m", "not full"]
         if "-n" not in rest:  # a process more than cores: tests wait for executors, browsers and servers
-            marks += ["-n", str(min(os.cpu_count() or 1, 4) + 1), "--dist", "loadgroup"]
+            marks += ["-n", str(min(os.cpu_count() or 1, 4) + 1)]
         call(PYTHON, "-m", "pytest", *marks, *[word for word in rest if word != "--full"])
     elif command == "check":
         call(os.path.join(BIN, "ruff"), "check", ".")
@@ -233,7 +242,7 @@ def main():
     elif command == "falsify":
         call(PYTHON, "tests/falsify/falsify.py", *rest)
     elif command == "warm-up":
-        call(PYTHON, "-c", "import kasuri._kernels as kernels; kernels.warm_up()")
+        warm_up()
 
 
 if __name__ == "__main__":
