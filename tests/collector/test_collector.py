@@ -623,6 +623,39 @@ def test_a_round_of_numbers_is_collected_and_refuses_what_it_should(collector, t
         assert operator(app, "POST", "/operator/rounds", hostile)[0] == 400, change
 
 
+@pytest.mark.parametrize("name", ["grid", "oue", "olh", "count_mean_sketch", "memoised", "piecewise"])
+def test_descriptions_that_would_fill_the_memory_are_refused_at_once(collector, name):
+    """Numbers of 10^9 digits, words of 2^63 bits, no buckets: 400, and nothing is opened. Devices read them the same way."""
+    store, _, app, _ = collector
+    if name == "grid":
+        grid = ks.Grid("grid", crs="EPSG:4326", step="1/120", origin=(4280, 16700), shape=(4, 4))
+        data = ks.local.unary(grid, epsilon="1").to_json()
+        axis = data["domain"]["axes"][0]
+        hostile = [{"step": bad} for bad in ("1e999999999", "1e-999999999", ["1", "1e999"], "1/0", "9" * 4000, None)]
+        hostile = [{"domain": {"axes": [{**axis, **bad}], "mask": []}} for bad in hostile]
+    elif name == "piecewise":
+        data = ks.local.piecewise((0, 1), epsilon="1").to_json()
+        hostile = [{"high": "1/0"}, {"high": "9" * 4000}, {"steps": 1 << 63}, {"bits": 1 << 63}, {"low": "1e999999999"}]
+    else:
+        data = OTHERS[name]().to_json()
+        hostile = [{"bits": bad} for bad in (1 << 63, 0, -1, 10**30)]
+        hostile += [{"buckets": 0}, {"buckets": -1}] if name == "olh" else []
+    for change in hostile:
+        body = {"randomizer": {**data, **change}, "closes": 2_000_000}
+        status, told = operator(app, "POST", "/operator/rounds", body)
+        assert status == 400 and told["error"], change
+    assert not store.rounds()
+    assert operator(app, "POST", "/operator/rounds", {"randomizer": data, "closes": 2_000_000})[0] == 201
+
+
+OTHERS = {
+    "oue": lambda: ks.local.oue(WARDS, epsilon="1"),
+    "olh": lambda: ks.local.olh(WARDS, epsilon="1"),
+    "count_mean_sketch": lambda: ks.local.count_mean_sketch(WARDS, epsilon="1"),
+    "memoised": lambda: ks.local.memoised(WARDS, epsilon_permanent="1", epsilon_instant="2", v_max=2),
+}
+
+
 def test_ten_thousand_malformed_bodies(collector):
     """Mutated, random, truncated, oversized, wrongly typed: never a 500, never a stored byte."""
     store, key, app, _ = collector
