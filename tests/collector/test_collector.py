@@ -625,7 +625,7 @@ def test_a_round_of_numbers_is_collected_and_refuses_what_it_should(collector, t
 
 @pytest.mark.parametrize("name", ["grid", "oue", "olh", "count_mean_sketch", "memoised", "piecewise"])
 def test_descriptions_that_would_fill_the_memory_are_refused_at_once(collector, name):
-    """Numbers of 10^9 digits, words of 2^63 bits, no buckets: 400, and nothing is opened. Devices read them the same way."""
+    """Numbers of 10^9 digits, words of 2^63 bits, no buckets: 400, and nothing is opened. Devices read the same."""
     store, _, app, _ = collector
     if name == "grid":
         grid = ks.Grid("grid", crs="EPSG:4326", step="1/120", origin=(4280, 16700), shape=(4, 4))
