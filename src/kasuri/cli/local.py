@@ -60,8 +60,8 @@ def plan(
     randomizer: str | None = typer.Option(
         None,
         "--randomizer",
-        help="Your choice: unary, oue, grr, olh, hadamard, count_mean_sketch, memoised; of numbers two_point, "
-        "piecewise, hybrid, square_wave; else all compared.",
+        help="Your choice: unary, oue, grr, olh, hadamard, count_mean_sketch (or cms), memoised; of numbers "
+        "two_point, piecewise, hybrid, square_wave; else all compared.",
     ),
     v_max: int | None = typer.Option(
         None, "--v-max", min=1, help="memoised: places, elsewhere included, that share epsilon for all reports."

@@ -109,12 +109,12 @@ class Randomizer(ABC):
             faults.append("local randomizers take a domain without a mask: list the possible places as labels")
         if not 1 <= self.bits <= BITS:
             faults.append(f"bits must be 1 to {BITS}")
-        if not 2 <= self.size <= MAX_CATEGORIES:
-            faults.append(f"{self.size} categories; a randomizer takes 2 to {MAX_CATEGORIES}")
-        if not (0 < self.q < self.p < self.words):
+        elif not (0 < self.q < self.p < self.words):
             faults.append(
                 "probabilities must satisfy 0 < q < p < 2^bits: words too short, or epsilon too small for them"
             )
+        if not 2 <= self.size <= MAX_CATEGORIES:
+            faults.append(f"{self.size} categories; a randomizer takes 2 to {MAX_CATEGORIES}")
         if self.elsewhere and any(ELSEWHERE in (axis.labels or ()) for axis in self.domain.axes):
             faults.append(f"the label {ELSEWHERE!r} is the one that is added; leave it out, or give elsewhere=False")
         raise_faults(DomainError, faults)
@@ -122,8 +122,8 @@ class Randomizer(ABC):
 
     @property
     def words(self) -> int:
-        """N = 2^bits."""
-        return 1 << self.bits
+        """N = 2^bits; 0, which every check refuses, where the bits of a description are out of range."""
+        return 1 << self.bits if 1 <= self.bits <= BITS else 0
 
     @cached_property
     def size(self) -> int:

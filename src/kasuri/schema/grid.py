@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kasuri.arrays import Bool, Float, Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns, systems
-from kasuri.schema.axis import Plane, Step, name_faults, pair
+from kasuri.schema.axis import Plane, Step, name_faults, pair, rational
 from kasuri.schema.columns import Found, Place
 from kasuri.schema.schemes import Lines, Scheme, scheme, words
 
@@ -346,8 +346,5 @@ class _Plain(Scheme):
 def _exact(given: Any) -> tuple[Fraction, Fraction] | None:
     """One exact number for both directions, or two (north, east); None where it is something else."""
     both = list(given) if isinstance(given, list | tuple) else [given, given]
-    try:
-        north, east = (Fraction(str(part)) for part in both)
-    except (ValueError, ZeroDivisionError):
-        return None
-    return north, east
+    found = [part for part in map(rational, both) if part is not None]
+    return (found[0], found[1]) if len(found) == len(both) == 2 else None
