@@ -226,7 +226,7 @@ def test_a_job_from_points_to_a_map(tmp_path):
         '[data]\nname = "x"\nfiles = ["rows.csv"]\ncolumns = { place = { lat = "lat", lon = "lon" } }\n'
         '[[axes]]\nkind = "regions"\nname = "place"\nplaces = "places.gpkg"\nprefix = [2, 5]\n'
         'levels = ["state", "county"]\n[unit]\nid = "person"\nchange = "add-remove"\nmax_cells = 1\n'
-        '[recipe]\nname = "refined_tree"\norder = "hierarchy"\n[budget]\nepsilon = "1"\nunmetered = true\n'
+        '[recipe]\nname = "refined_tree"\n[budget]\nepsilon = "1"\nunmetered = true\n'
         '[output]\nfolder = "out"\nexports = ["x.gpkg", "x.csv", "x.sqlite", "x.geojson", "x.parquet"]\n'
         'levels = ["state"]\n'
     )
@@ -236,6 +236,7 @@ def test_a_job_from_points_to_a_map(tmp_path):
     job.run(job.load(path), tmp_path)
     out = ks.Release.load(str(tmp_path / "out"))
     assert ks.verify(str(tmp_path / "out"))["faults"] == [] and out.domain.axes == (axis,)
+    assert out.recipe["order"] == "hierarchy", "without being asked"
     meta, states = pyogrio.read_arrow(tmp_path / "x.gpkg", layer="release_state")
     states = pa.table(states)
     assert meta["crs"] == "EPSG:4326"
