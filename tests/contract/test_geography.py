@@ -261,7 +261,7 @@ def opened(path, layer=None):
 @pytest.mark.parametrize(
     ("axis", "level", "recipe"),
     [
-        (EU, "10km", ks.haar_topdown()),
+        (EU, "10km", ks.bayes_tree(order="jis")),
         (EU, "20km", ks.haar_topdown(order="jis")),
         (ks.Grid("home", scheme="quadkey", level="14", origin=(9000, 8000), shape=(30, 20)), "12", None),
         (ks.Grid("home", scheme="geohash", level="6", origin=(9000, 8000), shape=(30, 20)), "4", None),

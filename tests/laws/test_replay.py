@@ -42,7 +42,7 @@ MAPS = [
     ks.haar_topdown("1d"), ks.haar_topdown("jis"), ks.haar_topdown(transform="haar"),
     ks.haar_topdown(transform="nominal"), ks.haar_topdown(interleave=("sex",)), ks.haar_topdown(descent="jump"),
     ks.haar_topdown(descent="plain"), ks.haar_topdown(descent="dense"), ks.refined_tree(),
-    ks.refined_tree("u4", "hierarchy"), ks.refined_tree({0: "0.5", 1: "0.5"}), ks.refined_tree(interleave=("sex",)),
+    ks.refined_tree("u4", "hierarchy"), ks.refined_tree("u4", "jis"), ks.bayes_tree(order="jis"), ks.refined_tree({0: "0.5", 1: "0.5"}), ks.refined_tree(interleave=("sex",)),
     ks.bayes_tree(), ks.bayes_tree(facts={"density": "0.2", "size": "10"}), ks.bayes_tree(pilot=True),
     ks.bayes_tree(prior=TABLE), ks.bayes_tree("dense", prior=TABLE), ks.auto((1, 4), "mae"), ks.auto(prior=TABLE),
     hierarchy(), hierarchy("morton"), hierarchy("hierarchy"), simplex(), neg_l2_simplex("0.9", share="0.1"),
