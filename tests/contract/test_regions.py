@@ -175,6 +175,9 @@ def test_faults_of_shapes(tmp_path):
     assert shapely.area(shapely.from_wkb(shaped(tmp_path, shapes=crossed, repair=True).shapes[5])) == 50
     with pytest.raises(DomainError, match="03 has no polygon"):
         shaped(tmp_path, shapes=lambda code: shapely.Point(1, 1) if code == "03" else shape(code))
+    unknown = ["POLYGON", b"x", shapely.to_wkb(shapely.Polygon()), shapely.to_wkb(shape("01001"))]
+    with pytest.raises(DomainError, match=r"a has no polygon\n.*b has no polygon\n.*c has no polygon$"):
+        ks.Regions("place", {"code": [*"abcd"], "geometry": unknown}, crs="EPSG:4326", repair=True)
     with pytest.raises(DomainError, match="the shapes are in EPSG:4326, not in EPSG:3035"):
         shaped(tmp_path, crs="EPSG:4326", ending="gpkg").__class__(
             "place", tmp_path / "places.gpkg", prefix=(2, 5), crs="EPSG:3035"

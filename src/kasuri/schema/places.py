@@ -233,10 +233,12 @@ def outlines(
     itself (unless it may be repaired: its ground stays, lines without ground go), is not in its system (where that is
     known) or covers another."""
     library, own = shapely(), f"axis {axis!r}"
-    found = library.force_2d(library.from_wkb(np.array([shape or None for shape in shapes], dtype=object)))
-    if repair:
-        found = library.make_valid(found, method="structure", keep_collapsed=False)
-    area = np.isin(library.get_type_id(found), (3, 6))
+    told = np.array([shape if isinstance(shape, bytes) else None for shape in shapes], dtype=object)
+    with np.errstate(invalid="ignore"):  # coordinates that are not numbers cross themselves
+        found = library.force_2d(library.from_wkb(told, on_invalid="ignore"))
+        if repair:
+            found = library.make_valid(found, method="structure", keep_collapsed=False)
+    area = np.isin(library.get_type_id(found), (3, 6)) & ~library.is_empty(found)
     out = _listed([codes[i] for i in np.flatnonzero(~area).tolist()], f"{own}: {{}} has no polygon")
     valid = library.is_valid(found)
     crossing = [codes[i] for i in np.flatnonzero(area & ~valid).tolist()]
