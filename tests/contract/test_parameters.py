@@ -174,7 +174,7 @@ REFUSED = {
     'name = "bayes_tree"\npilot = "yes"\nshares = 3\norder = "2d"': (
         "line 21: recipe.pilot: input should be a valid boolean",
         "line 22: recipe.shares: input should be a valid string or input should be a valid dictionary",
-        "line 23: recipe.order: input should be 'morton', '1d', 'hierarchy' or 'interleaved'",
+        "line 23: recipe.order: input should be 'morton', '1d', 'hierarchy', 'jis' or 'interleaved'",
     ),
     'name = "simplex"\nshare = 0.05': ('line 21: recipe.share: an exact decimal in quotes is needed, such as "0.05"',),
     'name = "simplex"\nshare = "0.05x"': ("line 19: recipe: ",),

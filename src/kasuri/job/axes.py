@@ -69,7 +69,7 @@ Number = int | str
 
 class GridAxis(AxisPart):
     kind: Literal["grid"]
-    scheme: str | None = Field(None, description="A grid with codes: eu, geohash, jis, quadkey.")
+    scheme: str | None = Field(None, description="A grid with codes, such as eu, geohash, jis or quadkey.")
     level: str | None = Field(None, description="A level of the scheme, such as 1km (eu) or 17 (quadkey).")
     window: tuple[str, str] | None = Field(None, description="Codes of its south-west and its north-east cell.")
     origin: tuple[int, int] | None = Field(None, description="(row, col) of the south-west cell, with shape.")

@@ -173,8 +173,10 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
             for axis in table.axes:
                 place = columns[axis.name]
                 names = axes.names(place)
-                parts, wrong, rule = axes.from_arrow(axis, place, [batch.column(name) for name in names])
-                report(wrong, "/".join(names), rule)
+                held = [batch.column(name) for name in names]
+                parts, wrong, rule = axes.from_arrow(axis, place, held)
+                for some, words in axes.reasons(axis, place, held, wrong, rule):
+                    report(some, "/".join(names), words)
                 index += parts
                 possible &= ~wrong
             if table.mask:

@@ -176,6 +176,10 @@ class Axis(ABC):
         at = self.labels.index(label)
         return at, at + 1
 
+    def code_level(self, code: str) -> str | None:
+        """The level of a code by its form; None where it has that of none, or the axis has no levels."""
+        return None
+
     def codes(self) -> Any:
         """What a record writes for each cell of the axis, in order; None where one column cannot tell them."""
         return np.arange(self.sizes[0]) if self.labels is None else self.labels

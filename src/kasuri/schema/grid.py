@@ -129,16 +129,20 @@ class Grid(Plane):
     def window(cls, name: str, scheme_word: str, south_west: str, north_east: str, **more: Any) -> Grid:
         """The window between two cells of a scheme, told by their codes, both included."""
         found = scheme(scheme_word)
+        faults = name_faults(name)
+        faults += systems.faults(more.get("points", systems.DEGREES), f"axis {name!r}: points")
         if found is None:
-            raise DomainError(f"axis {name!r}: scheme {scheme_word!r} is not known; use {', '.join(words())}")
+            faults.append(f"axis {name!r}: scheme {scheme_word!r} is not known; use {', '.join(words())}")
+            raise DomainError(*faults)
         import pyarrow as pa
 
         level = found.level_of(south_west)
         if level is None or found.level_of(north_east) != level:
-            raise DomainError(f"axis {name!r}: a window is told by two codes of one level of {scheme_word}")
+            raise DomainError(*faults, f"axis {name!r}: a window is told by two codes of one level of {scheme_word}")
         row, col, good = found.decode(level, pa.array([south_west, north_east]))
         if not good.all() or row[1] < row[0] or col[1] < col[0]:
-            raise DomainError(f"axis {name!r}: the codes of its window are not its south-west and its north-east cell")
+            faults.append(f"axis {name!r}: the codes of its window are not its south-west and its north-east cell")
+        raise_faults(DomainError, faults)
         shape = int(row[1] - row[0]) + 1, int(col[1] - col[0]) + 1
         return cls(name, scheme=scheme_word, level=level, origin=(int(row[0]), int(col[0])), shape=shape, **more)
 
@@ -174,6 +178,9 @@ class Grid(Plane):
     @property
     def code_scheme(self) -> str | None:
         return self.scheme
+
+    def code_level(self, code: str) -> str | None:
+        return self._cells.level_of(code)
 
     def codes(self) -> Any:
         if self.scheme is None:
@@ -215,7 +222,7 @@ class Grid(Plane):
 
     def _decoded(self, codes: Any) -> Found:
         row, col, good = self._cells.decode(self._level, codes)
-        return self._inside(row, col, good, f"not a {self.scheme} code of level {self.level} inside the window")
+        return self._inside(row, col, good, f"not a code of {self.scheme} inside the window, of level {self.level}")
 
     def _find(self, y: Float, x: Float) -> tuple[Int, Int, Bool]:
         y, x = systems.mover(self.points, self.crs)(y, x)

@@ -98,6 +98,12 @@ class Mesh(Plane):
     def jis_level(self) -> str | None:
         return self.level
 
+    def code_level(self, code: str) -> str | None:
+        try:
+            return meshcode.level_of(code)
+        except DomainError:
+            return None
+
     def codes(self) -> Int | None:
         if self.level is None:
             return None
