@@ -169,6 +169,61 @@ def test_what_is_no_series(folder, old, new, words):
     assert not (folder / "flow.ledger").exists() and not (folder / "flow").exists()
 
 
+TABLE = 'database = "pings.duckdb"\ntable = "pings"\nwhere = ['
+FROM, TO = '{ column = "t", op = ">=", value = "{start}" }', '{ column = "t", op = "<", value = "{end}" }'
+OTHER = '{ column = "u", op = "<", value = "{end}" }'
+QUERY = 'database = "pings.duckdb"\nquery = "SELECT * FROM pings'
+
+
+@pytest.mark.parametrize(
+    ("source", "fits"),
+    [
+        ('files = ["in/{date}T{hour}.csv"]', True),
+        ('files = ["in/{start}.csv"]', True),
+        ('files = ["in/all.csv"]', False),  # every slot would count every record
+        ('files = ["in/{date}.csv"]', False),
+        ('files = ["in/{date}T{hour}.csv", "in/all.csv"]', False),
+        (f"{TABLE}{FROM}, {TO}]", True),
+        (f"{TABLE}{FROM.replace('>=', '>')}, {TO.replace('<', '<=')}]", True),
+        (TABLE + '{ column = "hour", op = "=", value = "{local_start}" }]', True),
+        (f"{TABLE}]", False),
+        (f"{TABLE}{FROM}]", False),  # and whatever came since
+        (f"{TABLE}{FROM}, {TO.replace('<', '<=')}]", False),  # the moment between two slots in both
+        (f"{TABLE}{FROM}, {OTHER}]", False),
+        (f"{QUERY} WHERE t >= '{{start}}' AND t < '{{end}}'\"", True),
+        (f"{QUERY} WHERE hour = '{{local_start}}'\"", True),
+        (f"{QUERY} WHERE t >= '{{start}}'\"", False),
+        (f'{QUERY}"', False),
+    ],
+)
+def test_rows_are_those_of_one_slot(folder, source, fits):
+    (folder / "flow.toml").write_text(JOB.replace('files = ["in/{date}T{hour}.csv"]', source))
+    from kasuri.job import serial
+
+    work = job.load(folder / "flow.toml")
+    if fits:
+        serial.begin(work, folder)
+    else:
+        with pytest.raises(ks.DomainError, match="rows of one slot"):
+            serial.begin(work, folder)
+        assert not (folder / "flow.ledger").exists()
+
+
+def test_two_runs_at_once(folder):
+    """As where a timer overtakes the run before: both end well, every slot is drawn and exported once."""
+    kasuri(folder, "open")
+    command = [sys.executable, "-m", "kasuri", "series", "run", str(folder / "flow.toml"), "--until", LAST, "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [run.communicate(timeout=300) for run in both]
+    assert [run.returncode for run in both] == [0, 0], told
+    drawn = [one["slot"] for out, _ in told for one in json.loads(out)["released"]]
+    assert len(drawn) == len(set(drawn)) == 8
+    import duckdb
+
+    with duckdb.connect(str(folder / "maps.duckdb"), read_only=True) as base:
+        assert base.execute("SELECT count(*), count(DISTINCT release_id) FROM release_meta").fetchone() == (8, 8)
+
+
 def test_a_job_of_one_release_is_none(folder):
     with pytest.raises(ks.DomainError, match="series run"):
         job.rehearse(job.load(folder / "flow.toml"), folder)
