@@ -131,7 +131,8 @@ def main() -> None:
     told = {
         "kills": kills, "repairs": repairs, "slots": asked.slots, "paid": len(paid),
         "paid twice": len(paid) - len(set(paid)),
-        "published": status["published"], "lost (paid, never published)": len(status["lost"]), "replayed": verdict["ok"],
+        "published": status["published"], "lost (paid, never published)": len(status["lost"]),
+        "replayed": verdict["ok"],
         "state the same bits without what was kept": verdict["state"] == fresh["state"],
         "exported": exported(folder, asked.export),
     }  # fmt: skip

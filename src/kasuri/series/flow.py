@@ -309,7 +309,7 @@ class Series:
             lost = said[-1:]
         if lost:
             raise FormatError(
-                f"{self.ledger.path.name}: does not know that slot {lost[0]['slot']} was paid, which is published, so it "
+                f"{self.ledger.path.name}: does not know that slot {lost[0]['slot']} was paid, which is published: it "
                 "was put back to an earlier state. Nothing was drawn; restore its latest copy"
             )
 
