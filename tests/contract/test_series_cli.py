@@ -62,7 +62,7 @@ def folder(tmp_path):
     (tmp_path / "in").mkdir()
     rng = np.random.default_rng(1)
     for hour in range(8):
-        rows = rng.integers(0, 8, (400, 2))
+        rows = rng.integers(0, 8, (0 if hour == 5 else 400, 2))  # an empty hour is released like any other
         lines = [f"{phone},{row},{col}" for phone, (row, col) in enumerate(rows)]
         (tmp_path / "in" / f"2020-10-01T{hour:02d}.csv").write_text("\n".join(["phone,r,c", *lines]) + "\n")
     (tmp_path / "flow.toml").write_text(JOB)
@@ -95,6 +95,8 @@ def test_one_job_file_run_again_and_again(folder):
     assert len(list((folder / "parts").glob("*T0?.csv"))) == 8
     page = kasuri(folder, "report", "--rows", "0:4", "--cols", "0:8", "--out", str(folder / "flow.html"))
     text = (folder / "flow.html").read_text(encoding="utf-8")
+    view = json.loads(text.partition('id="view">')[2].partition("</script>")[0])
+    assert [(axis["kind"], axis["size"]) for axis in view["axes"]] == [("time", 8), ("mesh", 64)]  # a slider
     assert page["slots"] == 8 and "<polyline" in text and "any day" in text and "365d" in text
     revised = kasuri(
         folder, "revise", "--first", "2020-10-01T02:00+09:00", "--last", LAST, "--out", str(folder / "rev")
