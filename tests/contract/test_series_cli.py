@@ -105,6 +105,23 @@ def test_one_job_file_run_again_and_again(folder):
     assert len(ks.Ledger.load(folder / "flow.ledger").entries()) == 1 + 2 * 8  # a revision costs nothing
 
 
+def test_slots_are_appended_to_postgres(folder, postgres):
+    """Hour by hour; a crash after the database took a slot and before that was noted does not append it twice."""
+    import psycopg
+
+    (folder / "flow.toml").write_text(JOB.replace('"maps.duckdb", "parts/{date}T{hour}.csv"', f'"{postgres}"'))
+    kasuri(folder, "open")
+    for most, slots in (("1", 1), ("2", 3)):
+        kasuri(folder, "run", "--until", LAST, "--most", most)
+        with psycopg.connect(postgres) as base:
+            ask = "SELECT count(*), count(DISTINCT release_id) FROM release_meta"
+            assert base.execute(ask).fetchone() == (slots, slots)
+    next((folder / "flow" / "exported").iterdir()).unlink()
+    kasuri(folder, "run", "--until", LAST, "--most", "1")
+    with psycopg.connect(postgres) as base:
+        assert base.execute(ask).fetchone() == (4, 4)
+
+
 def test_exports_that_a_crash_left_are_made_later(folder, monkeypatch):
     kasuri(folder, "open")
     from kasuri.job import serial

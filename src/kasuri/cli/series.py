@@ -148,17 +148,15 @@ def report(
     _, series = _opened(path)
     area = {name: _slice(text) for name, text in (("rows", rows), ("cols", cols)) if text is not None}
     line, flags, maps = [], [], []
-    labels = series.labels()[-max(last, 1) :]
-    if not labels:
-        raise typer.BadParameter("no slot of this series is published yet")
-    with show.step(f"reading {len(labels)} slots"):
-        for label in labels:
-            hour = series.hour(label)
-            maps.append((series.window.index(label), hour.cells, hour.values))
+    with show.step(f"reading at most {max(last, 1)} slots"):
+        for hour in series.hours(last):
+            maps.append((series.window.index(hour.slot), hour.cells, hour.values))
             held = hour.interval(**area)  # type: ignore[arg-type]
-            line.append((label, held.value, held.lower, held.upper))
+            line.append((hour.slot, held.value, held.lower, held.upper))
             where = [f"{one['cells']} cells from {one['corner']}, value {one['value']:,}" for one in hour.flags]
-            flags += [(label, text) for text in where]
+            flags += [(hour.slot, text) for text in where]
+    if not maps:
+        raise typer.BadParameter("no slot of this series is published yet")
     place = ", ".join(f"{name} {text}" for name, text in (("rows", rows), ("cols", cols)) if text) or "the whole area"
     shown = Maps(series.run.domain, series.window, maps)
     files.write(out, page(series.status(), place, line, flags[-200:], shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -231,7 +232,13 @@ class Series:
                 return self._hour(one)
         raise DomainError(f"slot {label} is not published in {self.folder}")
 
-    def _hour(self, one: dict[str, Any]) -> Hour:
+    def hours(self, last: int) -> Iterator[Hour]:
+        """The last so many published slots in the order of time, for looking at: without their receipts."""
+        said = sorted(disk.slots(self.folder), key=lambda one: self.window.index(one["slot"]))
+        for one in said[-max(last, 1) :]:
+            yield self._hour(one, paid=False)
+
+    def _hour(self, one: dict[str, Any], *, paid: bool = True) -> Hour:
         cells, values, spread = disk.values(one["folder"])
         guarantee = self.run.guarantee.assuming(*one["assumes"])
         provenance = {name: one[name] for name in ("release_id", "ledger", "software", "source")}
@@ -239,7 +246,8 @@ class Series:
         numbers = disk.measurements(one["folder"])
         parts = self.run.domain, cells, values, numbers, guarantee, MappingProxyType(self.run.words())
         told = {"slot": one["slot"], "status": one["status"], "spread": spread, "flags": tuple(one["flags"])}
-        return Hour(*parts, MappingProxyType(provenance), self.ledger.receipt(one["ledger"]["entry"]), **told)
+        receipt = self.ledger.receipt(one["ledger"]["entry"]) if paid else None
+        return Hour(*parts, MappingProxyType(provenance), receipt, **told)
 
     def status(self) -> dict[str, Any]:
         """The series in plain data: what was declared, what is published, paid, lost and missing, and the prices."""
@@ -438,6 +446,7 @@ def _read(cls: type[Series], place: Path, ledger: Ledger, facts: dict[str, Any])
     series = ledger.allowance.series
     assert series is not None
     plan = run.mechanism.plan(domain, unit, series.epsilon)
-    if facts["ledger"] != ledger.id or plan != series.plan or not isinstance(run, CountTreeRun):
+    same = facts["ledger"] == ledger.id and plan == series.plan and window == ledger.allowance.window
+    if not same or not isinstance(run, CountTreeRun):
         raise PrivacyError(f"{place}: is the series of another ledger, recipe or domain")
     return cls(place, ledger, run, window, calendar, name)
