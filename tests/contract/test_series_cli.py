@@ -138,6 +138,17 @@ def test_exports_that_a_crash_left_are_made_later(folder, monkeypatch):
         assert base.execute("SELECT count(*) FROM release_meta").fetchone() == (2,)
 
 
+def test_an_export_of_files_that_a_crash_cut_short_is_made_again(folder):
+    kasuri(folder, "open")
+    kasuri(folder, "run", "--until", LAST, "--most", "1")
+    next((folder / "flow" / "exported").iterdir()).unlink()
+    values = folder / "parts" / "2020-10-01T00.csv"
+    whole = values.read_bytes()
+    values.unlink()  # the last of its files; the others are there
+    kasuri(folder, "run", "--until", LAST, "--most", "1")
+    assert values.read_bytes() == whole
+
+
 def _run(folder, most):
     from kasuri.job import serial
 
@@ -176,6 +187,7 @@ def test_killed_in_the_middle(folder):
         ('zone = "+09:00"', 'zone = "Asia/Tokyo"', "offset"),
         ('ledger = "flow.ledger"', "unmetered = true", "paid by a ledger"),
         ('delta = "1e-6"\ndays_off', "days_off", "delta"),
+        ("parts/{date}T{hour}.csv", "parts/{date}.csv", "name the slot"),
         ("days_off = [2020-10-02]", 'off = ["Sunday"]', "not a day"),
     ],
 )

@@ -18,6 +18,7 @@ from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Unit, Window
 from kasuri.series import Calendar, Hour, Series
 from kasuri.series import folder as disk
+from kasuri.store.export import adds, finished
 
 
 def part(job: Job) -> SeriesPart:
@@ -87,6 +88,9 @@ def begin(job: Job, base: Path) -> Series:
     window, table, who, recipe, calendar, ledger = _facts(job, base)
     window.index(told.start)
     if not (base / job.output.folder).exists():
+        one = [f"{target}: one file for every slot; name the slot in it" for target in job.output.exports
+               if not adds(target) and not _names_start(target, window)]  # fmt: skip
+        raise_faults(DomainError, one)
         first = _words(window, window.index(told.start))
         judge_exports(table, [_filled(target, first) for target in job.output.exports], job.output.levels)
     book = Ledger.open(
@@ -175,11 +179,12 @@ def _append(job: Job, base: Path, series: Series, hour: Hour, again: bool) -> No
     for target in job.output.exports:
         filled = _filled(target, words)
         where = filled if "://" in filled else str(base / filled)
+        if again and not adds(where) and finished(where, job.output.levels):
+            continue
         try:
             hour.export(where, levels=job.output.levels)
         except DomainError as error:
-            there = "never written over" in str(error) or ("://" not in where and Path(where).is_file())
-            if not (again and there):
+            if not (again and adds(where) and "never written over" in str(error)):
                 raise
     mark = _mark(series, hour.slot)
     mark.parent.mkdir(exist_ok=True)
