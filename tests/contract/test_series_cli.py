@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,8 +119,11 @@ def test_slots_are_appended_to_postgres(folder, postgres):
             assert base.execute(ask).fetchone() == (slots, slots)
     next((folder / "flow" / "exported").iterdir()).unlink()
     kasuri(folder, "run", "--until", LAST, "--most", "1")
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "series.md").read_text(encoding="utf-8")
+    by_slot = guide.partition("```sql\n")[2].partition("```")[0]
     with psycopg.connect(postgres) as base:
         assert base.execute(ask).fetchone() == (4, 4)
+        assert [slot for slot, _ in base.execute(by_slot).fetchall()] == [f"2020-10-01T0{h}:00+09:00" for h in range(4)]
 
 
 def test_exports_that_a_crash_left_are_made_later(folder, monkeypatch):
