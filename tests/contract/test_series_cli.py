@@ -221,6 +221,9 @@ QUERY = 'database = "pings.duckdb"\nquery = "SELECT * FROM pings'
         (f"{TABLE}{FROM}, {TO}]", True),
         (f"{TABLE}{FROM.replace('>=', '>')}, {TO.replace('<', '<=')}]", True),
         (TABLE + '{ column = "hour", op = "=", value = "{local_start}" }]', True),
+        (TABLE + '{ column = "d", op = "=", value = "{date}" }, { column = "h", op = "=", value = "{hour}" }]', True),
+        (TABLE + '{ column = "d", op = "=", value = "{date}" }]', False),
+        ('database = "{date}T{hour}.duckdb"\ntable = "pings"', True),
         (f"{TABLE}]", False),
         (f"{TABLE}{FROM}]", False),  # and whatever came since
         (f"{TABLE}{FROM}, {TO.replace('<', '<=')}]", False),  # the moment between two slots in both

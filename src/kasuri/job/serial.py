@@ -45,6 +45,8 @@ def _source_faults(data: Data, window: Window) -> list[str]:
     said = "[data] must take the rows of one slot, or a record counts in slots that it is not of"
     if data.files:
         return [f"{said}: {file} does not name the slot" for file in data.files if not _names_start(file, window)]
+    if data.database is not None and _names_start(str(data.database), window):
+        return []
     if data.table is not None:
         of_start, of_end, whole = _bounds(data, window)
         if whole or of_start & of_end:
@@ -53,25 +55,26 @@ def _source_faults(data: Data, window: Window) -> list[str]:
     query = data.query or ""
     reads = any(_names_start(file, window) for file in data.reads.values())
     both = ("{start}" in query or "{local_start}" in query) and ("{end}" in query or "{local_end}" in query)
-    if reads or both or any(_names_start(text, window) for text in re.findall(r"(?<![<>!=])=\s*'([^']*)'", query)):
+    if reads or both or _names_start(" ".join(re.findall(r"(?<![<>!=])=\s*'([^']*)'", query)), window):
         return []
     return [f"{said}: its query must name {{start}} and {{end}}"]
 
 
 def _bounds(data: Data, window: Window) -> tuple[set[tuple[str, bool]], set[tuple[str, bool]], bool]:
-    """(column, is the start itself in) of lower bounds, the same of upper ones, and whether a column equals a name of
+    """(column, is the start itself in) of lower bounds, the same of upper ones, and whether what columns equal names
     the slot."""
     lower: set[tuple[str, bool]] = set()
     upper: set[tuple[str, bool]] = set()
-    whole = False
+    equal: list[str] = []
     for one in data.where:
         text = one.value if isinstance(one.value, str) else ""
         if one.op in (">=", ">") and text in ("{start}", "{local_start}"):
             lower.add((one.column, one.op == ">="))
         elif one.op in ("<", "<=") and text in ("{end}", "{local_end}"):
             upper.add((one.column, one.op == "<"))
-        whole = whole or (one.op == "=" and _names_start(text, window))
-    return lower, upper, whole
+        elif one.op == "=":
+            equal.append(text)
+    return lower, upper, _names_start(" ".join(equal), window)
 
 
 def _names_start(text: str, window: Window) -> bool:
