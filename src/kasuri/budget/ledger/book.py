@@ -335,6 +335,12 @@ class Ledger:
         place = state.series_used if charge.of_series else 0
         return Receipt(self, number, digest, before, state.balance(), place, charge.part, charge.slot)
 
+    def holds(self, number: int, digest: str) -> bool:
+        """Is this entry there, with this hash?"""
+        with self._locked(create=False) as connection:
+            found = connection.execute("SELECT hash FROM entries WHERE entry = ?", (number,)).fetchone()
+        return found is not None and found[0] == digest
+
     def paid_slots(self) -> dict[int, int]:
         """The slots that are paid for, and the entry of each."""
         with self._locked(create=False):
