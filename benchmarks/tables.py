@@ -4,10 +4,10 @@ nice .venv/bin/python benchmarks/tables.py [--tables od_towns,uk] [--epsilons 0.
                                            [--recipes best,topdown] [--seed 1] [--quick] [--worst]
 
 Views: the cells, every axis at every height, every map, and the declared pairs. Plain noise is the noisy cells of the
-same release where it measures every cell with nearly all of epsilon (drawn numbers are then paired, and views of few
-sums can be judged); else its expectation, by the law of sums of geometric noise. A recipe is drawn until the standard error of
-every ratio is at most .02, --seconds of CPU time are over (at least twice), or --runs times. --worst prints the
-largest ratios alone. --seed 1 makes fresh tables: new draws of models, other windows.
+same release where it measures every cell with nearly all of epsilon (drawn numbers are then paired, and views of
+few sums can be judged); else its expectation, by the law of sums of geometric noise. A recipe is drawn until the
+standard error of every ratio is at most .02, --seconds of CPU time are over (at least twice), or --runs times. --worst
+prints the largest ratios alone. --seed 1 makes fresh tables: new draws of models, other windows.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class Measured:
         for draw in range(runs):
             out = ks.release(self.counts, recipe, epsilon=self.epsilon, ledger=None, source=ks.seeded(seed + draw))
             whole = out.recipe.get("arguments", {}).get("whole")
-            name = out.recipe["name"] + ("(whole)" if whole else f"({told})" if (told := out.recipe.get("preset")) else "")
+            preset = "whole" if whole else out.recipe.get("preset")
+            name = out.recipe["name"] + (f"({preset})" if preset else "")
             dense = np.zeros(self.truth.size)
             dense[out.cells] = out.values
             own.append(self.errors(dense))

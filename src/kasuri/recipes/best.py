@@ -35,6 +35,8 @@ MESH = 1 << 14
 """Meshes of so many cells and more (128 x 128) have levels enough to be measured."""
 SMALL = 1 << 20
 """Tables of at most so many cells can be measured whole, after a pilot that says so or at once."""
+FEW = 1 << 9
+"""Smaller tables are measured whole at once: there is little to choose."""
 FILLED = Fraction(3, 10)
 """Below this declared share of non-empty cells a table counts as sparse."""
 
@@ -141,7 +143,7 @@ class Best(Mechanism):
                     yield bayes_tree(facts=told), f"one mesh of {size} cells: the declared facts choose its shares"
             several = axes > 1
             piloted = told is None and size <= SMALL and self.rule not in ("1", "2")
-            if piloted:
+            if piloted and size >= FEW:
                 yield woven_tree(pilot=True), f"{size} cells, full or not: a pilot chooses what is measured"
             mesh = told is None and not piloted and any(axis.plane is not None for axis in domain.axes)
             if several and (sparse or mesh):

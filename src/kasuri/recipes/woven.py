@@ -76,14 +76,14 @@ def woven_tree(
     sums of the noisy cells then take the part of measured levels. About plain noise on full tables, and better the
     emptier they are.
     pilot=True, for tables of at most as many cells, without views, shares and maps: some sums are measured first, with
-    0.04 of epsilon, and choose between whole=True and what is left out above. They stay a measurement.
+    0.03 of epsilon, and choose between whole=True and what is left out above. They stay a measurement.
 
     Privacy
     -------
     Neighbours: tables that differ by one unit. Sensitivity: each measured partition's counts change by c in all
     (replace: 2c), c = counts a unit adds: a cell lies in one group of each at most. Guarantee: epsilon-DP, exactly: the
-    partitions' shares add up to epsilon, the pilot's among them. Proof: docs/proofs/woven_tree.md. Public: domain, mask, views, shares, maps.
-    Assumes: a good keystream; run time depends on the data (SECURITY.md).
+    partitions' shares add up to epsilon, the pilot's among them. Proof: docs/proofs/woven_tree.md. Public: domain,
+    mask, views, shares, maps. Assumes: a good keystream; run time depends on the data (SECURITY.md).
 
     Cost: O(m + drawn nodes + groups) for m records, some dozens of passes over the drawn nodes. References:
     [Hay2010], [Robbins1956], [Xiao2023].

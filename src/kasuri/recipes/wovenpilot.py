@@ -40,8 +40,6 @@ WIDE = 512
 NODES = 64
 """The pilot is the level of the tree with about so many nodes: fewer tell little of where people are, more are lost in
 the noise of so small a share."""
-LEAST_CELLS = 1 << 9
-"""Smaller tables are measured whole: there is nothing to choose."""
 LEVELS, MIDDLE, WHOLE = "levels", "middle", "whole"
 SPARSE, FULL = 0.25, 0.5
 """By `fullness`: up to the first the shares are those of levels and margins, from the second on every cell is measured;
@@ -76,11 +74,10 @@ class PilotedTree(Mechanism):
         runs = {name: mechanism.run(domain, unit, epsilon) for name, mechanism in plain.items()}
         weave = runs[LEVELS].weave
         view = _pilot(weave)
-        if view is None or domain.size < LEAST_CELLS:
+        if view is None:
             raise DomainError(
-                f"woven_tree(pilot=True): nothing to choose on a table of {domain.size} cells"
-                + ("" if view else ", which has no level between its total and its cells")
-                + "; use whole=True"
+                "woven_tree(pilot=True): this table has no level between its total and its cells that could choose; "
+                "use whole=True"
             )
         pilot = weave.partition(view)
         claim, one, sizes = runs[LEVELS].guarantee, runs[LEVELS], _sizes(weave, view, pilot)
@@ -144,7 +141,8 @@ class PilotedRun(TreeRun):
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         """The pilot, the choice, and the chosen run, which draws the pilot no more."""
         keys, sums = by_key(self.tree, self.domain, cells, values)
-        y = discrete_laplace(self.choices[WHOLE].part_scale(0)).draw(streams.open("pilot", 0, 0), self._pilot.groups)
+        noise = discrete_laplace(self.choices[WHOLE].part_scale(0))
+        y = noise.draw(streams.open("pilot", 0, 0), self._pilot.groups)
         np.add.at(y, self._pilot.of_keys(self.tree, keys), sums)
         del keys, sums
         words = self._rule(y)
@@ -161,16 +159,17 @@ class PilotedRun(TreeRun):
         found = fullness(x, self.sizes, scale)
         preset = LEVELS if found < SPARSE else MIDDLE if found < FULL else WHOLE
         source = f"pilot: {pilot.name}, measured first; fullness {found:.2f}, limits {SPARSE} and {FULL}"
-        charged = f"{decimal(self.choices[WHOLE].parts[0][1])} of epsilon, within the total; the pilot stays a measurement"
+        share = decimal(self.choices[WHOLE].parts[0][1])
+        charged = f"{share} of epsilon, within the total; the pilot stays a measurement"
         shares = self.choices[preset].further()["shares"]
         return {"preset": preset, "tuning": {"source": source, "charged": charged}, "shares": shares}
 
     def sharing(self, words: Words) -> PilotedRun:
-        """As `WovenRun.sharing`, for what was chosen."""
-        choices = {
-            name: run.sharing(words["shares"]) if name == words["preset"] else run for name, run in self.choices.items()
-        }
-        return replace(self, choices=choices)
+        """As `WovenRun.sharing`, for what was chosen; before the draw nothing is."""
+        chosen = str(words.get("preset"))
+        if chosen not in self.choices:
+            return self
+        return replace(self, choices={**self.choices, chosen: self.choices[chosen].sharing(words["shares"])})
 
     def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
         """The rule once more."""
