@@ -219,6 +219,8 @@ class WovenRun(TreeRun):
     parts: tuple[tuple[Partition, Fraction], ...]
     beside: int = 0
     """So many of the first parts are measured, but not joined: they only chose."""
+    everywhere: bool = False
+    """Is every node descended, whatever its noise says?"""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -233,7 +235,7 @@ class WovenRun(TreeRun):
 
     @property
     def visit(self) -> Visit:
-        return visit_of(self.tree, self.noise.scale, self.cuts, Bayes())
+        return visit_of(self.tree, self.noise.scale, self.cuts, Bayes(), self.tree.depth if self.everywhere else None)
 
     def part_scale(self, at: int) -> Fraction:
         return self.noise.scale / self.parts[at][1]

@@ -26,7 +26,6 @@ from kasuri.recipes.descent import by_key
 from kasuri.recipes.mechanism import AreaError, Bias, Drawn, Mechanism, NoForm, Replay, TreeRun, Words
 from kasuri.recipes.views import View, Woven
 from kasuri.recipes.woven import FIRST_PART, WovenRun, WovenTree
-from kasuri.recipes.wovenviews import HELD
 from kasuri.schema import Domain, Unit
 from kasuri.trees.partition import Partition
 from kasuri.trees.regions import leaves_below
@@ -40,6 +39,8 @@ WIDE = 512
 NODES = 64
 """The pilot is the level of the tree with about so many nodes: fewer tell little of where people are, more are lost in
 the noise of so small a share."""
+ALL_HEIGHTS = 3
+"""Which sums are held where every cell is measured."""
 LEVELS, MIDDLE, WHOLE = "levels", "middle", "whole"
 SPARSE, FULL = 0.25, 0.5
 """By `fullness`: up to the first the shares are those of levels and margins, from the second on every cell is measured;
@@ -60,7 +61,7 @@ def fullness(sums: Float, cells: Int, scale: float) -> float:
 class PilotedTree(Mechanism):
     """`held`: see `wovenviews.anchored`."""
 
-    held: int = HELD
+    held: int = ALL_HEIGHTS
 
     def stored(self) -> dict[str, Any]:
         return {
@@ -82,6 +83,7 @@ class PilotedTree(Mechanism):
         pilot = weave.partition(view)
         claim, one, sizes = runs[LEVELS].guarantee, runs[LEVELS], _sizes(weave, view, pilot)
         choices = {name: _with(run, pilot, SHARE if claim.epsilon <= 1 else LESS) for name, run in runs.items()}
+        choices[LEVELS] = replace(choices[LEVELS], everywhere=True)
         choices[MIDDLE] = _on_cells(choices[LEVELS])
         if sizes.mean() < WIDE:
             choices[WHOLE] = replace(choices[WHOLE], beside=1)
