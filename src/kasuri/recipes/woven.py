@@ -42,7 +42,7 @@ from kasuri.recipes.targets import PARTS, Form
 from kasuri.recipes.views import MAX_GROUPS, View, Woven, map_faults
 from kasuri.recipes.visit import Visit
 from kasuri.recipes.wovenbars import WovenBars
-from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, planned, standard, sums_of
+from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, planned, standard, sums_of
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -62,6 +62,7 @@ def woven_tree(
     shares: Mapping[str, object] | None = None,
     maps: Sequence[RegionMap] = (),
     whole: bool = False,
+    pilot: bool = False,
 ) -> Mechanism:
     """Noisy counts of a tree and of any other declared sums of the same cells, joined: margins, regions, pairs.
 
@@ -74,13 +75,15 @@ def woven_tree(
     whole=True, for tables of at most 2^22 cells: every cell is measured, by itself unless views or shares name more;
     sums of the noisy cells then take the part of measured levels. About plain noise on full tables, and better the
     emptier they are.
+    pilot=True, for tables of at most as many cells, without views, shares and maps: some sums are measured first, with
+    0.03 of epsilon, and choose between whole=True and what is left out above. They stay a measurement.
 
     Privacy
     -------
     Neighbours: tables that differ by one unit. Sensitivity: each measured partition's counts change by c in all
     (replace: 2c), c = counts a unit adds: a cell lies in one group of each at most. Guarantee: epsilon-DP, exactly: the
-    partitions' shares add up to epsilon. Proof: docs/proofs/woven_tree.md. Public: domain, mask, views, shares, maps.
-    Assumes: a good keystream; run time depends on the data (SECURITY.md).
+    partitions' shares add up to epsilon, the pilot's among them. Proof: docs/proofs/woven_tree.md. Public: domain,
+    mask, views, shares, maps. Assumes: a good keystream; run time depends on the data (SECURITY.md).
 
     Cost: O(m + drawn nodes + groups) for m records, some dozens of passes over the drawn nodes. References:
     [Hay2010], [Robbins1956], [Xiao2023].
@@ -105,7 +108,13 @@ def woven_tree(
         faults.append("woven_tree: maps must be declared public: RegionMap(axis, labels, name=...)")
     if not isinstance(whole, bool):
         faults.append("woven_tree: whole is True or False")
+    if not isinstance(pilot, bool) or (pilot and (given is not None or maps or whole)):
+        faults.append("woven_tree: pilot is True or False, and chooses by itself: no views, shares, maps or whole=True")
     raise_faults(PrivacyError, faults)
+    if pilot:
+        from kasuri.recipes.wovenpilot import PilotedTree
+
+        return PilotedTree("woven_tree", BASIS)
     bare = tuple(one.without_places for one in maps)
     return WovenTree("woven_tree", BASIS, tuple(named), shares is not None, bare, whole)
 
@@ -114,13 +123,14 @@ def woven_tree(
 class WovenTree(Mechanism):
     """`named`: views with wished errors, or with shares where `fixed`; empty: those of the domain by itself. `whole`:
     the cells are the only level of the tree that is measured as such; all other views are parts. `held`: see
-    `wovenviews.anchored`."""
+    `wovenviews.anchored`. `crossed`: without views, those of `wovenviews.crossed`."""
 
     named: tuple[tuple[str, Fraction], ...]
     fixed: bool
     maps: tuple[RegionMap, ...]
     whole: bool = False
     held: int = HELD
+    crossed: bool = False
 
     def stored(self) -> dict[str, Any]:
         told = tuple((name, decimal(number)) for name, number in self.named)
@@ -183,7 +193,9 @@ class WovenTree(Mechanism):
         raise_faults(DomainError, faults)
         if self.fixed:
             return views
-        return planned(weave, above | views) if views or not self.whole else {weave.view("cells"): Fraction(1)}
+        if self.whole and not views:
+            return {weave.view("cells"): Fraction(1)}
+        return planned(weave, above | views or dict.fromkeys(crossed(weave) if self.crossed else (), Fraction(0)))
 
 
 WORSE = 1.05
@@ -205,6 +217,10 @@ class WovenRun(TreeRun):
     weave: Woven
     cuts: Cuts
     parts: tuple[tuple[Partition, Fraction], ...]
+    beside: int = 0
+    """So many of the first parts are measured, but not joined: they only chose."""
+    everywhere: bool = False
+    """Is every node descended, whatever its noise says?"""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -219,7 +235,7 @@ class WovenRun(TreeRun):
 
     @property
     def visit(self) -> Visit:
-        return visit_of(self.tree, self.noise.scale, self.cuts, Bayes())
+        return visit_of(self.tree, self.noise.scale, self.cuts, Bayes(), self.tree.depth if self.everywhere else None)
 
     def part_scale(self, at: int) -> Fraction:
         return self.noise.scale / self.parts[at][1]
@@ -254,10 +270,14 @@ class WovenRun(TreeRun):
         return replace(self, cuts=cuts, parts=tuple((part, said[part.name]) for part, _ in self.parts))
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        return self.measured(cells, values, streams, threads, ())
+
+    def measured(self, cells: Int, values: Int, streams: Streams, threads: int, known: Sequence[Int]) -> Drawn:
+        """`draw`, where the first parts were measured before: `known` are their numbers."""
         keys, values = by_key(self.tree, self.domain, cells, values)
         tree = self.visit.run(keys, values, streams, threads)
-        numbers = []
-        for at, (part, _) in enumerate(self.parts):
+        numbers = list(known)
+        for at, (part, _) in enumerate(self.parts[len(known) :], len(known)):
             y = discrete_laplace(self.part_scale(at)).draw(streams.open("part", at, 0), part.groups)
             group = part.of_keys(self.tree, keys)
             np.add.at(y, group[group >= 0], values[group >= 0])
@@ -271,7 +291,7 @@ class WovenRun(TreeRun):
         return woven.estimate(*self._given(tree, numbers))
 
     def _given(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Any, ...]:
-        parts, around = self._parts(numbers), self.around
+        parts, around = self._parts(numbers)[self.beside :], self.around
         if not self.mechanism.whole:
             return tree, self.tree, self.domain, parts, around
         parts += self._anchors(tree.levels[-1], float(max(tree.scales[-1], LEAST_SCALE)))
@@ -398,8 +418,13 @@ class WovenRun(TreeRun):
         rows += [(cut, level.prefix, level.y) for cut, level in zip(tree.cuts, tree.levels, strict=True)]
         level = np.concatenate([np.full(y.size, at) for at, _, y in rows])
         prefix, value = (np.concatenate([row[i] for row in rows]) for i in (1, 2))
+        return Measurements(level, prefix, value, self.told_scales)
+
+    @property
+    def told_scales(self) -> dict[int, Fraction]:
+        """The scale of every part and cut, by its level among the measurements."""
         scales = {FIRST_PART - at: self.part_scale(at) for at in range(len(self.parts))}
-        return Measurements(level, prefix, value, scales | dict(zip(tree.cuts, tree.scales, strict=True)))
+        return scales | dict(zip(self.visit.cuts, self.visit.scales, strict=True))
 
     def _told(self, measured: Measurements) -> tuple[Measurements, list[Int]]:
         """The measurements of the tree, and those of every part; FormatError where a part is not whole."""
@@ -417,8 +442,7 @@ class WovenRun(TreeRun):
         measured = drawn.measurements
         if measured is None:
             return Run.replay(self, drawn)
-        wanted = dict(zip(self.visit.cuts, self.visit.scales, strict=True))
-        wanted |= {FIRST_PART - at: self.part_scale(at) for at in range(len(self.parts))}
+        wanted = self.told_scales
         if any(wanted.get(level) != scale for level, scale in measured.scale.items()):
             return Replay(wrong_measurements=WRONG_SCALE)
         try:
