@@ -34,6 +34,14 @@ ROWS = 6
 """Rows of the first look."""
 DROP = 4 << 30
 """Most bytes of a file that is dropped on the page; a larger one is named when the page is started."""
+PATHS = frozenset(
+    {"files", "database", "reads", "labels_file", "places", "file", "ledger", "folder", "exports", "work"}
+)
+"""Keys of a job file, at any depth, whose values are paths."""
+_NAMED = ("reads",)
+"""Of these, the ones whose values are named by the operator."""
+_STORES, _ADDRESSES = ("database", "exports"), ("postgresql://", "postgres://")
+"""Of these, the ones that may hold an address of PostgreSQL instead."""
 _TEXT = 60
 _FAST = ("best", "woven_tree", "bayes_tree", "refined_tree", "haar_topdown", "geometric")
 _SLOW = ("auto", "matrix")
@@ -116,7 +124,7 @@ class Desk:
         if not isinstance(name, str) or not name or "\0" in name:
             raise DomainError("a file name is needed")
         path = Path(os.path.realpath(self.base / name))
-        if path not in self._given and not path.is_relative_to(self.base):
+        if path not in self._given and (not path.is_relative_to(self.base) or "://" in name):
             raise PrivacyError(
                 f"{Path(name).name}: not in the folder that was opened; start the page with it: kasuri start FILE"
             )
@@ -378,20 +386,18 @@ def _held(folder: Path) -> int:
     return handle
 
 
-def _paths(content: Mapping[str, Any]) -> Iterator[str]:
-    """Every path that a job names; addresses of databases are not paths."""
-    data, output = content.get("data", {}), content.get("output", {})
-    found: list[Any] = [*data.get("files", []), data.get("database"), *data.get("reads", {}).values()]
-    for axis in content.get("axes", []):
-        found += [axis.get("labels_file"), axis.get("places")]
-    found += [mask.get("file") for mask in content.get("masks", [])]
-    for value in content.get("recipe", {}).values():
-        found += [
-            part.get("file") for part in (value if isinstance(value, list) else [value]) if isinstance(part, dict)
-        ]
-    found += [content.get("budget", {}).get("ledger"), output.get("folder"), *output.get("exports", [])]
-    found.append(content.get("spark", {}).get("work"))
-    yield from (name for name in found if isinstance(name, str) and "://" not in name)
+def _paths(content: Any, key: str = "") -> Iterator[str]:
+    """Every path that a job names, wherever it stands in it, and every address that is not one of PostgreSQL: a store
+    of files (s3://, file://) reads what is outside too."""
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            if name != "columns":  # names of columns by axes, however these are called
+                yield from _paths(value, key if key in _NAMED else name)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _paths(value, key)
+    elif key in PATHS and isinstance(content, str) and not (key in _STORES and content.startswith(_ADDRESSES)):
+        yield content
 
 
 def _mark(text: str) -> str:

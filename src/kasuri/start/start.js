@@ -144,7 +144,7 @@ const opens = {
   data: () => [!hasData() && w("choosefile"), hasData() && !data().name && w("dataname")],
   columns: () => [hasData() && !axes().length && w("noaxis"), look && axes().length > 0 && !data().weight && !hasId() && w("nocount"), ...axes().map((axis) => axisOpen(axis) && (axis.kind === "mesh" ? `${w("level")}, ${w("window")}` : axis.name))],
   who: () => { const unit = state.content.unit || {}; return [!(unit.id && unit.change && unit.max_cells) && w("who")]; },
-  budget: () => { const own = state.content.budget || {}; return [!(own.ledger || own.unmetered) && w("newledger"), !own.epsilon && w("epsilon")]; },
+  budget: () => { const own = state.content.budget || {}; return [!(own.ledger || own.unmetered) && w("payer"), !own.epsilon && w("epsilon")]; },
   exact: () => [],
   release: () => [!(state.content.output || {}).folder && w("folder")],
 };
@@ -210,9 +210,14 @@ async function begin(file) {
 async function upload(file) {
   if (!file) return;
   if (file.size > 4 * 2 ** 30) { say(w("toolarge", { file: file.name }), "fault"); return; }
-  const answer = await fetch(`/api/drop?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "kasuri-session": session, "content-type": "application/octet-stream" }, body: file });
-  const told = await answer.json();
-  if (!answer.ok) { say(told.error, "fault"); return; }
+  say(w("copying", { file: file.name }), "why");
+  let told;
+  try {
+    const answer = await fetch(`/api/drop?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "kasuri-session": session, "content-type": "application/octet-stream" }, body: file });
+    told = await answer.json();
+    if (!answer.ok) { say(answer.status === 401 ? w("nosession") : told.error, "fault"); return; }
+  } catch { say(w("notcopied", { file: file.name }), "fault"); return; }  // a server that refuses closes in the middle
+  say("");
   state = await ask("state");
   if (/\.(csv|xlsx|parquet)$/i.test(told.file)) await begin(told.file); else draw();
 }
@@ -354,7 +359,7 @@ function drawBudget() {
   const choose = (value) => { example = value; change((content) => { part(content, "budget").epsilon = value; }); };
   const meter = all ? h("div", { class: "meter", role: "img", "aria-label": w("left", { left: book.balance.left, all: book.balance.allowance }) }, h("i", {}), h("b", {})) : null;
   if (meter) {
-    const spent = Math.max(0, 1 - free / all), part2 = own.epsilon ? Math.min(loss / all, 1 - spent) : 0;
+    const spent = Math.max(0, 1 - free / all), part2 = own.epsilon && !state.done ? Math.min(loss / all, 1 - spent) : 0;
     meter.children[0].style.width = `${100 * spent}%`;
     meter.children[1].style.left = `${100 * spent}%`;
     meter.children[1].style.width = `${100 * part2}%`;
@@ -376,7 +381,7 @@ function drawBudget() {
       onchange: (event) => choose(STOPS[event.target.value]), onclick: (event) => { if (!epsilon()) choose(STOPS[event.target.value]); } }),
     h("div", { class: "ends" }, h("span", {}, w("safer")), h("span", {}, w("finer"))),
     h("p", { id: "learn" }, learn(loss)),
-    meter, free !== null && own.epsilon && h("p", { class: loss > free ? "fault" : "hint" }, loss > free ? w("toomuch", { left: book.balance.left }) : w("spends", { e: own.epsilon, left: book.balance.left })),
+    meter, free !== null && own.epsilon && !state.done && h("p", { class: loss > free ? "fault" : "hint" }, loss > free ? w("toomuch", { left: book.balance.left }) : w("spends", { e: own.epsilon, left: book.balance.left })),
     h("div", { class: "row" }, field("exactly", w("exactly"), own.epsilon, (text) => choose(text), { inputmode: "decimal" })),
   );
   function learn(value) { const band = value <= 0.1 ? "s1" : value <= 1 ? "s2" : value <= 3 ? "s3" : value <= 8 ? "s4" : "s5"; return `${w(band)} ${w("learn", { p: sure(value) })}`; }
@@ -399,6 +404,7 @@ async function runSimulation() {
   const frame = JSON.stringify([axes(), state.content.unit]);
   try {
     await queue;
+    if (!errors) { trying = true; drawErrors(); }
     sketch = { ...(await ask("simulate", { epsilon: loss, recipe })), epsilon: loss };
     drawMaps();
     const key = JSON.stringify([frame, loss, sizes]);
@@ -468,7 +474,8 @@ function drawErrors() {
   const now = recipeName(), town = errors.rows.filter((row) => row.recipe === now && row.percent !== null).sort((a, b) => Math.abs(Math.log(a.people / 5000)) - Math.abs(Math.log(b.people / 5000)))[0];
   box.replaceChildren(
     town ? h("p", { class: "big" }, w("town", { n: town.people.toLocaleString("en"), p: town.percent >= 0.0005 ? w("about", { p: share(town) }) : w("less") })) : "",
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": w("usual") }, h("table", { class: trying ? "waiting" : "" }, h("caption", { class: "hint" }, w("usual")), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, w("recipe")), columns.map((people) => h("th", { scope: "col", class: "n" }, people ? w("people", { n: people.toLocaleString("en") }) : w("empty"))))),
+    h("p", { class: "hint" }, w("usual")),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": w("usual") }, h("table", { class: trying ? "waiting errors" : "errors" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, w("recipe")), columns.map((people) => h("th", { scope: "col", class: "n" }, people ? w("people", { n: people.toLocaleString("en") }) : w("empty"))))),
       h("tbody", {}, recipes.map((name) => h("tr", { class: name === now ? "picked" : "" }, h("th", { scope: "row", class: "name" }, h("label", { class: "line" }, h("input", { type: "radio", name: "recipe", id: `recipe-${name}`, checked: name === now, onchange: () => change((content) => { content.recipe = { name }; }) }),
         h("span", {}, name === "best" && errors.best.chosen ? `best (${errors.best.chosen})` : name, errors.recommended.recipe === name ? h("span", { class: "tag" }, w("recommended")) : WORDS[`b_${name}`] ? h("span", { class: "hint below" }, w(`b_${name}`)) : ""))),
         columns.map((people) => h("td", { class: "n" }, share(errors.rows.find((row) => row.recipe === name && row.people === people))))))))),
@@ -589,9 +596,9 @@ function drawFiles() {
 function drawSteps() {
   $("steps").setAttribute("aria-label", w("steps"));
   $("steps").replaceChildren(h("ol", {}, STEPS.map((step, at) => {
-    const ok = step === "release" ? Boolean(state.done) : !open(step).length;
+    const ok = step === "release" ? Boolean(state.done) : step === "exact" ? Boolean(errors) : !open(step).length;
     const first = STEPS.find((own) => open(own).length) || "release";
-    return h("li", { class: `${ok ? "" : "todo"}${step === first ? " now" : ""}` }, h("a", { href: `#${step}` }, h("span", { class: "tick", "aria-hidden": "true" }, ok ? "✓" : `${at + 1}`), w(step)));
+    return h("li", { class: `${ok || step === "exact" ? "" : "todo"}${step === first ? " now" : ""}` }, h("a", { href: `#${step}` }, h("span", { class: "tick", "aria-hidden": "true" }, ok ? "✓" : `${at + 1}`), w(step)));
   })));
 }
 
