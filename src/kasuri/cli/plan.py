@@ -139,7 +139,7 @@ def compare(
 ) -> None:
     """Measure how far releases of a table are from it. CONFIDENTIAL: the answer depends on the data without protection.
 
-    Nothing is charged, and no release is kept. With a job file its recipe stands beside `geometric`, unless --recipes
+    Nothing is charged, and no release is kept. With a job file its recipe is shown beside `geometric`, unless --recipes
     says otherwise. Examples:
 
     kasuri compare census.csv --window kanto --code mesh_code --count population --unit person --change add-remove

@@ -66,7 +66,7 @@ def mechanism(job: Job, base: Path, table: Domain) -> Mechanism:
 
 
 def public_columns(job: Job) -> tuple[dict[str, Any] | None, str | None]:
-    """Where the axes and the numbers of a public table stand unless the recipe says otherwise: where the data's do."""
+    """Where the axes and the numbers of a public table are unless the recipe says otherwise: where the data's do."""
     return places(job.data.columns) if job.data.kind == "table" else None, job.data.weight
 
 

@@ -61,7 +61,7 @@ def read(
     shapes = tuple(columns["geometry"]) if "geometry" in columns else None
     system = next(iter(own), crs)
     if shapes is not None and system is None:
-        raise DomainError("the shapes come without a reference system; say it: crs = EPSG:4326")
+        raise DomainError("the shapes come without a reference system; name it: crs = EPSG:4326")
     return Listed(
         tuple(map(_text, columns[code])),
         None if wanted is None else tuple(map(_text, columns[wanted])),

@@ -106,12 +106,12 @@ class Desk:
             if mark != own:
                 raise ChangedError("the job file was changed elsewhere; the page shows the new state")
             if self._done(before) is not None:  # the file says what was released, for ever
-                raise ChangedError("this job is released; what it says stays. Use Next release")
+                raise ChangedError("this job is released, so its file does not change any more; use Next release")
             for name in _paths(content):
                 self.inside(name)
             text = job.toml(content, self.path.name)
             if tomllib.loads(text) != _plain(content):
-                raise DomainError("the job cannot be written: a key or a value is not one of a job file")
+                raise DomainError("the job cannot be written: it has a key or a value that a job file does not have")
             if before and not self.path.read_text(encoding="utf-8").startswith(job.toml({}, self.path.name)[:40]):
                 kept = self.path.with_name(f"{self.path.stem}.before-start.toml")
                 if not kept.exists():  # with its comments, as its author wrote it
@@ -387,7 +387,7 @@ def _held(folder: Path) -> int:
 
 
 def _paths(content: Any, key: str = "") -> Iterator[str]:
-    """Every path that a job names, wherever it stands in it, and every address that is not one of PostgreSQL: a store
+    """Every path that a job names, wherever in it that is, and every address that is not one of PostgreSQL: a store
     of files (s3://, file://) reads what is outside too."""
     if isinstance(content, Mapping):
         for name, value in content.items():
