@@ -4,6 +4,7 @@ import ast
 import asyncio
 import hashlib
 import json
+import os
 import signal
 import socket
 import time
@@ -315,7 +316,8 @@ def test_a_token_works_once(desk):
     door, said = Door(4711), []
     door.again = said.append
     token = door.token
-    assert asked(desk, "POST", "/session", {"token": "guessed" * 6}, door=door)[0] == 401
+    for guess in ("guessed" * 6, "", "é", "\ud800", 5, None, [token], token[:-1]):
+        assert asked(desk, "POST", "/session", {"token": guess}, door=door)[0] == 401
     status, _, body = asked(desk, "POST", "/session", {"token": token}, door=door)
     assert status == 200 and len(json.loads(body)["session"]) > 40
     assert asked(desk, "POST", "/session", {"token": token}, door=door)[0] == 401
@@ -363,6 +365,20 @@ def test_no_path_outside_what_was_opened(desk, tmp_path):
     given = Desk(tmp_path / "job.toml", [outside])  # named when the page was started
     assert given.begin(str(outside))["content"]["data"]["name"] == outside.stem
     desk._held = given._held
+
+
+def test_odd_requests_are_refused_and_lose_nothing(desk, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    state = filled(desk, unmetered=True)
+    with pytest.raises(DomainError, match="not a file"):
+        desk.begin("pipe.csv")
+    for codes in ([], [1], ["533"], ["５３３９"], ["5339 "], [None]):
+        with pytest.raises(DomainError, match="four digits"):
+            desk.around(codes, "1km")
+    for content in ({"axes": [[[[]]]]}, {"data": 5}, {"output": 5}, {"unit": "x"}, {"axes": [{"a": [{"b": [None]}]}]}):
+        with pytest.raises(DomainError, match="cannot be written"):
+            desk.save(content, state["mark"])
+    assert desk.state()["mark"] == state["mark"] and "pipe.csv" not in desk.state()["files"]["tables"]
 
 
 def test_every_key_of_a_path_is_known():

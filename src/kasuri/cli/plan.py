@@ -108,9 +108,9 @@ def _outlook(asked: options.Asked, chosen: list[Any], losses: list[str], people:
 
 def _untried(told: Any) -> list[str]:
     """The recipes that were neither tried nor refused."""
-    from kasuri.recipes import RECIPES as every
+    from kasuri import recipes
 
-    return sorted(set(every) - {row["recipe"] for row in told.rows} - set(told.refused))
+    return sorted(set(recipes.RECIPES) - {row["recipe"] for row in told.rows} - set(told.refused))
 
 
 def compare(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import threading
@@ -43,6 +44,7 @@ _NAMED = ("reads",)
 _STORES, _ADDRESSES = ("database", "exports"), ("postgresql://", "postgres://")
 """Of these, the ones that may hold an address of PostgreSQL instead."""
 _TEXT = 60
+_FIRST = re.compile("[0-9]{4}")
 _FAST = ("best", "woven_tree", "bayes_tree", "refined_tree", "haar_topdown", "geometric")
 _SLOW = ("auto", "matrix")
 """Recipes that the page tries first, and those that take too long for a page to wait."""
@@ -109,8 +111,12 @@ class Desk:
                 raise ChangedError("this job is released, so its file does not change any more; use Next release")
             for name in _paths(content):
                 self.inside(name)
-            text = job.toml(content, self.path.name)
-            if tomllib.loads(text) != _plain(content):
+            try:
+                text = job.toml(content, self.path.name)
+                same = tomllib.loads(text) == _plain(content)
+            except (AttributeError, TypeError, ValueError):
+                same = False
+            if not same:
                 raise DomainError("the job cannot be written: it has a key or a value that a job file does not have")
             if before and not self.path.read_text(encoding="utf-8").startswith(job.toml({}, self.path.name)[:40]):
                 kept = self.path.with_name(f"{self.path.stem}.before-start.toml")
@@ -128,6 +134,8 @@ class Desk:
             raise PrivacyError(
                 f"{Path(name).name}: not in the folder that was opened; start the page with it: kasuri start FILE"
             )
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for, for ever
+            raise DomainError(f"{path.name}: not a file")
         return path
 
     def state(self) -> dict[str, Any]:
@@ -218,7 +226,7 @@ class Desk:
 
     def around(self, codes: Sequence[str], level: str) -> dict[str, Any]:
         """The rectangle around first-order meshes."""
-        if not codes or any(len(code) != 4 or not (code.isascii() and code.isdecimal()) for code in codes):
+        if not codes or not all(isinstance(code, str) and _FIRST.fullmatch(code) for code in codes):
             raise DomainError("first-order meshes have four digits each, such as 5339")
         return lists.first_order(list(codes), level)
 
@@ -391,8 +399,10 @@ def _paths(content: Any, key: str = "") -> Iterator[str]:
     of files (s3://, file://) reads what is outside too."""
     if isinstance(content, Mapping):
         for name, value in content.items():
-            if name != "columns":  # names of columns by axes, however these are called
-                yield from _paths(value, key if key in _NAMED else name)
+            if key in _NAMED:
+                yield from _paths(value, key)
+            elif name != "columns":  # names of columns by axes, however these are called
+                yield from _paths(value, name)
     elif isinstance(content, list):
         for value in content:
             yield from _paths(value, key)

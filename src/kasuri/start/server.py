@@ -96,7 +96,7 @@ class Door:
     def enter(self, token: str) -> str | None:
         """The session word for a token that was not used before. A used one has a new address printed in the terminal,
         which only the operator sees."""
-        if secrets.compare_digest(token.encode(), self.token.encode()):
+        if secrets.compare_digest(token.encode(errors="replace"), self.token.encode()):
             self._used.add(self.token)
             self.token, self._session = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
             return self._session
