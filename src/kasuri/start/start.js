@@ -243,7 +243,7 @@ async function peek() {
 function drawColumns() {
   const roles = ["none", "mesh", "lat", "lon", "time", "nominal", "ordered", "count", "id"];
   section("columns",
-    look ? [h("p", {}, w("roles")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": w("columns") }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, w("column")), h("th", { scope: "col" }, w("role")))),
+    look ? [h("p", {}, w("roles")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": w("columns") }, h("table", { class: "roles" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, w("column")), h("th", { scope: "col" }, w("role")))),
       h("tbody", {}, look.names.map((name, at) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, h("select", { id: `role-${at}`, "aria-label": `${name}: ${w("role")}`, onchange: (event) => setRole(name, event.target.value) },
         roles.map((role) => h("option", { value: role, selected: roleOf(name) === role }, w(`r_${role}`))))))))))] : h("p", { class: "hint" }, w("choosefile")),
     hasData() && h("h3", {}, w("frame")), hasData() && h("p", { class: "why" }, w("framewhy")),
@@ -545,9 +545,22 @@ function drawDone() {
   const found = state.done;
   if (!verdict) ask("verify").then((told) => { verdict = told; draw(); }, () => {});
   const words = verdict ? (verdict.ok ? h("p", { class: "good", id: "verified" }, h("b", {}, w("done"))) : h("div", { class: "fault" }, w("notok"), h("ul", {}, verdict.faults.map((fault) => h("li", {}, fault))))) : h("p", {}, `${w("isdone")} ${w("verifying")} …`);
-  if (!report) { report = h("iframe", { title: w("report"), sandbox: "allow-scripts" }); ask("look").then((told) => report.setAttribute("src", told.address), () => {}); }
   return [words, h("p", {}, w("at", { path: found.path })), found.exports.length ? h("p", {}, w("alsoin", { files: found.exports.join(", ") })) : "",
-    h("div", { class: "row" }, h("button", { type: "button", class: "button", id: "opentab", onclick: async () => { const tab = window.open("about:blank"); const told = await ask("look"); if (tab) tab.location = told.address; } }, w("opentab")), h("button", { type: "button", class: "button", id: "next", onclick: next }, w("next")), h("span", { class: "hint" }, w("nexthint"))), h("h3", {}, w("report")), report];
+    h("div", { class: "row" }, h("button", { type: "button", class: "button", id: "opentab", onclick: async () => { const tab = window.open("about:blank"); const told = await ask("look"); if (tab) tab.location = told.address; } }, w("opentab")), h("button", { type: "button", class: "button", id: "next", onclick: next }, w("next")), h("span", { class: "hint" }, w("nexthint")))];
+}
+
+function drawReport() {  // its frame stays where it is: moved, it would load again, and its address works once
+  const box = $("report"), folder = state.done && state.done.folder;
+  if (report !== folder) box.replaceChildren();
+  report = folder;
+  if (!folder) return;
+  if (!box.children.length) {
+    const frame = h("iframe", { sandbox: "allow-scripts" });
+    box.append(h("h2", { id: "report-h" }), frame);
+    ask("look").then((told) => frame.setAttribute("src", told.address), () => {});
+  }
+  $("report-h").textContent = w("report");
+  box.querySelector("iframe").title = w("report");
 }
 
 async function check() {
@@ -582,7 +595,7 @@ async function follow() {
 }
 
 async function next() {
-  try { state = await ask("next"); verdict = report = checked = null; await peek(); draw(); $("budget").scrollIntoView(); } catch (error) { say(error.message, "fault"); }
+  try { state = await ask("next"); verdict = checked = null; await peek(); draw(); $("budget").scrollIntoView(); } catch (error) { say(error.message, "fault"); }
 }
 
 function drawFiles() {
@@ -611,7 +624,7 @@ function draw() {
   document.title = `kasuri: ${w("title")}`;
   if (!state) return;
   $("where").textContent = w("where", { file: state.file, folder: state.folder });
-  for (const one of [drawSteps, drawData, drawColumns, drawWho, drawBudget, drawExact, drawRelease, drawFiles]) one();
+  for (const one of [drawSteps, drawData, drawColumns, drawWho, drawBudget, drawExact, drawRelease, drawReport, drawFiles]) one();
   for (const own of document.querySelectorAll("details > summary")) if (opened.includes(own.textContent)) own.parentElement.open = true;
   for (const [id, text] of typed) if (text && $(id)) $(id).value = text;
   const busy = ["reading", "writing", "verifying"].includes(state.progress.phase);

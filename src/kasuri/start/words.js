@@ -9,7 +9,7 @@ const WORDS = {
   steps: ["Steps", "手順"],
   data: ["The data", "データ"], columns: ["Columns and public frame", "列と公開の枠組み"], who: ["Who is protected", "誰を守るか"], budget: ["Privacy budget", "プライバシー予算"],
   exact: ["How exact it will be", "どのくらい正確か"], release: ["Check and release", "確認と公表"], files: ["The job file, the command, the Python", "ジョブファイル・コマンド・Python"],
-  ok: ["done", "済み"], open: ["still open", "未設定"], optional: ["as you like", "任意"],
+  ok: ["done", "済み"], open: ["still open", "未設定"], optional: ["optional", "任意"],
   nosession: ["Open the address that the terminal shows; it works once. For a further tab, open the used address again: the terminal then prints a new one.", "端末に表示されたアドレスを開いてください（1 回だけ有効です）。別のタブで開くには、使用済みのアドレスをもう一度開くと、新しいアドレスが端末に表示されます。"],
   gone: ["The server does not answer. Was it closed? Start it again with: kasuri start", "サーバーが応答しません。終了した場合は kasuri start で再開してください。"],
   choosefile: ["Choose a table in this folder", "このフォルダーの表を選ぶ"],
