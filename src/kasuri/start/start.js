@@ -546,7 +546,7 @@ function drawDone() {
   if (!verdict) ask("verify").then((told) => { verdict = told; draw(); }, () => {});
   const words = verdict ? (verdict.ok ? h("p", { class: "good", id: "verified" }, h("b", {}, w("done"))) : h("div", { class: "fault" }, w("notok"), h("ul", {}, verdict.faults.map((fault) => h("li", {}, fault))))) : h("p", {}, `${w("isdone")} ${w("verifying")} …`);
   return [words, h("p", {}, w("at", { path: found.path })), found.exports.length ? h("p", {}, w("alsoin", { files: found.exports.join(", ") })) : "",
-    h("div", { class: "row" }, h("button", { type: "button", class: "button", id: "opentab", onclick: async () => { const tab = window.open("about:blank"); const told = await ask("look"); if (tab) tab.location = told.address; } }, w("opentab")), h("button", { type: "button", class: "button", id: "next", onclick: next }, w("next")), h("span", { class: "hint" }, w("nexthint")))];
+    h("div", { class: "row" }, h("button", { type: "button", class: "button", id: "opentab", onclick: async () => { const tab = window.open("about:blank"); const told = await ask("look"); if (tab) tab.location = `${told.address}#${language}`; } }, w("opentab")), h("button", { type: "button", class: "button", id: "next", onclick: next }, w("next")), h("span", { class: "hint" }, w("nexthint")))];
 }
 
 function drawReport() {  // its frame stays where it is: moved, it would load again, and its address works once
@@ -557,7 +557,7 @@ function drawReport() {  // its frame stays where it is: moved, it would load ag
   if (!box.children.length) {
     const frame = h("iframe", { sandbox: "allow-scripts" });
     box.append(h("h2", { id: "report-h" }), frame);
-    ask("look").then((told) => frame.setAttribute("src", told.address), () => {});
+    ask("look").then((told) => frame.setAttribute("src", `${told.address}#${language}`), () => {});
   }
   $("report-h").textContent = w("report");
   box.querySelector("iframe").title = w("report");
