@@ -79,7 +79,7 @@ def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
 
 
 def checked(mechanism: object, ledger: object, source: Source | None) -> Source:
-    """Refuse what is no recipe, no ledger or no source of randomness; the source, `secure()` where none was named."""
+    """Refuse what is not a recipe, a ledger or a source of randomness; the source, `secure()` where none was named."""
     if not isinstance(mechanism, Mechanism):
         raise PrivacyError(f"release() takes a recipe such as best(); known: {', '.join(RECIPES)}")
     if ledger is not None and not isinstance(ledger, Ledger):

@@ -315,7 +315,7 @@ def test_another_recipe(made, tmp_path, name, other):
 def test_another_name(made, tmp_path, name):
     honest = made["refined_tree"].recipe
     faults = verified(tmp_path, saying(made["refined_tree"], name=name), honest=honest)["faults"]
-    assert "datapackage.json: no recipe has these words on this domain, unit and epsilon" in faults
+    assert "datapackage.json: no recipe is described like this on this domain, unit and epsilon" in faults
 
 
 WORDS = {

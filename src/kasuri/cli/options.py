@@ -108,7 +108,7 @@ class Asked:
     judged: Callable[[], Any] | None = None
 
     def recipes(self, text: str, option: str = "--recipes") -> list[Any]:
-        """Recipes by name and arguments. A public table stands in the same columns as the data unless the recipe says
+        """Recipes by name and arguments. A public table has the same columns as the data unless the recipe says
         otherwise, and is not the confidential table itself."""
         from kasuri.errors import KasuriError
         from kasuri.job.parameters import parse, refuse_public, split
@@ -260,7 +260,7 @@ def _pair(text: str, option: str) -> tuple[int, int]:
 
 
 def _columns(given: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
-    """Where the axes stand."""
+    """Where the axes are."""
     code, row, col, lat, lon = (given[name] for name in ("code", "row", "col", "lat", "lon"))
     said = [name is not None for name in (code, row, col, lat, lon)]
     own = axes[1:] if _windowed(given) else axes

@@ -27,7 +27,7 @@ ABOUT = {
     "licence": "e-Stat terms of use: free reuse with attribution",
     "language": "en",
 }
-"""What the demo tells readers of its release."""
+"""What readers of the demo's release are told."""
 
 
 def kanto_domain() -> Domain:

@@ -1,4 +1,4 @@
-"""Where the axes of a domain stand in a table; which rows are wrong and the rule they break, never a value."""
+"""Where the axes of a domain are in a table; which rows are wrong and the rule they break, never a value."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def place_faults(present: Sequence[str], domain: Domain, columns: Mapping[str, P
 
 
 def twice(present: Sequence[str], wanted: Iterable[str], file: str) -> list[str]:
-    """The wanted columns that stand twice in a table, or once more but for case and spaces: which one is meant?"""
+    """The wanted columns that a table has twice, or once more but for case and spaces: which one is meant?"""
     plain = [name.strip().casefold() for name in present]
     return [
         f"{file}: more than one column is called {name!r} (case and spaces aside); rename all but one"

@@ -90,7 +90,7 @@ class GridAxis(AxisPart):
         given: dict[str, Any] = {"splits": self.splits, "points": self.points}
         if self.window is not None:
             if self.scheme is None or any((self.origin, self.shape, self.level, self.crs, self.step, self.anchor)):
-                raise DomainError(f"axis {self.name!r}: window goes with scheme alone; its codes tell level and place")
+                raise DomainError(f"axis {self.name!r}: window goes with scheme alone; its codes hold level and place")
             return Grid.window(self.name, self.scheme, *self.window, **given)
         if self.shape is None:
             raise DomainError(f"axis {self.name!r}: the public window is missing: window, or origin and shape")

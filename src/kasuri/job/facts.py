@@ -89,7 +89,7 @@ def judged_on(job: Job, base: Path, table: Domain) -> PublicTable | None:
 
 
 def public_columns(job: Job) -> tuple[dict[str, Any] | None, str | None]:
-    """Where the axes and the numbers of a public table stand unless the recipe says otherwise: where the data's do."""
+    """Where the axes and the numbers of a public table are unless the recipe says otherwise: where the data's do."""
     return places(job.data.columns) if job.data.kind == "table" else None, job.data.weight
 
 

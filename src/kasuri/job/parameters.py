@@ -61,7 +61,7 @@ Columns = dict[str, str | list[str] | LatLon]
 
 
 def places(columns: Columns) -> dict[str, Any]:
-    """Where each axis stands, as `count` takes it."""
+    """Where each axis is, as `count` takes it."""
     return {
         name: {"lat": place.lat, "lon": place.lon} if isinstance(place, LatLon) else place
         for name, place in columns.items()
@@ -165,7 +165,7 @@ class Recipe(Part):
         self, base: Path, domain: Domain, columns: Mapping[str, Any] | None = None, value: str | None = None
     ) -> Mechanism:
         """The recipe for tables over `domain`. Its files are relative to `base`; in a CSV or Parquet file the axes
-        stand in `columns` and the numbers in `value` unless the recipe says otherwise."""
+        are in `columns` and the numbers in `value` unless the recipe says otherwise."""
 
         def opened(part: PublicFile | MatrixFile | MapFile) -> Any:
             if isinstance(part, MatrixFile):
@@ -269,7 +269,7 @@ def parse(text: str) -> Recipe:
 
 
 def arguments(text: str) -> dict[str, Any]:
-    """What stands in the brackets of a recipe or an axis: keys and values in TOML. ValueError (RecursionError for lists
+    """What is in the brackets of a recipe or an axis: keys and values in TOML. ValueError (RecursionError for lists
     in lists in lists, numbers of thousands of digits among the former) where it is something else."""
     last = token_hex(8)
     (given,) = tomllib.loads(f"given = {{ {text}{', ' if text else ''}{last} = 0 }}").values()

@@ -209,7 +209,7 @@ def _words(window: Window, slot: int) -> dict[str, str]:
 
 
 def _filled(told: Any, words: dict[str, str]) -> Any:
-    """The same with every {...} of a slot filled in; braces that are none of them stay."""
+    """The same with every {...} of a slot filled in; other braces stay."""
     if isinstance(told, str):
         for name, text in words.items():
             told = told.replace(name, text)

@@ -204,7 +204,7 @@ class _State:
 
     def _try_all(self, own: tuple[Any, ...]) -> tuple[int, float, Int, NDArray[np.bool_]]:
         """As the kernel `try_split`, with l and t: (more suppressed rows, change of loss, tuples under the node, which
-        of them would stand in a class that breaks a condition)."""
+        of them would be in a class that breaks a condition)."""
         order, edges, shares, share, of, weights, _, ncp = own
         worst = float(len(self.trees))
         tuples = order[edges[0] : edges[-1]]

@@ -246,7 +246,7 @@ def two_point(
             raise PrivacyError("two_point: a must be less than b; with a = b every report is the truth")
         slope = math.floor(a / b * N / (2 * steps))
     if slope < 1:
-        raise PrivacyError("two_point: the words are too short for this epsilon and grid; take fewer steps")
+        raise PrivacyError("two_point: random numbers have too few bits for this epsilon and grid; take fewer steps")
     return TwoPoint(low, high, eps, steps, slope=slope, bits=bits)
 
 
@@ -310,7 +310,7 @@ def laplace(bounds: Bounds, *, epsilon: Exact, steps: int = 64, margin: int | No
             return Laplace(*_bounds(bounds), eps, steps, margin=margin, decay=decay, bits=bits)
         except PrivacyError:
             continue
-    raise NumericsError("laplace: the words are too short for this epsilon, grid and margin")
+    raise NumericsError("laplace: the random numbers have too few bits for this epsilon, grid and margin")
 
 
 def _decay(rate: Fraction, far: int, N: int) -> tuple[int, ...]:

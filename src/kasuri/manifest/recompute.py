@@ -105,10 +105,10 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         try:  # its rows, where they are told, have a cost; the rest of the promise does not rest on it
             run, again = read(words, release.domain, guarantee.unit, guarantee.epsilon, told=True), False
         except FormatError:
-            faults.append(f"{MANIFEST}: no recipe has these words on this domain, unit and epsilon")
+            faults.append(f"{MANIFEST}: no recipe is described like this on this domain, unit and epsilon")
             return
     except FormatError:
-        faults.append(f"{MANIFEST}: no recipe has these words on this domain, unit and epsilon")
+        faults.append(f"{MANIFEST}: no recipe is described like this on this domain, unit and epsilon")
         return
     faults += [f"{MANIFEST}: {fault}" for fault in _promise(manifest, guarantee, run)]
     names = files_of("measurements", (item["path"] for item in manifest["resources"]))
@@ -132,7 +132,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         faults += [f"{MANIFEST}: {fault}" for fault in _price(manifest, run, guarantee)]
         _plan(manifest, run, guarantee, faults, notes)
     else:
-        notes.append("configuration_hash: the matrix it is made of is not told")
+        notes.append("configuration_hash: the matrix it is made of is not published")
     in_parts = "release.parquet" not in [item["path"] for item in manifest["resources"]]
     large = () if whole or in_parts else ("total", "intervals", "expected_error")
     _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
@@ -289,7 +289,7 @@ def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[s
     untold = [table for table, _ in mechanism.tables if isinstance(table, Named) and not table.digest]
     versions = manifest["privacy"]["implementation"]["environment"].get("versions")
     if untold or not isinstance(versions, dict) or versions.get("kasuri") != _versions()["kasuri"]:
-        why = "a public table is told without its fingerprint" if untold else "made by another version of kasuri"
+        why = "a public table is named without its fingerprint" if untold else "made by another version of kasuri"
         notes.append(f"configuration_hash: {why}")
         return
     tried = [mechanism, *mechanism.once_told_alike()]

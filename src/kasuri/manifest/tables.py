@@ -79,7 +79,7 @@ def _release(
     try:
         signed = _signed(folder, domain, guarantee)
     except FormatError:
-        faults.append("datapackage.json: no recipe has these words on this domain, unit and epsilon")
+        faults.append("datapackage.json: no recipe is described like this on this domain, unit and epsilon")
         signed = True
     except UNREADABLE:  # named below
         signed = True

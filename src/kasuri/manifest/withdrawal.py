@@ -22,7 +22,8 @@ def withdraw(folder: str | Path, *, reason: str, day: str, replaced_by: str | No
     """Write the notice that a saved release is withdrawn (or replaced by the release whose id is given), and why, in a
     file for machines and one for people. Never over an earlier notice. `day` is declared, such as 2026-11-18.
 
-    Privacy: `reason` is text that its publisher declares; it must not tell about any record. Nothing is refunded.
+    Privacy: `reason` is text that its publisher declares; it must not reveal anything about a record. Nothing is
+    refunded.
     """
     home = Path(folder)
     faults = _faults(reason, day, replaced_by)

@@ -12,7 +12,7 @@ _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 340, 70, 20, 40, 48
 
 
 def watermark(secret: bool, wide: float = _WIDE, high: float = _HIGH) -> str:
-    """The word that stands across every figure computed from the original data, as large and as steep as fits."""
+    """The word that is printed across every figure computed from the original data, as large and as steep as fits."""
     if not secret:
         return ""
     steep = min(18.0, math.degrees(math.atan2(high, wide)))

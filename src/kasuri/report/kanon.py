@@ -157,7 +157,7 @@ def sizes_svg(bins: Sequence[Mapping[str, Any]], *, secret: bool = False) -> str
 
 
 def tree_svg(tree: Mapping[str, Any], *, secret: bool = False) -> str:
-    """One line per node, children below their parent; what is written stands in red, what is merged into it faintly."""
+    """One line per node, children below their parent; what is written is in red, what is merged into it is faint."""
     labels, parent, cut = tree["labels"], tree["parent"], set(tree["cut"] or ())
     depth = [0] * len(labels)
     below = [False] * len(labels)  # under a node of the cut
@@ -192,7 +192,7 @@ def _trees(trees: Sequence[Mapping[str, Any]], *, secret: bool = False) -> list[
     if not trees:
         return []
     words = Text(
-        "Red: the values that stand in the release; below them what they stand for.",
+        "Red: the values in the release; below them what they stand for.",
         "赤は公表物に書かれる値、その下はそれが表す値です。",
     )
     out = [f"<p>{words.html()}</p>"]

@@ -205,8 +205,9 @@ def _words(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
     """What every reader should know, below the map."""
     unit = about["privacy"]["privacy_loss"]["privacy_unit"]
     spoken = Text(
-        f"The numbers carry random noise that limits what this table can tell about any one {unit}. Relative to the "
-        "counts the noise is small for large areas and large for small ones: read the error before a single cell.",
+        f"The numbers carry random noise that limits what can be learned from this table about any one {unit}. "
+        "Relative to the counts the noise is small for large areas and large for small ones: read the error before a "
+        "single cell.",
         f"数値には確率的な雑音が加えられており、どの{japanese.unit(unit)}についても、この表から知りうることが限られています。"
         "件数に対する雑音の割合は広い区域では小さく、狭い区域では大きくなります。"
         "個々のセルを読む前に誤差の目安をご覧ください。",

@@ -51,7 +51,7 @@ def lines(result: dict[str, Any]) -> list[Line]:
              "and the unshuffled tables and the generator's state",
              Text("membership in both tables is not protected", "双方に属するという事実は保護されない")),
         Line("sec. 2, option 1", Text("Private set intersection", "秘匿共通集合"), "docs/proofs/shuffle_join.md",
-             "kasuri shuffle --help", "named", "not built: a keyed hash of the join key stands in its place",
+             "kasuri shuffle --help", "named", "not built: a keyed hash of the join key is used instead",
              Text("the paper names it as an option and does not use it", "論文は選択肢として挙げるのみ")),
         Line("sec. 2, option 2", Text("Pk-anonymisation inside the join, over the columns of both sides", "双方の属性数による Pk-匿名化"),
              "kasuri.shuffle.pk", "pytest tests/laws/test_shuffle_pk.py", "k by randomisation with mA + mB columns",

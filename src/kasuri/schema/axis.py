@@ -189,7 +189,7 @@ class Axis(ABC):
         return None if self.labels is None else list(self.labels)
 
     def place_faults(self, place: Place) -> list[str]:
-        """Why its cells cannot be told by columns that stand so."""
+        """Why its cells cannot be found by these columns."""
         if isinstance(place, Mapping):
             return [f"axis {self.name!r} is not a mesh with a level, so coordinates cannot place it"]
         return [] if len(columns.names(place)) == 1 else [f"axis {self.name!r} needs exactly 1 column"]
@@ -285,7 +285,7 @@ class Plane(Axis):
     @abstractmethod
     def nesting(self) -> tuple[int, ...] | None:
         """Into how many rows (and columns) each standard level splits the one above it, from the top; None where there
-        are no standard levels."""
+        are not standard levels."""
 
     @abstractmethod
     def area(self, code: str) -> tuple[slice, slice]:

@@ -138,7 +138,7 @@ class Grid(Plane):
 
         level = found.level_of(south_west)
         if level is None or found.level_of(north_east) != level:
-            raise DomainError(*faults, f"axis {name!r}: a window is told by two codes of one level of {scheme_word}")
+            raise DomainError(*faults, f"axis {name!r}: a window is given by two codes of one level of {scheme_word}")
         row, col, good = found.decode(level, pa.array([south_west, north_east]))
         if not good.all() or row[1] < row[0] or col[1] < col[0]:
             faults.append(f"axis {name!r}: the codes of its window are not its south-west and its north-east cell")
@@ -303,7 +303,7 @@ class Grid(Plane):
         row, col, good = self._cells.decode(level, pa.array([str(code)]))
         low = int(row[0]) * step.side - self.origin[0], int(col[0]) * step.side - self.origin[1]
         if not good[0] or min(low) < 0 or any(at + step.side > size for at, size in zip(low, self.shape, strict=True)):
-            raise DomainError(f"code {code} is not wholly in the window; give rows and cols for a part of it")
+            raise DomainError(f"code {code} is only partly inside the window; use rows= and cols=")
         return slice(low[0], low[0] + step.side), slice(low[1], low[1] + step.side)
 
     def edges(self, row: Int, col: Int) -> tuple[Float, Float, Float, Float]:

@@ -63,7 +63,7 @@ def read(
     shapes = tuple(columns["geometry"]) if "geometry" in columns else None
     system = None if wrong and own else next(iter(own), crs)
     if shapes is not None and system is None and not own:
-        wrong.append("the shapes come without a reference system; say it: crs = EPSG:4326")
+        wrong.append("the shapes come without a reference system; name it: crs = EPSG:4326")
     if code not in every:
         raise DomainError(*wrong)
     wanted = wanted if wanted in every else None

@@ -139,7 +139,7 @@ def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None
         for name, table in tables.items():
             write(table, parts[name])
             files.sync(parts[name])
-        for name in reversed(list(tables)):  # the table of values last: where it stands, all the others do
+        for name in reversed(list(tables)):  # the table of values last: where it is there, all the others are
             files.place(parts[name], targets[name])  # refuses to replace what appeared meanwhile
             placed.append(targets[name])
     except BaseException:
