@@ -14,6 +14,7 @@ from kasuri.report.frame import Text
 from kasuri.report.pack import HUNDREDTHS, Rows
 from kasuri.report.sheet import Sheet, summed
 from kasuri.schema import Axis
+from kasuri.words import japanese
 
 
 def number(value: float) -> str:
@@ -93,4 +94,4 @@ def kind(axes: Sequence[Axis], key: margins.Key) -> Text:
         step = axis.plane.levels[at]
         return area_name(step.name if axis.plane.level else None, step.side)
     name = axis.own_level if at == 0 else axis.level_names[at - 1]
-    return Text(name or "one cell", name or "1 セル")
+    return Text(name or "one cell", japanese.name(name) if name else "1 セル")

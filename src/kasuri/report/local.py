@@ -11,7 +11,7 @@ import numpy as np
 from kasuri.report import frame, promise
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack
-from kasuri.report.view import places
+from kasuri.report.view import names, places
 from kasuri.schema import Domain, Nominal
 from kasuri.words.japanese import ja, unit
 
@@ -35,6 +35,7 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
     axes, parts, credit = places([shown])
     view = {
         "axes": axes,
+        "names": names([shown]),
         "parts": [{**what, "about": told} for what, told, _ in parts],
         "mask": [],
         "estimate": True,
