@@ -642,7 +642,10 @@ def test_descriptions_that_would_fill_the_memory_are_refused_at_once(collector, 
         hostile += [{"buckets": 0}, {"buckets": -1}] if name == "olh" else []
     for change in hostile:
         body = {"randomizer": {**data, **change}, "closes": 2_000_000}
-        status, told = operator(app, "POST", "/operator/rounds", body)
+        try:
+            status, told = operator(app, "POST", "/operator/rounds", body)
+        except (MemoryError, ArithmeticError):
+            status, told = 500, {}
         assert status == 400 and told["error"], change
     assert not store.rounds()
     assert operator(app, "POST", "/operator/rounds", {"randomizer": data, "closes": 2_000_000})[0] == 201
