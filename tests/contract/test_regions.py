@@ -365,6 +365,18 @@ def test_trees_are_followed_without_being_asked(unasked, asked, tmp_path):
         assert again.interval(place="Böhl") == out.interval(place="Böhl")
 
 
+def test_uneven_trees_are_not_refused_for_their_padding():
+    """As states, counties, tracts and blocks are: 216,000 leaves below a state where every place has as many parts as
+    the one with most, and 178 in truth."""
+    parts = [(i, 0, 0) for i in range(60)] + [(0, i, 0) for i in range(1, 60)] + [(0, 0, i) for i in range(1, 60)]
+    codes = [*(f"00{i:02d}{j:02d}{k:02d}" for i, j, k in parts), "01000000"]
+    domain = ks.Domain.of(ks.Regions("place", {"code": codes}, prefix=(2, 4, 6, 8)))
+    counts = ks.Counts.from_dense(np.arange(domain.size), domain, UNIT, data="x")
+    for recipe in (ks.bayes_tree(), ks.bayes_tree("dense"), ks.bayes_tree(pilot=True), ks.auto()):
+        out = ks.release(counts, recipe, epsilon="5", ledger=None)
+        assert abs(out.area(place="00") - (counts.values.sum() - 178)) < 100
+
+
 def test_an_order_that_was_asked_for_is_not_changed():
     domain = ks.Domain.of(regions())
     for recipe in (ks.refined_tree(order="morton"), ks.haar_topdown(order="morton"), ks.haar_topdown(descent="plain")):
