@@ -1,6 +1,6 @@
 """Coverage and width of 95 % intervals by size class of the true count, on real and on awkward maps, with fresh noise.
 
-python benchmarks/intervals.py [--runs 50] [--maps kanto,isolated,...] [--recipes even16,u4,haar,bayes]
+python benchmarks/intervals.py [--runs 50] [--maps kanto,isolated,...] [--recipes even16,u4,haar,bayes,woven]
 
 Maps: real ones (kanto, tohoku, GOWALLA, STROKE; flow: people in central Tokyo at epsilon 0.01), made ones that are hard
 for a tree (isolated: 25 settlements of 2,000 on an empty map, isolated:N of N each; towns:N: places of N, each near one

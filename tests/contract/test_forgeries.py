@@ -736,6 +736,13 @@ def test_a_newer_refinement_is_not_believed(made, tmp_path):
     assert "release.parquet: refined by version 99, newer than this kasuri runs; update kasuri" in faults
 
 
+@pytest.mark.parametrize("name", ["geometric", "haar_topdown"])
+def test_a_newer_refinement_of_a_recipe_that_has_none(made, tmp_path, name):
+    folder = saved(tmp_path / "forged", made[name], RECIPES[name])
+    faults = edited(folder, lambda data: data["privacy"]["implementation"]["refinement"].update(version=99))
+    assert any("refined by version 99" in fault for fault in faults)
+
+
 @pytest.mark.parametrize("claim", [{"machine": "another"}, {"versions": {"kasuri": "0.0.1"}}, None])
 def test_another_machine_or_version_is_no_excuse(made, tmp_path, claim):
     """What was made elsewhere may be rounded otherwise; true counts are refuted all the same."""

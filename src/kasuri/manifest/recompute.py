@@ -133,7 +133,11 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         _plan(manifest, run, guarantee, faults, notes)
     else:
         notes.append("configuration_hash: the matrix it is made of is not published")
-    in_parts = "release.parquet" not in [item["path"] for item in manifest["resources"]]
+    paths = [item["path"] for item in manifest["resources"]]
+    faults += [f"{files_of('release', paths)[0]}: {fault}" for fault in _kernels(manifest)]
+    if faults:
+        return
+    in_parts = "release.parquet" not in paths
     large = () if whole or in_parts else ("total", "intervals", "expected_error")
     _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
     if manifest["intervals"]["level"] is not None and implementation["environment"].get("machine") != machine():
@@ -376,15 +380,20 @@ def _values(
         notes.append("the noise: it is random; tested was only that it is not too small for its scale")
 
 
+def _kernels(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Where the version of the refinement is none that this kasuri knows; stated of every release, refined or not."""
+    version = manifest["privacy"]["implementation"].get("refinement", {}).get("version", 1)
+    if type(version) is int and version > refine.VERSION:
+        yield f"refined by version {version}, newer than this kasuri runs; update kasuri"
+    elif type(version) is not int or version < 1 or (same_version(manifest) and version != refine.VERSION):
+        yield "refined by a version of the kernels that never was"
+
+
 def _refined(manifest: Mapping[str, Any], release: Protected, found: tuple[Any, Any], notes: list[str]) -> str | None:
     """The fault of values that are not what the measurements give: to the last one where this machine made them, to
     within rounding where another did."""
     implementation = manifest["privacy"]["implementation"]
     version = implementation.get("refinement", {}).get("version", 1)
-    if type(version) is int and version > refine.VERSION:
-        return f"refined by version {version}, newer than this kasuri runs; update kasuri"
-    if type(version) is not int or version < 1 or (same_version(manifest) and version != refine.VERSION):
-        return "refined by a version of the kernels that never was"
     if version != refine.VERSION:
         notes.append(f"values: refined by version {version} of the kernels; this kasuri has {refine.VERSION}")
         return None

@@ -79,7 +79,7 @@ FAULTS = [
     Fault("every machine rounds otherwise", "kasuri.manifest.recompute:_refined",
           'here = implementation["environment"].get("machine") == machine()', "here = False",
           f"{FORGERIES}::test_a_unit_of_rounding_from_another_machine_is_named"),
-    Fault("a newer refinement is believed", "kasuri.manifest.recompute:_refined",
+    Fault("a newer refinement is believed", "kasuri.manifest.recompute:_kernels",
           "if type(version) is int and version > refine.VERSION:", "if False:",
           f"{FORGERIES}::test_a_newer_refinement_is_not_believed"),
     Fault("a threshold is believed", "kasuri.recipes.threshold:ThresholdedRun.lawful",
