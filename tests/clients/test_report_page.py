@@ -531,9 +531,13 @@ def test_the_page_cannot_reach_the_network(several, browser):
         "new Promise((done) => { const i = new Image(); i.onload = i.onerror = () => done(i.naturalWidth);"
         "i.src = 'http://127.0.0.1:9/x.png'; })"
     )
+    browser.run(
+        "window.stopped = []; addEventListener('securitypolicyviolation', (e) => stopped.push(e.effectiveDirective))"
+    )
     assert browser.run("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')") == "refused"
     assert browser.run(asked) == 0
     assert any("Content Security Policy" in text for text in browser.complaints)
+    assert browser.run("stopped") == ["connect-src", "img-src"], "by the page's own rules"
 
 
 @pytest.mark.parametrize(
