@@ -35,9 +35,9 @@ def totals(sheet: Sheet) -> str:
     lines = []
     tree = next((at for at, axis in enumerate(sheet.domain.axes) if axis.level_names), None) if mesh is None else None
     if tree is not None:
-        axis, index = sheet.domain.axes[tree], sheet.along()[tree]
+        axis, place = sheet.domain.axes[tree], sheet.along()[tree]
         for at, ((first, _),) in enumerate(margins.spans(axis)):
-            _, (sums,) = summed(np.searchsorted(first, index, side="right") - 1, [sheet.values], first.size)
+            _, (sums,) = summed(np.searchsorted(first, place, side="right") - 1, [sheet.values], first.size)
             lines.append([kind([axis], (at,)).html(), *_four(sums)])
     elif mesh is None:
         lines.append([Text("one cell", "1 セル").html(), *_four(sheet.values)])
