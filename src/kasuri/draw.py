@@ -43,10 +43,10 @@ def release(
     epsilon: an exact decimal such as "0.1"; above 20 with a second word, "25 weak". ledger: must be written out; it is
     charged, durably, before the release key is made, and nothing is refunded. None means unmetered, which the guarantee
     then says. source: `secure()` unless a test wants `seeded(n)`. threads: any number gives the same result.
-    about: words for readers (title, publisher, contact, source, licence, published, language), which the report, the
-    certificates, the manifest and every export then carry. slots: of a window ledger, the start of the slot that the
-    records come from, or those of the first and the last; without it they count in every window. acceptance: criteria
-    judged beforehand by `accept`; a release that would not meet them is refused before the charge.
+    about: words for readers (title, title_en, title_ja, publisher, contact, source, licence, published, language),
+    which the report, the certificates, the manifest and every export then carry. slots: of a window ledger, the start
+    of the slot that the records come from, or those of the first and the last; without it they count in every window.
+    acceptance: criteria judged beforehand by `accept`; a release that would not meet them is refused before the charge.
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")

@@ -451,7 +451,8 @@ def test_a_national_map_stays_small():
 
 
 ABOUT = {
-    "title": "Where people <b>live</b> & work", "publisher": "統計局", "contact": "a@example.org",
+    "title": "Where people <b>live</b> & work", "title_ja": "人口 <2020>", "publisher": "統計局",
+    "contact": "a@example.org",
     "source": "census 2020",
     "licence": "CC BY 4.0", "published": "2026-11-18", "language": "en",
 }  # fmt: skip
@@ -464,7 +465,11 @@ def test_who_and_when_are_on_everything_that_leaves(tmp_path):
     found = ks.verify(tmp_path / "r")
     assert found["ok"], found["faults"]
     html = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
-    assert "<h1>Where people &lt;b&gt;live&lt;/b&gt; &amp; work</h1>" in html and "<b>live" not in html
+    titles = (
+        '<span lang="en">Where people &lt;b&gt;live&lt;/b&gt; &amp; work</span><span lang="ja">人口 &lt;2020&gt;</span>'
+    )
+    assert f"<h1>{titles}</h1>" in html and "<b>live" not in html
+    assert "人口 <2020>" in (tmp_path / "r" / "certificate.ja.md").read_text(encoding="utf-8")
     shown = html.partition("How to cite")[0]
     for name in ("publisher", "contact", "source", "licence", "published"):
         assert ABOUT[name] in shown

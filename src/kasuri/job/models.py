@@ -141,6 +141,8 @@ class AboutPart(Part):
     """What readers are told of the release: on its report, certificates, manifest and exports."""
 
     title: str = Field("", description="What the release shows, in a sentence.")
+    title_en: str = Field("", description="The title on English pages, where it is in another language.")
+    title_ja: str = Field("", description="The title on Japanese pages, where it is in another language.")
     publisher: str = Field("", description="Who publishes it.")
     contact: str = Field("", description="Where questions go.")
     source: str = Field("", description="The credit that the source of the data asks for.")

@@ -74,6 +74,7 @@ levels = []                       # "1km", "10km": the sums at coarser levels, i
 
 # [about]                         # words for readers: on the report, the certificates and every export
 # title = "Where people live around Tokyo, 2020"   # a sentence
+# title_ja = "東京周辺の人口（2020年）"              # on the Japanese pages
 # publisher = "Statistics Office"
 # contact = "statistics@example.org"
 # source = "2020 census, Statistics Office"        # the credit that the source asks for

@@ -23,7 +23,7 @@ def english(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) 
                 "Release",
                 [
                     f"Release `{privacy['release_id']}` of the data set **{privacy['data'] or 'without a name'}**.",
-                    *_about(about, _ABOUT),
+                    *_about(about, _ABOUT, "en"),
                 ],
             ),
             (
@@ -82,7 +82,7 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
                 "公表物",
                 [
                     f"データセット **{privacy['data'] or '（名称なし）'}** の公表 `{privacy['release_id']}`。",
-                    *_about(about, _ABOUT_JA),
+                    *_about(about, _ABOUT_JA, "ja"),
                 ],
             ),
             (
@@ -219,9 +219,12 @@ _ABOUT_JA = {
 }
 
 
-def _about(said: Mapping[str, str] | None, words: Mapping[str, str]) -> list[str]:
-    """What the publisher declares, a line each."""
-    return [f"- {words[name]}{said[name]}" for name in words if name in said] if said else []
+def _about(said: Mapping[str, str] | None, words: Mapping[str, str], language: str) -> list[str]:
+    """What the publisher declares, a line each; the title as it is in the language of the page."""
+    if not said:
+        return []
+    own = {**said, **({"title": said[f"title_{language}"]} if f"title_{language}" in said else {})}
+    return [f"- {words[name]}{own[name]}" for name in words if name in own]
 
 
 def _cells(most: int) -> str:

@@ -23,7 +23,7 @@ def number(value: float) -> str:
 
 
 def totals(sheet: Sheet) -> str:
-    """Per level of the first mesh: areas that are not 0, the total, the median and the largest."""
+    """Per level of the first mesh, or tree of places: areas that are not 0, the total, the median and the largest."""
     mesh = sheet.meshes[0] if sheet.meshes else None
     head = [
         Text("area", "区域").html(),
@@ -33,7 +33,13 @@ def totals(sheet: Sheet) -> str:
         Text("largest", "最大値").html(),
     ]
     lines = []
-    if mesh is None:
+    tree = next((at for at, axis in enumerate(sheet.domain.axes) if axis.level_names), None) if mesh is None else None
+    if tree is not None:
+        axis, place = sheet.domain.axes[tree], sheet.along()[tree]
+        for at, ((first, _),) in enumerate(margins.spans(axis)):
+            _, (sums,) = summed(np.searchsorted(first, place, side="right") - 1, [sheet.values], first.size)
+            lines.append([kind([axis], (at,)).html(), *_four(sums)])
+    elif mesh is None:
         lines.append([Text("one cell", "1 セル").html(), *_four(sheet.values)])
     else:
         index = sheet.domain.unravel(sheet.cells)

@@ -171,8 +171,13 @@ def unit_of_sums(loss: Mapping[str, Any]) -> str:
 def _title(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
     """The publisher's own, or a sentence that says what the page shows."""
     said = about.get("about") or {}
-    if "title" in said:
-        return Text(said["title"], said["title"])
+    own = [said.get(f"title_{language}", said.get("title")) for language in ("en", "ja")]
+    made = _sentence(about, sheet, name)
+    return Text(own[0] or made.en, own[1] or made.ja)
+
+
+def _sentence(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
+    """What the page shows, where the publisher does not say it."""
     loss = about["privacy"]["privacy_loss"]
     bound, total = loss["contribution_bound"], levels.number(about["total"])
     counted = japanese.counted(loss["privacy_unit"], bound["max_cells"], bound["max_weight"])

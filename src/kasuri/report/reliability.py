@@ -88,7 +88,7 @@ def _by_size(kind: Kind) -> list[tuple[float, float]]:
     for at in np.unique(step).tolist():
         here = step == at
         if int(here.sum()) >= _FEWEST:
-            out.append((float(np.median(value[here])), float(np.clip(np.median(share[here]), 0.1, 1000))))
+            out.append((float(np.median(value[here])), float(np.clip(np.median(share[here]), 0.001, 1000))))
     return out
 
 

@@ -6,7 +6,7 @@ function showMap(view, data) {
   const has = "above" in columns || data.ranges.length > 0;
   const state = { map: maps[0], pick: view.axes.map(() => -1), held: view.axes.map(() => null), layer: "value", log: true, cursor: null, drawn: null, beside: -1 };
   const canvas = $("canvas"), pen = canvas.getContext("2d"), surfaces = view.axes.map((axis) => (axis.kind === "mesh" ? meshSurface(axis, mask(axis)) : axis.kind === "shapes" ? shapesSurface(axis) : null));
-  let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1;
+  let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, rest = 1;
   const amount = { value: (i) => columns.value[i], truth: (i) => columns.truth[i], error: (i) => columns.value[i] - columns.truth[i], share: (i) => columns.value[i] };
 
   function mask(of) {
@@ -63,6 +63,7 @@ function showMap(view, data) {
     show(0, 0, on.wide, on.high);
     fitted = box.s;
     if (home && on.home) show(...on.home);
+    rest = box.s;
   }
   const toX = (x) => (x - box.x) * box.s * on.aspect, toY = (y) => (y - box.y) * box.s;
   const toPage = (px, py) => [px / (box.s * on.aspect) + box.x, py / box.s + box.y];
@@ -453,7 +454,8 @@ function showMap(view, data) {
   fit();
   recall();
   shown.push(renew, hold);
-  new ResizeObserver(() => { const whole = Math.abs(box.s - fitted) < 1e-9; if (whole) fit(); soon(); }).observe(canvas);
-  addEventListener("beforeprint", draw);
+  const refit = () => { if (Math.abs(box.s - rest) < 1e-9) fit(); }; // unless somebody zoomed
+  new ResizeObserver(() => { refit(); soon(); }).observe(canvas);
+  addEventListener("beforeprint", () => { refit(); draw(); });
   canvas.viewer = { state, box, toX, toY, listed, get axis() { return axis; }, get top() { return top; } }; // for the tests, and the curious
 }
