@@ -101,11 +101,6 @@ class Window:
         name = _NAMES[unit]
         return f"any {number} consecutive {name}s" if number > 1 else f"any {name}"
 
-    def slot_words(self) -> str:
-        """One slot: "hour"."""
-        number, unit = _parts(self.slot)
-        return _NAMES[unit] if number == 1 else f"{number} {_NAMES[unit]}s"
-
     def spans(self) -> tuple[tuple[str, int], ...]:
         """Spans whose price readers are told, with their slots: slot, hour, day, window, 30 days, 365 days."""
         found = {self.slot: 1}
