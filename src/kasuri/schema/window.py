@@ -103,11 +103,6 @@ class Window:
         span = f"any {number} consecutive {name}s" if number > 1 else f"any {name}"
         return f"{span} ({self.slots} whole slot{'s' if self.slots > 1 else ''})"
 
-    def slot_words(self) -> str:
-        """One slot: "hour"."""
-        number, unit = _parts(self.slot)
-        return _NAMES[unit] if number == 1 else f"{number} {_NAMES[unit]}s"
-
     def spans(self) -> tuple[tuple[str, int], ...]:
         """Spans whose price readers are told, with their slots: slot, hour, day, window, 30 days, 365 days."""
         found = {self.slot: 1}
