@@ -20,7 +20,8 @@ from kasuri.recipes.bayestree import bayes_tree
 from kasuri.recipes.descent import haar_topdown
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.spending import Facts
-from kasuri.recipes.woven import WovenTree, woven_tree
+from kasuri.recipes.woven import WovenTree
+from kasuri.recipes.wovenpilot import woven_tree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kasuri.budget.accounting import Losses, generic
-from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.noise.evidence import Chances
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
 from kasuri.noise.samplers import discrete_laplace, laplace_variance
-from kasuri.privacy import Exact, decimal, exact, written
+from kasuri.privacy import Exact, decimal, written
 from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes import spread
@@ -54,69 +54,6 @@ BASIS = "docs/proofs/woven_tree.md"
 ROUNDED = Fraction(2, PARTS)
 FIRST_PART = -2
 """Level of the first part among the measurements; the second is one below, and so on."""
-
-
-def woven_tree(
-    views: Mapping[str, object] | None = None,
-    *,
-    shares: Mapping[str, object] | None = None,
-    maps: Sequence[RegionMap] = (),
-    whole: bool = False,
-    pilot: bool = False,
-) -> Mechanism:
-    """Noisy counts of a tree and of any other declared sums of the same cells, joined: margins, regions, pairs.
-
-    views: {view: wished standard error in people}; only the ratios of the errors decide, shares of epsilon follow by a
-    closed form. A view names axes ("age, sex"), heights of axes ("grid@3": squares of 8 x 8), regions of a map by its
-    name, or "cells". Left out: cells, every height of the tree, every axis by itself, all small axes together.
-    shares: {view: "exact decimal"} instead, "cells" among them, summing to 1. maps: public maps of one axis' cells.
-    The tree splits axes of one kind together (pairs of regions, of squares); views that are its levels are measured
-    there, and only below nodes that noise left positive; every other view is measured whole.
-    whole=True, for tables of at most 2^22 cells: every cell is measured, by itself unless views or shares name more;
-    sums of the noisy cells then take the part of measured levels. About plain noise on full tables, and better the
-    emptier they are.
-    pilot=True, for tables of at most as many cells, without views, shares and maps: some sums are measured first, with
-    0.03 of epsilon, and choose between whole=True and what is left out above. They stay a measurement.
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: each measured partition's counts change by c in all
-    (replace: 2c), c = counts a unit adds: a cell lies in one group of each at most. Guarantee: epsilon-DP, exactly: the
-    partitions' shares add up to epsilon, the pilot's among them. Proof: docs/proofs/woven_tree.md. Public: domain,
-    mask, views, shares, maps. Assumes: a good keystream; run time depends on the data (SECURITY.md).
-
-    Cost: O(m + drawn nodes + groups) for m records, some dozens of passes over the drawn nodes. References:
-    [Hay2010], [Robbins1956], [Xiao2023].
-    """
-    faults: list[str] = []
-    if views is not None and shares is not None:
-        faults.append("woven_tree: give views with wished errors, or shares, only one of them")
-    given = views if views is not None else shares
-    named: list[tuple[str, Fraction]] = []
-    if given is not None:
-        if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
-            faults.append('woven_tree: views and shares are mappings such as {"cells": "12", "age, sex": "60"}')
-        else:
-            for name, number in given.items():
-                try:
-                    named.append((name, exact(number, f"view {name!r}")))
-                except KasuriError as fault:
-                    faults.append(f"woven_tree: {fault}")
-    if shares is not None and not faults and sum(share for _, share in named) != 1:
-        faults.append("woven_tree: shares must sum to exactly 1: their sum is what epsilon pays for")
-    if not all(isinstance(one, RegionMap) for one in maps):
-        faults.append("woven_tree: maps must be declared public: RegionMap(axis, labels, name=...)")
-    if not isinstance(whole, bool):
-        faults.append("woven_tree: whole is True or False")
-    if not isinstance(pilot, bool) or (pilot and (given is not None or maps or whole)):
-        faults.append("woven_tree: pilot is True or False, and chooses by itself: no views, shares, maps or whole=True")
-    raise_faults(PrivacyError, faults)
-    if pilot:
-        from kasuri.recipes.wovenpilot import PilotedTree
-
-        return PilotedTree("woven_tree", BASIS)
-    bare = tuple(one.without_places for one in maps)
-    return WovenTree("woven_tree", BASIS, tuple(named), shares is not None, bare, whole)
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,9 @@ def anchored(weave: Woven, held: int) -> list[View]:
     work places in squares of 2 x 2 1.2 times."""
     found = standard(weave)
     if held > 2 and len(weave.domain.axes) > 1:
-        heights = [(axis, height) for axis, ends in weave.ends.items() for height, end in enumerate(ends) if end > 0]
-        found += [view for axis, height in heights if (view := (Term(axis, height),)) not in found]
+        for name, ends in weave.ends.items():
+            every: list[View] = [(Term(name, height),) for height, end in enumerate(ends) if end > 0]
+            found += [view for view in every if view not in found]
     if held > 1:
         tops: list[tuple[Term | None, ...]] = []
         for axis in weave.domain.axes:
