@@ -84,7 +84,7 @@ def plan(
         _figure(found.rows, figure, metric, f"Expected {metric.replace('_', ' ')} before any data is touched", "")
     if simulate:
         told = _outlook(asked, chosen if recipes is not None else [], losses, _numbers(people, "--people"))
-        left = [] if recipes is not None else _untried(told)
+        left = [] if recipes is not None else told.untried()
         note = f"Not tried here, because they take long: {', '.join(left)}. To try them: --recipes\n" if left else ""
         text, data = f"{text}\n\n{note}{told.table()}", data | {"outlook": told.to_json() | {"not_tried": left}}
     show.result(data, text, as_json)
@@ -106,13 +106,6 @@ def _outlook(asked: options.Asked, chosen: list[Any], losses: list[str], people:
     kept = {name: recipe for name, recipe in known.items() if not chosen or name in ("best", "geometric")}
     with show.step("trying the recipes on a public model") as progress:
         return outlook(kept | own, asked.domain, asked.unit, losses, people=[0, *people], trials=2, progress=progress)
-
-
-def _untried(told: Any) -> list[str]:
-    """The recipes that were neither tried nor refused."""
-    from kasuri import recipes
-
-    return sorted(set(recipes.RECIPES) - {row["recipe"] for row in told.rows} - set(told.refused))
 
 
 def compare(
