@@ -258,8 +258,8 @@ def main():
         hints = dict(os.environ, KASURI_COMMAND=typed() + " kasuri")  # the command that its hints print
         call(PYTHON, "-m", "kasuri", *words, cwd=None, env=hints)
     elif command == "test":
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what pytest makes of the tests' files is kept for its processes
-        warm_up()  # before the processes of the tests, each of which would compile every kernel that it meets
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # its processes share what it makes of the tests
+        warm_up()  # or each process of the tests would compile every kernel that it meets
         full = "--full" in rest
         marks = [] if full else ["-m", "not full"]
         if "-n" not in rest:  # a process more than cores: tests wait for executors, browsers and servers
