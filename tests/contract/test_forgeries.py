@@ -418,8 +418,8 @@ def test_a_japanese_certificate_of_another_epsilon(made, tmp_path):
     for page, true, forged in ((today, "ε = 1", "ε = 0.01"),
                                (certificate.japanese_before(today), "epsilon = 1", "epsilon = 0.01")):  # fmt: skip
         assert true in page
-        for text, refused in ((page, False), (page.replace(true, forged), True)):
-            path.write_text(text, encoding="utf-8")
+        for said, refused in ((page, False), (page.replace(true, forged), True)):
+            path.write_text(said, encoding="utf-8")
             faults = rehashed(folder, json.loads((folder / "datapackage.json").read_bytes()))
             assert ("certificate.ja.md: does not say what the manifest says" in faults) == refused
 
