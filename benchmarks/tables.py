@@ -4,10 +4,10 @@ nice .venv/bin/python benchmarks/tables.py [--tables od_towns,uk] [--epsilons 0.
                                            [--recipes best,topdown] [--seed 1] [--quick] [--worst]
 
 Views: the cells, every axis at every height, every map, and the declared pairs. Plain noise is the noisy cells of the
-same release where it measures every cell with all of epsilon (drawn numbers are then paired, and views of few sums can
-be judged); else its expectation, by the law of sums of geometric noise. A recipe is drawn until the standard error of
-every ratio is at most .02, --seconds of CPU time are over (at least twice), or --runs times. --worst prints the
-largest ratios alone. --seed 1 makes fresh tables: new draws of models, other windows.
+same release where it measures every cell with nearly all of epsilon (drawn numbers are then paired, and views of
+few sums can be judged); else its expectation, by the law of sums of geometric noise. A recipe is drawn until the
+standard error of every ratio is at most .02, --seconds of CPU time are over (at least twice), or --runs times. --worst
+prints the largest ratios alone. --seed 1 makes fresh tables: new draws of models, other windows.
 """
 
 from __future__ import annotations
@@ -107,12 +107,14 @@ class Measured:
         own, plain, started, name = [], [], time.process_time(), ""
         for draw in range(runs):
             out = ks.release(self.counts, recipe, epsilon=self.epsilon, ledger=None, source=ks.seeded(seed + draw))
-            name = out.recipe["name"] + ("(whole)" if out.recipe.get("arguments", {}).get("whole") else "")
+            whole = out.recipe.get("arguments", {}).get("whole")
+            preset = "whole" if whole else out.recipe.get("preset")
+            name = out.recipe["name"] + (f"({preset})" if preset else "")
             dense = np.zeros(self.truth.size)
             dense[out.cells] = out.values
             own.append(self.errors(dense))
             noisy = self._noisy(out)
-            plain.append(self.plain if noisy is None else self.errors(noisy))
+            plain.append(self.plain if noisy is None else noisy)
             if draw >= 1 and (time.process_time() - started > seconds or draw >= 9):
                 _, spread = ratios(np.array(own), np.array(plain))
                 if spread.max() <= CLOSE or time.process_time() - started > seconds:
@@ -120,15 +122,21 @@ class Measured:
         return np.array(own), np.array(plain), name
 
     def _noisy(self, out: ks.Release) -> np.ndarray | None:
-        """The noisy cells of a release that measures all of them with all of epsilon: plain noise itself."""
+        """The errors of plain noise in this draw, where a release measures every cell: those of its noisy cells, times
+        what the larger share of plain noise makes of their expectation."""
         told = out.measurements
-        if told is None or len(told.scale) != 1 or told.value.size != self.truth.size:
+        if told is None:
             return None
-        if float(next(iter(told.scale.values()))) != self.scale:
+        depth, own = max(told.scale), told.level == max(told.scale)
+        scale = float(told.scale[depth])
+        if np.count_nonzero(own) != self.truth.size or scale > 1.1 * self.scale:
             return None
         dense = np.zeros(self.truth.size)
-        dense[interleaved(out.domain).cells(told.prefix)] = told.value
-        return dense
+        dense[interleaved(out.domain).cells(told.prefix[own])] = told.value[own]
+        if scale == self.scale:
+            return np.array(self.errors(dense))
+        sizes = [np.bincount(label[label >= 0], minlength=groups) for label, groups in self.labels.values()]
+        return np.array(self.errors(dense)) * self.plain / np.array([plain_errors(scale, cells) for cells in sizes])
 
 
 def ratios(own: np.ndarray, plain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -289,6 +289,12 @@ def test_hints_are_the_command_that_was_typed(tmp_path):
     assert "-m kasuri check other.toml" in asked("init", "other.toml").stdout
 
 
+def test_import_is_light():
+    """Under 0.3 s of CPU, the start of Python included."""
+    code = "import kasuri, resource as r; own = r.getrusage(r.RUSAGE_SELF); print(own.ru_utime + own.ru_stime)"
+    assert min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)) < 0.3
+
+
 def test_every_command_is_known_to_hints():
     import typer
 

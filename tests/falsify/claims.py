@@ -289,6 +289,7 @@ def recipe_claims() -> list[Claim]:
         central("bayes_tree(prior=...)", ks.bayes_tree(prior=PRIOR), tables=square, cost=2.5),
         central("woven_tree(maps=...)", ks.woven_tree(shares=mapped, maps=(REGIONS,)), tables=square, cost=8),
         central("woven_tree(whole=True)", ks.woven_tree(whole=True), tables=rising, cost=8),
+        central("woven_tree(pilot=True)", ks.woven_tree(pilot=True), tables=square, cost=9),
         central("best()", ks.best(), tables=square, cost=8),
         central("auto()", ks.auto(), tables=dear | square, cost=25, least=600),
         central("auto(prior=...)", ks.auto(prior=PRIOR), tables=dear | square, cost=25, least=600),

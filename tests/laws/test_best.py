@@ -14,6 +14,7 @@ PERSON = ks.Unit("person", "add-remove", 1)
 WARDS = ks.Tree.of({"east": ["a", "b"], "west": ["c"]})
 SPARSE, FULL = {"density": "0.1", "size": "10"}, {"density": "0.9", "size": "100"}
 CASES = {
+    "pilot": (ks.Domain.of(ks.Mesh("g", shape=(16, 16)), ks.Ordered("age", 3)), {}, "woven_tree"),
     "small": (ks.Domain.of(ks.Mesh("g", shape=(8, 8))), {}, "woven_tree"),
     "mesh": (ks.Domain.of(ks.Mesh("g", shape=(128, 128))), {}, "bayes_tree"),
     "mesh, facts": (ks.Domain.of(ks.Mesh("g", shape=(128, 128))), {"facts": FULL}, "bayes_tree"),
@@ -105,8 +106,8 @@ def test_sums_of_several_axes_are_held_where_all_cells_are_measured():
     counts = ks.Counts.from_dense(truth, domain, ks.Unit("person", "add-remove", 1), data="made up")
     own, plain = [], []
     for seed in range(6):
-        out = ks.release(counts, epsilon="0.1", ledger=None, source=ks.seeded(seed))
-        assert out.recipe["arguments"]["whole"] and out.recipe["arguments"]["held"] == 2
+        out = ks.release(counts, ks.woven_tree(whole=True), epsilon="0.1", ledger=None, source=ks.seeded(seed))
+        assert out.recipe["arguments"]["held"] == 2
         noisy = np.zeros(domain.size)
         noisy[interleaved(domain).cells(out.measurements.prefix)] = out.measurements.value
         for found, table in ((own, out.to_dense()), (plain, noisy.reshape(domain.shape))):
@@ -119,9 +120,17 @@ def test_releases_of_the_first_rule_are_read_as_they_were_made():
     domain = ks.Domain.of(ks.Nominal("a", tuple("pqrs")), ks.Nominal("b", tuple("xyz")))
     unit = ks.Unit("person", "add-remove", 1)
     words = ks.best().on(domain, unit, "1").words()
-    assert words["chosen"]["rule"] == "2" and words["arguments"]["held"] == 2
+    assert words["chosen"]["rule"] == "3" and words["arguments"]["held"] == 2
     assert read(words, domain, unit, "1").mechanism.held == 2
     arguments = {name: told for name, told in words["arguments"].items() if name != "held"}
     earlier = words | {"arguments": arguments, "chosen": words["chosen"] | {"rule": "1"}}
     run = read(earlier, domain, unit, "1")
     assert run.mechanism.held == 1 and run.words() == earlier
+    domain, _, _ = CASES["pilot"]  # the first two rules had no pilot for a mesh with further axes
+    words = ks.woven_tree().on(domain, unit, "1").words()
+    why = "2 axes, 768 cells, a mesh, taken to be mostly empty: levels and margins have shares"
+    for rule in ("1", "2"):
+        said = words | {"chosen": {"by": "best", "rule": rule, "why": why}}
+        assert read(said, domain, unit, "1").words() == said
+    with pytest.raises(FormatError):
+        read(said | {"chosen": said["chosen"] | {"rule": "3"}}, domain, unit, "1")

@@ -15,7 +15,7 @@ from kasuri.recipes.mechanism import Mechanism
 from kasuri.recipes.shaped import lasso, neg_l2_simplex, nonneg_lasso, simplex
 from kasuri.recipes.threshold import sparse
 from kasuri.recipes.wavelet import privelet
-from kasuri.recipes.woven import woven_tree
+from kasuri.recipes.wovenpilot import woven_tree
 
 __all__ = [
     "RECIPES",

@@ -20,12 +20,13 @@ from kasuri.recipes.bayestree import bayes_tree
 from kasuri.recipes.descent import haar_topdown
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.spending import Facts
-from kasuri.recipes.woven import WovenTree, woven_tree
+from kasuri.recipes.woven import WovenTree
+from kasuri.recipes.wovenpilot import woven_tree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 
 BASIS = "docs/proofs/best.md"
-RULES = ("1", "2")
+RULES = ("1", "2", "3")
 RULE = RULES[-1]
 VAST = 10**10
 """Tables of so many cells and more are left to the recipe whose cost follows the people."""
@@ -34,7 +35,9 @@ WIDE = 1 << 28
 MESH = 1 << 14
 """Meshes of so many cells and more (128 x 128) have levels enough to be measured."""
 SMALL = 1 << 20
-"""Tables of at most so many cells can be measured whole."""
+"""Tables of at most so many cells can be measured whole, after a pilot that says so or at once."""
+FEW = 1 << 9
+"""Smaller tables are measured whole at once: there is little to choose."""
 FILLED = Fraction(3, 10)
 """Below this declared share of non-empty cells a table counts as sparse."""
 
@@ -49,8 +52,9 @@ def best(
 
     views, maps: sums you will publish, and public maps, as in `woven_tree`. facts={"density": share of non-empty
     cells, "size": mean count of a non-empty cell}: declared public facts, e.g. of an earlier release. Without them a
-    small table is measured so that it is about as good as plain noise or better whether it is full or empty; a mesh
-    with further axes is taken to be mostly empty.
+    table of up to 2^20 cells is measured as a pilot shows that it is filled (`woven_tree(pilot=True)`), so that it is
+    about as good as plain noise or better whether it is full or empty; a larger one of several axes is taken to be
+    mostly empty.
     The release carries the name and the words of the recipe that was chosen, and its plan is that recipe's.
 
     Privacy
@@ -87,7 +91,7 @@ class Best(Mechanism):
     woven: WovenTree
     facts: tuple[Fraction, Fraction] | None
     rule: str = RULE
-    """The first held fewer sums of tables that are measured whole."""
+    """The first held fewer sums of tables that are measured whole; the first two had no pilot but for one mesh."""
 
     def stored(self) -> dict[str, Any]:
         """Of the recipe that measures what was declared; the plan of a release is that of the chosen recipe."""
@@ -139,7 +143,11 @@ class Best(Mechanism):
                 else:
                     yield bayes_tree(facts=told), f"one mesh of {size} cells: the declared facts choose its shares"
             several = axes > 1
-            if several and (sparse or (told is None and any(axis.plane is not None for axis in domain.axes))):
+            piloted = told is None and size <= SMALL and self.rule not in ("1", "2")
+            if piloted and size >= FEW:
+                yield woven_tree(pilot=True), f"{size} cells, full or not: a pilot chooses what is measured"
+            mesh = told is None and not piloted and any(axis.plane is not None for axis in domain.axes)
+            if several and (sparse or mesh):
                 known = f"declared density {told['density']}" if told else "a mesh, taken to be mostly empty"
                 yield woven_tree(), f"{axes} axes, {size} cells, {known}: levels and margins have shares"
             if sparse and told is not None and not several:

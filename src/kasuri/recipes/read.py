@@ -23,6 +23,7 @@ from kasuri.recipes.matrix import Measured, ToldRows, Untold
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.shares import BAYES
 from kasuri.recipes.woven import WovenRun, WovenTree
+from kasuri.recipes.wovenpilot import PilotedRun, PilotedTree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 
@@ -47,7 +48,7 @@ def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, *
     except UntoldError:
         raise
     except (ArithmeticError, AttributeError, KasuriError, LookupError, TypeError, ValueError):
-        raise FormatError("no recipe has these words on this domain, unit and epsilon") from None
+        raise FormatError("no recipe is described like this on this domain, unit and epsilon") from None
     own = run.words()
     if run.mechanism.name != words["name"] or own.get("chosen") != words.get("chosen"):
         raise FormatError(f"{own['name']} is not what the rule chooses on this domain, or not for that reason")
@@ -69,6 +70,8 @@ def _run(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, t
     if words.get("arguments", {}).get("shares") == "prior":
         return _preset(mechanism, words, domain, unit, epsilon)
     run = mechanism.run(domain, unit, epsilon)
+    if isinstance(run, PilotedRun):
+        return run.sharing(words)
     return run.sharing(words["shares"]) if isinstance(run, WovenRun) else run
 
 
@@ -94,7 +97,7 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
     readers |= {name: lambda: _shaped(words, options, domain) for name in _PARAMETER}
     readers |= {name: dict for name, make in RECIPES.items() if not signature(make).parameters}
     made = RECIPES[name](**readers[name]())
-    return replace(made, held=int(asked.get("held", 1))) if isinstance(made, WovenTree) else made
+    return replace(made, held=int(asked.get("held", 1))) if isinstance(made, WovenTree | PilotedTree) else made
 
 
 _PARAMETER = {"simplex": None, "neg_l2_simplex": "gamma", "nonneg_lasso": "strength", "lasso": "strength"}
@@ -113,7 +116,7 @@ def _matrix(options: Mapping[str, str], domain: Domain) -> dict[str, Any]:
     name = given.pop("public", None)
     for use, said in given.items():
         if said.startswith("sha256:"):
-            raise UntoldError(f"the matrix of the recipe ({use}) is told by its fingerprint")
+            raise UntoldError(f"the matrix of the recipe ({use}) is known by its fingerprint alone")
         if said not in ("optimised", *strategy.WORKLOADS):
             rows = strategy.parse(said)
             given[use] = rows if name is None else PublicMatrix(rows, name)
@@ -152,6 +155,8 @@ def _chosen(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _woven(asked: Mapping[str, Any]) -> dict[str, Any]:
+    if asked.get("pilot"):
+        return {"pilot": True}
     maps = tuple(RegionMap.from_json(told) for told in asked.get("maps", ()))
     given = {name: told or None for name, told in asked.items() if name in ("shares", "views")}
     return given | {"maps": maps, "whole": asked.get("whole", False)}

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kasuri.budget.accounting import Losses, generic
-from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
+from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.noise.evidence import Chances
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
 from kasuri.noise.samplers import discrete_laplace, laplace_variance
-from kasuri.privacy import Exact, decimal, exact, written
+from kasuri.privacy import Exact, decimal, written
 from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes import spread
@@ -42,7 +42,7 @@ from kasuri.recipes.targets import PARTS, Form
 from kasuri.recipes.views import MAX_GROUPS, View, Woven, map_faults
 from kasuri.recipes.visit import Visit
 from kasuri.recipes.wovenbars import WovenBars
-from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, planned, standard, sums_of
+from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, planned, standard, sums_of
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -56,71 +56,18 @@ FIRST_PART = -2
 """Level of the first part among the measurements; the second is one below, and so on."""
 
 
-def woven_tree(
-    views: Mapping[str, object] | None = None,
-    *,
-    shares: Mapping[str, object] | None = None,
-    maps: Sequence[RegionMap] = (),
-    whole: bool = False,
-) -> Mechanism:
-    """Noisy counts of a tree and of any other declared sums of the same cells, joined: margins, regions, pairs.
-
-    views: {view: wished standard error in people}; only the ratios of the errors decide, shares of epsilon follow by a
-    closed form. A view names axes ("age, sex"), heights of axes ("grid@3": squares of 8 x 8), regions of a map by its
-    name, or "cells". Left out: cells, every height of the tree, every axis by itself, all small axes together.
-    shares: {view: "exact decimal"} instead, "cells" among them, summing to 1. maps: public maps of one axis' cells.
-    The tree splits axes of one kind together (pairs of regions, of squares); views that are its levels are measured
-    there, and only below nodes that noise left positive; every other view is measured whole.
-    whole=True, for tables of at most 2^22 cells: every cell is measured, by itself unless views or shares name more;
-    sums of the noisy cells then take the part of measured levels. About plain noise on full tables, and better the
-    emptier they are.
-
-    Privacy
-    -------
-    Neighbours: tables that differ by one unit. Sensitivity: each measured partition's counts change by c in all
-    (replace: 2c), c = counts a unit adds: a cell lies in one group of each at most. Guarantee: epsilon-DP, exactly: the
-    partitions' shares add up to epsilon. Proof: docs/proofs/woven_tree.md. Public: domain, mask, views, shares, maps.
-    Assumes: a good keystream; run time depends on the data (SECURITY.md).
-
-    Cost: O(m + drawn nodes + groups) for m records, some dozens of passes over the drawn nodes. References:
-    [Hay2010], [Robbins1956], [Xiao2023].
-    """
-    faults: list[str] = []
-    if views is not None and shares is not None:
-        faults.append("woven_tree: give views with wished errors, or shares, only one of them")
-    given = views if views is not None else shares
-    named: list[tuple[str, Fraction]] = []
-    if given is not None:
-        if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
-            faults.append('woven_tree: views and shares are mappings such as {"cells": "12", "age, sex": "60"}')
-        else:
-            for name, number in given.items():
-                try:
-                    named.append((name, exact(number, f"view {name!r}")))
-                except KasuriError as fault:
-                    faults.append(f"woven_tree: {fault}")
-    if shares is not None and not faults and sum(share for _, share in named) != 1:
-        faults.append("woven_tree: shares must sum to exactly 1: their sum is what epsilon pays for")
-    if not all(isinstance(one, RegionMap) for one in maps):
-        faults.append("woven_tree: maps must be declared public: RegionMap(axis, labels, name=...)")
-    if not isinstance(whole, bool):
-        faults.append("woven_tree: whole is True or False")
-    raise_faults(PrivacyError, faults)
-    bare = tuple(one.without_places for one in maps)
-    return WovenTree("woven_tree", BASIS, tuple(named), shares is not None, bare, whole)
-
-
 @dataclass(frozen=True)
 class WovenTree(Mechanism):
     """`named`: views with wished errors, or with shares where `fixed`; empty: those of the domain by itself. `whole`:
     the cells are the only level of the tree that is measured as such; all other views are parts. `held`: see
-    `wovenviews.anchored`."""
+    `wovenviews.anchored`. `crossed`: without views, those of `wovenviews.crossed`."""
 
     named: tuple[tuple[str, Fraction], ...]
     fixed: bool
     maps: tuple[RegionMap, ...]
     whole: bool = False
     held: int = HELD
+    crossed: bool = False
 
     def stored(self) -> dict[str, Any]:
         told = tuple((name, decimal(number)) for name, number in self.named)
@@ -183,7 +130,9 @@ class WovenTree(Mechanism):
         raise_faults(DomainError, faults)
         if self.fixed:
             return views
-        return planned(weave, above | views) if views or not self.whole else {weave.view("cells"): Fraction(1)}
+        if self.whole and not views:
+            return {weave.view("cells"): Fraction(1)}
+        return planned(weave, above | views or dict.fromkeys(crossed(weave) if self.crossed else (), Fraction(0)))
 
 
 WORSE = 1.05
@@ -205,6 +154,10 @@ class WovenRun(TreeRun):
     weave: Woven
     cuts: Cuts
     parts: tuple[tuple[Partition, Fraction], ...]
+    beside: int = 0
+    """So many of the first parts are measured, but not joined: they only chose."""
+    everywhere: bool = False
+    """Is every node descended, whatever its noise says?"""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -219,7 +172,7 @@ class WovenRun(TreeRun):
 
     @property
     def visit(self) -> Visit:
-        return visit_of(self.tree, self.noise.scale, self.cuts, Bayes())
+        return visit_of(self.tree, self.noise.scale, self.cuts, Bayes(), self.tree.depth if self.everywhere else None)
 
     def part_scale(self, at: int) -> Fraction:
         return self.noise.scale / self.parts[at][1]
@@ -254,10 +207,14 @@ class WovenRun(TreeRun):
         return replace(self, cuts=cuts, parts=tuple((part, said[part.name]) for part, _ in self.parts))
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
+        return self.measured(cells, values, streams, threads, ())
+
+    def measured(self, cells: Int, values: Int, streams: Streams, threads: int, known: Sequence[Int]) -> Drawn:
+        """`draw`, where the first parts were measured before: `known` are their numbers."""
         keys, values = by_key(self.tree, self.domain, cells, values)
         tree = self.visit.run(keys, values, streams, threads)
-        numbers = []
-        for at, (part, _) in enumerate(self.parts):
+        numbers = list(known)
+        for at, (part, _) in enumerate(self.parts[len(known) :], len(known)):
             y = discrete_laplace(self.part_scale(at)).draw(streams.open("part", at, 0), part.groups)
             group = part.of_keys(self.tree, keys)
             np.add.at(y, group[group >= 0], values[group >= 0])
@@ -271,7 +228,7 @@ class WovenRun(TreeRun):
         return woven.estimate(*self._given(tree, numbers))
 
     def _given(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Any, ...]:
-        parts, around = self._parts(numbers), self.around
+        parts, around = self._parts(numbers)[self.beside :], self.around
         if not self.mechanism.whole:
             return tree, self.tree, self.domain, parts, around
         parts += self._anchors(tree.levels[-1], float(max(tree.scales[-1], LEAST_SCALE)))
@@ -398,8 +355,13 @@ class WovenRun(TreeRun):
         rows += [(cut, level.prefix, level.y) for cut, level in zip(tree.cuts, tree.levels, strict=True)]
         level = np.concatenate([np.full(y.size, at) for at, _, y in rows])
         prefix, value = (np.concatenate([row[i] for row in rows]) for i in (1, 2))
+        return Measurements(level, prefix, value, self.told_scales)
+
+    @property
+    def told_scales(self) -> dict[int, Fraction]:
+        """The scale of every part and cut, by its level among the measurements."""
         scales = {FIRST_PART - at: self.part_scale(at) for at in range(len(self.parts))}
-        return Measurements(level, prefix, value, scales | dict(zip(tree.cuts, tree.scales, strict=True)))
+        return scales | dict(zip(self.visit.cuts, self.visit.scales, strict=True))
 
     def _told(self, measured: Measurements) -> tuple[Measurements, list[Int]]:
         """The measurements of the tree, and those of every part; FormatError where a part is not whole."""
@@ -417,8 +379,7 @@ class WovenRun(TreeRun):
         measured = drawn.measurements
         if measured is None:
             return Run.replay(self, drawn)
-        wanted = dict(zip(self.visit.cuts, self.visit.scales, strict=True))
-        wanted |= {FIRST_PART - at: self.part_scale(at) for at in range(len(self.parts))}
+        wanted = self.told_scales
         if any(wanted.get(level) != scale for level, scale in measured.scale.items()):
             return Replay(wrong_measurements=WRONG_SCALE)
         try:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import product
 
 from kasuri.recipes.targets import Form, Sums, shares_for
-from kasuri.recipes.views import Term, View, Woven
+from kasuri.recipes.views import MAX_GROUPS, Term, View, Woven
 
 HELD = 2
 """Which sums `whole` holds (`anchored`); a release without the word holds those of 1."""
@@ -32,9 +32,26 @@ def standard(weave: Woven) -> list[View]:
     return out
 
 
+def crossed(weave: Woven) -> list[View]:
+    """Those of `standard`, and every height of the tree by all small axes together: what no sum of the tree and no
+    margin tells. Counties by race had seven times the error of plain noise without."""
+    found = standard(weave)
+    last = weave.at(weave.tree.stages[-2]) if len(weave.tree.stages) > 1 else {}
+    tail = [axis for axis in last if last[axis] < weave.ends[axis][0]]
+    if tail and len(tail) < len(last):
+        stages = weave.tree.stages
+        for depth in dict.fromkeys((stages[1], stages[(len(stages) - 1) // 2])):
+            above = weave.view_at(depth)
+            if above:
+                view = weave.view(", ".join((weave.words(above), *tail)))
+                if weave.groups(view) <= MAX_GROUPS:
+                    found.append(view)
+    return found
+
+
 def planned(weave: Woven, wished: dict[View, Fraction]) -> dict[View, Fraction]:
-    """Shares for wished errors of views; without any, those of `standard`, each to be as good as the fourth root of
-    its number of cells."""
+    """Shares for wished errors of views (0: as good as the fourth root of its number of cells); without any, those of
+    `standard`."""
     domain = weave.domain
     cells = tuple(weave.view("cells"))
     views = wished or dict.fromkeys(standard(weave), Fraction(0))
@@ -51,9 +68,14 @@ def planned(weave: Woven, wished: dict[View, Fraction]) -> dict[View, Fraction]:
 
 def anchored(weave: Woven, held: int) -> list[View]:
     """The sums of noisy cells that are held where all cells are measured: those of `standard`; from 2 on also those of
-    several axes together, each at its top height (one without a tree or a plane: itself). Without them counties by
-    race had 3.2 times the error of plain noise, though both margins were held."""
+    several axes together, each at its top height (one without a tree or a plane: itself); from 3 on every axis at every
+    height. Without them counties by race had 3.2 times the error of plain noise, though both margins were held, and
+    work places in squares of 2 x 2 1.2 times."""
     found = standard(weave)
+    if held > 2 and len(weave.domain.axes) > 1:
+        for name, ends in weave.ends.items():
+            every: list[View] = [(Term(name, height),) for height, end in enumerate(ends) if end > 0]
+            found += [view for view in every if view not in found]
     if held > 1:
         tops: list[tuple[Term | None, ...]] = []
         for axis in weave.domain.axes:

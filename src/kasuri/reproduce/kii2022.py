@@ -318,9 +318,10 @@ def figure_limits(result: dict[str, Any], path: Path) -> None:
     for delta, values in result["figure2"].items():
         right.plot([10**k for k in range(3, 8)], values, label=f"δ* = {delta}")
     right.set(xscale="log", xlabel="n", ylabel="largest ε'", title="Figure 2: δ* fixed")
+    left.set_ylim(top=14)
     for axis in (left, right):
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False)
+        axis.legend(frameon=False, loc="upper left")
     save(shown, path)
 
 

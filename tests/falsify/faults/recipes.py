@@ -11,6 +11,7 @@ BIAS_WORDS = "tests/contract/test_bias_words.py"
 VISIT = "tests/laws/test_visit.py"
 BAYES = "tests/laws/test_bayes.py"
 WOVEN = "tests/laws/test_woven.py"
+PILOTED = "tests/laws/test_piloted.py"
 BEST = "tests/laws/test_best.py"
 WORDS = "tests/contract/test_words.py"
 RECIPES = "tests/contract/test_recipes.py"
@@ -133,13 +134,26 @@ FAULTS = [
     Fault("a map of overlapping regions is accepted", "kasuri.schema.maps:RegionMap.__init__",
           'if told.dtype.kind not in "iu":', "if False:",
           f"{WOVEN}::test_what_is_wrong_is_refused_before_the_charge"),
-    Fault("woven numbers are joined with true sums", "kasuri.recipes.woven:WovenRun.draw",
+    Fault("woven numbers are joined with true sums", "kasuri.recipes.woven:WovenRun.measured",
           "        del keys, values\n        found = by_cell(self.tree, self.domain, [self._refined(tree, numbers)])",
           "        groups = [part.of_keys(self.tree, keys) for part, _ in self.parts]\n"
           "        true = [np.bincount(own[own >= 0], values[own >= 0], y.size).astype(np.int64) for own, y in "
           "zip(groups, numbers, strict=True)]\n"
           "        found = by_cell(self.tree, self.domain, [self._refined(tree, true)])",
           f"{WOVEN}::test_a_release_follows_from_its_measurements"),
+    Fault("the woven pilot is not charged", "kasuri.recipes.wovenpilot:_with",
+          "    rest = 1 - first\n", "    rest = Fraction(1)\n",
+          f"{PILOTED}::test_every_choice_spends_all_of_epsilon_once_and_the_pilot_alike", short=True),
+    Fault("the woven pilot chooses by true sums", "kasuri.recipes.wovenpilot:PilotedRun.draw",
+          "        del keys, sums\n        words = self._rule(y)",
+          "        true = np.zeros(y.size, dtype=np.int64)\n"
+          "        np.add.at(true, self._pilot.of_keys(self.tree, keys), sums)\n"
+          "        words = self._rule(true)",
+          f"{PILOTED}::test_a_release_follows_from_its_measurements"),
+    Fault("the woven pilot has no noise", "kasuri.recipes.wovenpilot:PilotedRun.draw",
+          'y = noise.draw(streams.open("pilot", 0, 0), self._pilot.groups)',
+          "y = np.zeros(self._pilot.groups, dtype=np.int64)",
+          f"{PILOTED}::test_the_pilot_has_noise_of_its_own"),
     Fault("whoever chose is not read back", "kasuri.recipes.read:read",
           'if run.mechanism.name != words["name"] or own.get("chosen") != words.get("chosen"):', "if False:",
           f"{BEST}::test_the_reason_is_read_back_and_cannot_be_changed"),
