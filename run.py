@@ -6,6 +6,7 @@ Standard library only. `demo` and `kasuri ...` make a small environment in .venv
 commands are for developers and add their tools to it from requirements.lock. A second start finds it ready. Further
 words are handed on, e.g. `python3 run.py test -k noise`. The installer takes pip's settings: index, certificate, proxy.
 """
+
 import ast
 import hashlib
 import os
@@ -22,28 +23,51 @@ VENV = os.path.join(ROOT, ".venv")
 BIN = os.path.join(VENV, "bin")
 PYTHON = os.path.join(BIN, "python")
 LOG = os.path.join(TOOLS, "install.log")
-COMMANDS = ("demo", "kasuri", "test", "check", "bench", "docs", "falsify", "warm-up", "lock", "licences", "sbom",
-            "wheel")
+COMMANDS = (
+    "demo",
+    "kasuri",
+    "test",
+    "check",
+    "bench",
+    "docs",
+    "falsify",
+    "warm-up",
+    "lock",
+    "licences",
+    "sbom",
+    "wheel",
+)
 SMALL = ("demo", "kasuri")
 
 MIRROR = "PIP_INDEX_URL=https://MIRROR/simple %s"
 FAILURES = (  # what pip or uv says, what has happened, what to do; %s is the command that was typed
     ("No module named pip", "this Python has no pip", "on Debian or Ubuntu: apt-get install python3-pip"),
     ("No space left|os error 28", "the disk is full", "make room: 750 MB, or 2.5 GB with the developers' tools"),
-    ("DO NOT MATCH THE HASHES|Hash mismatch",
-     "the package index gave a file that is not the pinned one, and it was refused", "use another index: " + MIRROR),
-    ("UnknownIssuer|CERTIFICATE_VERIFY_FAILED|invalid peer certificate",
-     "the certificate of the package index is not trusted here",
-     "name the file of your network's certificate authority: SSL_CERT_FILE=CA.pem PIP_CERT=CA.pem %s"),
-    (r"\b(401|403|407) (Client Error|Unauthorized|Forbidden|Proxy)",
-     "the package index or the proxy wants a password",
-     "write it into ~/.netrc, or name another index: " + MIRROR),
-    ("dns error|refused|[Cc]onnect error|timed out|NewConnection|unreachable|Max retries|ProxyError|Failed to fetch",
-     "the package index cannot be reached",
-     "check the network, or name a mirror or a proxy: " + MIRROR + "  or  HTTPS_PROXY=http://HOST:PORT %s"),
-    ("No matching distribution|no version of|not found in the package registry|no wheels",
-     "the package index lacks a pinned version, or its file for this Python and machine",
-     "use another index: " + MIRROR),
+    (
+        "DO NOT MATCH THE HASHES|Hash mismatch",
+        "the package index gave a file that is not the pinned one, and it was refused",
+        "use another index: " + MIRROR,
+    ),
+    (
+        "UnknownIssuer|CERTIFICATE_VERIFY_FAILED|invalid peer certificate",
+        "the certificate of the package index is not trusted here",
+        "name the file of your network's certificate authority: SSL_CERT_FILE=CA.pem PIP_CERT=CA.pem %s",
+    ),
+    (
+        r"\b(401|403|407) (Client Error|Unauthorized|Forbidden|Proxy)",
+        "the package index or the proxy wants a password",
+        "write it into ~/.netrc, or name another index: " + MIRROR,
+    ),
+    (
+        "dns error|refused|[Cc]onnect error|timed out|NewConnection|unreachable|Max retries|ProxyError|Failed to fetch",
+        "the package index cannot be reached",
+        "check the network, or name a mirror or a proxy: " + MIRROR + "  or  HTTPS_PROXY=http://HOST:PORT %s",
+    ),
+    (
+        "No matching distribution|no version of|not found in the package registry|no wheels",
+        "the package index lacks a pinned version, or its file for this Python and machine",
+        "use another index: " + MIRROR,
+    ),
 )
 
 
@@ -124,7 +148,7 @@ def settings():
     listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True)
     lines = [line.partition("=") for line in listed.stdout.splitlines()]
     for section in ("global.", "install.", ":env:."):  # the later one wins, as in pip
-        pip.update({key[len(section):]: ast.literal_eval(value) for key, _, value in lines if key.startswith(section)})
+        pip.update({key[len(section) :]: ast.literal_eval(value) for key, _, value in lines if key.startswith(section)})
 
     def hand(key, *names, joined=" ", only=lambda word: True):
         words = [word for word in pip.get(key, "").split() if only(word)]
@@ -132,7 +156,7 @@ def settings():
             env[names[0]] = joined.join(words)
 
     def there(place):  # pip passes over a folder that is gone, uv does not
-        path = place[len("file://"):] if place.startswith("file://") else place
+        path = place[len("file://") :] if place.startswith("file://") else place
         return "://" in path or os.path.exists(path)
 
     env.setdefault("UV_SYSTEM_CERTS", "true")
@@ -185,13 +209,36 @@ def environment(small):
         shutil.rmtree(cache, ignore_errors=True)
 
 
+def warm_up():
+    """Compile what is not compiled yet, kernels and modules, on all cores."""
+    call(PYTHON, "-m", "compileall", "-q", "-j", "0", "src")
+    call(PYTHON, "-c", "import multiprocessing, kasuri._kernels as kernels\n"
+                       "with multiprocessing.Pool() as pool: pool.map(kernels.warm_up_one, kernels.MODULES, 1)")
+
+
 def lock(rest):
     """Both locks: what developers use, and the part of it that kasuri itself needs (and what builds it)."""
-    compile = [uv(), "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes",
-               "--no-emit-index-url", "--no-header", "--no-annotate", *rest]
+    compile = [
+        uv(),
+        "pip",
+        "compile",
+        "--quiet",
+        "--universal",
+        "--python-version",
+        "3.11",
+        "--generate-hashes",
+        "--no-emit-index-url",
+        "--no-header",
+        "--no-annotate",
+        *rest,
+    ]
     call(*compile, "--extra", "dev", "-o", "requirements.lock", "pyproject.toml", env=settings())
-    process = subprocess.run([*compile, "-c", "requirements.lock", "-o", "core.lock", "pyproject.toml", "-"],
-                             cwd=ROOT, env=settings(), input=b"hatchling\n")
+    process = subprocess.run(
+        [*compile, "-c", "requirements.lock", "-o", "core.lock", "pyproject.toml", "-"],
+        cwd=ROOT,
+        env=settings(),
+        input=b"hatchling\n",
+    )
     sys.exit(process.returncode)
 
 
@@ -211,10 +258,12 @@ def main():
         hints = dict(os.environ, KASURI_COMMAND=typed() + " kasuri")  # the command that its hints print
         call(PYTHON, "-m", "kasuri", *words, cwd=None, env=hints)
     elif command == "test":
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # its processes share what it makes of the tests
+        warm_up()  # or each process of the tests would compile every kernel that it meets
         full = "--full" in rest
         marks = [] if full else ["-m", "not full"]
         if "-n" not in rest:  # a process more than cores: tests wait for executors, browsers and servers
-            marks += ["-n", str(min(os.cpu_count() or 1, 4) + 1), "--dist", "loadgroup"]
+            marks += ["-n", str(min(os.cpu_count() or 1, 4) + 1)]
         call(PYTHON, "-m", "pytest", *marks, *[word for word in rest if word != "--full"])
     elif command == "check":
         call(os.path.join(BIN, "ruff"), "check", ".")
@@ -233,7 +282,7 @@ def main():
     elif command == "falsify":
         call(PYTHON, "tests/falsify/falsify.py", *rest)
     elif command == "warm-up":
-        call(PYTHON, "-c", "import kasuri._kernels as kernels; kernels.warm_up()")
+        warm_up()
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ RECIPES = {
 
 
 def truth_of(name: str, data: Path = DATA) -> np.ndarray:
-    """A map as a square array; the first mesh 5339 (160 x 160) stands in a corner of 256 x 256."""
+    """A map as a square array; the first mesh 5339 (160 x 160) is in a corner of 256 x 256."""
     if name not in WINDOWS:
         with np.load(data / "dpbench_dev.npz") as file:
             return file[name].astype(np.int64)

@@ -1,6 +1,6 @@
 """Coverage and width of 95 % intervals by size class of the true count, on real and on awkward maps, with fresh noise.
 
-python benchmarks/intervals.py [--runs 50] [--maps kanto,isolated,...] [--recipes even16,u4,haar,bayes]
+python benchmarks/intervals.py [--runs 50] [--maps kanto,isolated,...] [--recipes even16,u4,haar,bayes,woven]
 
 Maps: real ones (kanto, tohoku, GOWALLA, STROKE; flow: people in central Tokyo at epsilon 0.01), made ones that are hard
 for a tree (isolated: 25 settlements of 2,000 on an empty map, isolated:N of N each; towns:N: places of N, each near one
@@ -34,6 +34,7 @@ import numpy as np
 import kasuri as ks
 from kasuri.published import bounds, intervals
 from kasuri.published.bars import FEW, TreeBars
+from kasuri.recipes.wovenbars import WovenBars
 from kasuri.trees.regions import Boxes, BoxSearch, CellSearch
 
 LEVEL = intervals.LEVEL
@@ -48,6 +49,7 @@ RECIPES = {
     "bayes": lambda: ks.bayes_tree(pilot=True),
     "sparse": lambda: ks.bayes_tree("sparse"),
     "dense": lambda: ks.bayes_tree("dense"),
+    "woven": ks.woven_tree,
 }
 REAL = ("kanto", "tohoku", "GOWALLA", "STROKE")
 MADE = ("isolated", "isolated:300", "towns:300", "hot", "rings", "checker", "cube", "padded", "masked", "flow")
@@ -216,7 +218,10 @@ class Areas:
             old = [bounds.sums(replace(bars.plain, halves=False), search)] if self.padded else areas
         else:
             old = areas
-        return Found(kind, truth, value, bars.limits(areas, LEVEL), before(bars, old), half)
+        limits = bars.limits(areas, LEVEL)
+        if isinstance(bars, WovenBars) and kind in self.boxes:  # its parts speak for areas as well
+            limits = bars.of_boxes(self.boxes[kind], value, LEVEL)
+        return Found(kind, truth, value, limits, before(bars, old), half)
 
 
 def before(bars: TreeBars, areas: list[bounds.Sums]) -> bounds.Bounds:

@@ -117,7 +117,7 @@ def _enumerate_digits(sampler: Sampler, scale: Fraction) -> tuple[int, int]:
     laws = law.digits(scale, base)
     tables = (q.thresholds, q.guide, q.shift, zero.thresholds, zero.guide, zero.shift,
               rest.thresholds, rest.guide, rest.shift)  # fmt: skip
-    high = (1 << 31) - 1  # further bits of R that give R = 0, and are no threshold
+    high = (1 << 31) - 1  # further bits of R that give R = 0, and are not a threshold
     some = int(q.thresholds[1]) + 1  # a word of Q that gives Q = 1
 
     def run(words: np.ndarray, out: np.ndarray, ties: np.ndarray) -> int:

@@ -1,27 +1,55 @@
 """Shared settings: no flaky tests (hypothesis is derandomised, every source of noise in a test is seeded)."""
 
+import functools
 import hashlib
 import itertools
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(Path(__file__).parent))  # tests/reference is importable as `reference`
+
+# Before NumPy is loaded, and for every process that a test starts. Tests run beside each other: threads of matrix
+# products then wait for each other in circles (five times the CPU time of a fit), and compiling kasuri's modules once
+# more in each of some hundred processes is waste, even where the user wants no such files beside their own programs.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("kasuri", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("kasuri")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The Spark tests first and in one process: they wait for executors while the other processes work."""
-    spark = [item for item in items if item.path.parent.name == "spark"]
-    for item in spark:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-    items[:] = spark + [item for item in items if item not in set(spark)]
+    """The Spark tests first: they wait for executors while the other processes work."""
+    items.sort(key=lambda item: item.path.parent.name != "spark")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process for all Spark tests and one for each file that shares what is dear to make (a browser, releases, a
+    study), the longest files first; every other test goes wherever there is room. The marks of xdist itself, which
+    `--dist loadgroup` reads, have no effect under pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if file.startswith("tests/spark/"):
+                return "spark"
+            return file if shares(file) else nodeid
+
+    return Together(config, log)
+
+
+@functools.cache
+def shares(file: str) -> bool:
+    return 'scope="module"' in (ROOT / file).read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ _HOME = {
     "BudgetError": "errors",
     "Calendar": "series",
     "Counts": "table",
+    "Criterion": "published.acceptance",
     "Domain": "schema",
     "DomainError": "errors",
     "FormatError": "errors",
@@ -38,6 +39,7 @@ _HOME = {
     "Tree": "schema",
     "Unit": "schema",
     "Window": "schema",
+    "accept": "study.accept",
     "auto": "recipes",
     "bayes_tree": "recipes",
     "best": "recipes.best",
@@ -65,7 +67,7 @@ _PACKAGES = ("kanon", "local", "recipes", "shuffle", "spark")
 """Sibling packages that `ks.<name>` imports at first use."""
 
 _BESIDE = {
-    *("Calendar", "PublicMatrix", "auto", "laplace", "lasso"),
+    *("Calendar", "Criterion", "PublicMatrix", "accept", "auto", "laplace", "lasso"),
     *("neg_l2_simplex", "nonneg_lasso", "privelet", "simplex"),
 }
 """What few callers need lives in `ks.recipes`, `kasuri.public` and `kasuri.series`; here it keeps working by name."""
@@ -94,6 +96,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.privacy import Guarantee as Guarantee
     from kasuri.public import PublicMatrix as PublicMatrix
     from kasuri.public import PublicTable as PublicTable
+    from kasuri.published.acceptance import Criterion as Criterion
     from kasuri.published.area import Area as Area
     from kasuri.published.release import Release as Release
     from kasuri.recipes import Mechanism as Mechanism
@@ -124,6 +127,7 @@ if TYPE_CHECKING:  # what a type checker and an editor see: a misspelt name fail
     from kasuri.schema.maps import RegionMap as RegionMap
     from kasuri.series import Calendar as Calendar
     from kasuri.series import Series as Series
+    from kasuri.study.accept import accept as accept
     from kasuri.study.evaluate import compare as compare
     from kasuri.study.plan import plan as plan
     from kasuri.table import Counts as Counts

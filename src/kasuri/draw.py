@@ -17,6 +17,7 @@ from kasuri.noise.blocks import threads_or_all
 from kasuri.noise.rng import Source, Streams, secure
 from kasuri.privacy import Exact, Guarantee, asked
 from kasuri.published.about import About
+from kasuri.published.acceptance import Acceptance, fingerprint
 from kasuri.published.protected import NO_LEDGER
 from kasuri.published.release import Release
 from kasuri.recipes import RECIPES, best
@@ -35,15 +36,17 @@ def release(
     threads: int | None = None,
     about: Mapping[str, str] | None = None,
     slots: tuple[str, str] | str | None = None,
+    acceptance: Acceptance | None = None,
 ) -> Release:
     """Publish `counts` with `mechanism`, or `best()`, at `epsilon`: the one function that draws noise on counts.
 
     epsilon: an exact decimal such as "0.1"; above 20 with a second word, "25 weak". ledger: must be written out; it is
     charged, durably, before the release key is made, and nothing is refunded. None means unmetered, which the guarantee
     then says. source: `secure()` unless a test wants `seeded(n)`. threads: any number gives the same result.
-    about: words for readers (title, publisher, contact, source, licence, published, language), which the report, the
-    certificates, the manifest and every export then carry. slots: of a window ledger, the start of the slot that the
-    records come from, or those of the first and the last; without it they count in every window.
+    about: words for readers (title, title_en, title_ja, publisher, contact, source, licence, published, language),
+    which the report, the certificates, the manifest and every export then carry. slots: of a window ledger, the start
+    of the slot that the records come from, or those of the first and the last; without it they count in every window.
+    acceptance: criteria judged beforehand by `accept`; a release that would not meet them is refused before the charge.
     """
     if not isinstance(counts, Counts):
         raise PrivacyError("release() takes Counts (see count(), Counts.from_dense, Counts.from_coo)")
@@ -60,8 +63,9 @@ def release(
     threads = threads_or_all(threads)
     span = (slots, slots) if isinstance(slots, str) else slots
     paid = charge(
-        run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part, about=words, slots=span
-    )
+        run, ledger, source, data=counts.data, assumes=counts.assumes, part=counts.part, about=words, slots=span,
+        acceptance=acceptance,
+    )  # fmt: skip
     with paid.streams() as streams:
         drawn = draw(run, counts, streams, threads)
     recipe = MappingProxyType({**run.words(), **drawn.words})
@@ -75,7 +79,7 @@ def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:
 
 
 def checked(mechanism: object, ledger: object, source: Source | None) -> Source:
-    """Refuse what is no recipe, no ledger or no source of randomness; the source, `secure()` where none was named."""
+    """Refuse what is not a recipe, a ledger or a source of randomness; the source, `secure()` where none was named."""
     if not isinstance(mechanism, Mechanism):
         raise PrivacyError(f"release() takes a recipe such as best(); known: {', '.join(RECIPES)}")
     if ledger is not None and not isinstance(ledger, Ledger):
@@ -118,10 +122,16 @@ def charge(
     part: Part | None,
     about: About | None,
     slots: tuple[str, str] | None = None,
+    acceptance: Acceptance | None = None,
 ) -> Paid:
-    """Charge `ledger` for `run`, durably, before any key is made."""
+    """Charge `ledger` for `run`, durably, before any key is made; what would not meet its criteria is refused."""
     mechanism, guarantee = run.mechanism, run.guarantee.assuming(*assumes)
     plan = mechanism.plan(run.domain, guarantee.unit, guarantee.epsilon)
+    judged = None
+    if acceptance is not None:
+        acceptance.judge(plan, data)
+        judged = acceptance.to_json()
+        plan = fingerprint(plan, judged)
     provenance: dict[str, Any] = {
         "release_id": secrets.token_hex(16),
         "software": f"kasuri {__version__}",
@@ -133,6 +143,8 @@ def charge(
     }
     if about is not None:
         provenance["about"] = about.to_json()
+    if judged is not None:
+        provenance["acceptance"] = judged
     receipt = None
     if ledger is None:
         guarantee = guarantee.assuming(NO_LEDGER)

@@ -63,7 +63,7 @@ def degrees(name: str) -> tuple[float, float]:
 
 
 def _array(values: ArrayLike, kind: type[np.generic], what: str) -> NDArray[Any]:
-    """A contiguous array of int64 or float64; what is no array of such numbers is refused."""
+    """A contiguous array of int64 or float64; anything else is refused."""
     try:
         return np.ascontiguousarray(values, dtype=kind)
     except (TypeError, ValueError, OverflowError):
@@ -132,7 +132,7 @@ def locate(lat: ArrayLike, lon: ArrayLike, name: str) -> Int:
 
 
 def try_locate(lat: ArrayLike, lon: ArrayLike, name: str) -> tuple[Int, Int, NDArray[np.bool_]]:
-    """Degrees -> (row, col, good): `good` is False where a point lies outside the grid or is no number."""
+    """Degrees -> (row, col, good): `good` is False where a point lies outside the grid or is not a number."""
     from kasuri._kernels import mesh
 
     y, x = _array(lat, np.float64, "latitudes"), _array(lon, np.float64, "longitudes")

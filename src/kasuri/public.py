@@ -19,7 +19,7 @@ class PublicTable:
     """A public table in coordinate form: `cells` rising, `values` positive, every other cell 0.
 
     Making one declares that its numbers are public: a published statistic of an earlier year, another source, or an
-    earlier release. A prior made from the confidential table itself would void the guarantee. `name` stands in the
+    earlier release. A prior made from the confidential table itself would void the guarantee. `name` is in the
     guarantee of every release that uses it.
 
     >>> from kasuri.schema import Ordered
@@ -103,8 +103,8 @@ class PublicTable:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Named(PublicTable):
-    """A public table of which a release tells the name and the fingerprint, not the numbers: it stands where the table
-    stood, and may be asked for nothing else."""
+    """A public table of which a release tells the name and the fingerprint, not the numbers: it takes the place of the
+    table, and may be asked for nothing else."""
 
     digest: str = ""
 

@@ -78,7 +78,7 @@ class Counts:
     def split(self, axis: str) -> dict[str, Counts]:
         """One table per label of a nominal or ordered axis: a public partition of this one, already bounded, table.
 
-        Under add-remove a ledger charges the parts of one split in parallel: a unit stands in at most max_cells of
+        Under add-remove a ledger charges the parts of one split in parallel: a unit is in at most max_cells of
         them, so with one cell per unit they cost the dearest part, not the sum. Never across time, and never for two
         tables that were counted apart.
 
@@ -175,7 +175,7 @@ def _pairs(cells: ArrayLike, values: ArrayLike) -> tuple[NDArray[Any], NDArray[A
 
 
 def _whole(number: NDArray[Any], report: Callable[[NDArray[np.bool_], str], None]) -> NDArray[np.int64]:
-    """Counts as whole numbers; those that are none are reported."""
+    """Counts as whole numbers; those that are not are reported."""
     with np.errstate(invalid="ignore"):
         if number.dtype.kind == "f":
             finite = np.isfinite(number)

@@ -6,7 +6,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -67,6 +68,7 @@ TABLE: dict[str, set[str]] = {
         "series",
         "spark",
         "store",
+        "study",
         "table",
     },
     "kanon": {"_kernels", "arrays", "errors", "files", "kanon", "meshcode", "names", "noise", "privacy", "schema"},
@@ -230,6 +232,7 @@ TABLE: dict[str, set[str]] = {
         "noise",
         "notebook",
         "privacy",
+        "public",
         "published",
         "recipes",
         "schema",
@@ -302,13 +305,14 @@ def doors(path: Path) -> dict[str, str]:
     return {}
 
 
-def graph(*, own: bool = True) -> dict[str, set[str]]:
+@cache
+def graph(*, own: bool = True) -> dict[str, frozenset[str]]:
     """Module -> the modules it imports, lazily, through lazy doors, or not. Importing a module runs the packages around
     it as well; `own` counts those that the importing module lies in itself, which run before it whatever it imports.
     The front door, which imports nothing by itself, is left out."""
     paths = {name_of(path): path for path in SOURCE.rglob("*.py")}
     homes = {name: doors(path) for name, path in paths.items() if path.name == "__init__.py"}
-    found: dict[str, set[str]] = {}
+    found: dict[str, frozenset[str]] = {}
     for name, path in paths.items():
         wanted = set()
         for node in executed(ast.parse(path.read_text(encoding="utf-8"))):
@@ -323,11 +327,11 @@ def graph(*, own: bool = True) -> dict[str, set[str]]:
         around = {".".join(one.split(".")[:i]) for one in wanted for i in range(2, one.count(".") + 2)} - wanted
         if not own:
             around = {package for package in around if not name.startswith(package + ".")}
-        found[name] = ((wanted | around) & paths.keys()) - {"kasuri", name}
+        found[name] = frozenset(((wanted | around) & paths.keys()) - {"kasuri", name})
     return found
 
 
-def cycle(edges: dict[str, set[str]]) -> list[str]:
+def cycle(edges: Mapping[str, Set[str]]) -> list[str]:
     """The modules of one cycle in the order of their imports, the first one once more at the end; [] where none is."""
     done: set[str] = set()
     for start in sorted(edges):
@@ -351,7 +355,7 @@ def test_no_module_imports_itself_through_others():
 
 
 def test_a_cycle_is_found_and_told():
-    edges = graph(own=False)
+    edges = dict(graph(own=False))
     edges["kasuri.store.columns"] |= {"kasuri.published.release"}
     told = cycle(edges)
     assert told[0] == told[-1] and {"kasuri.store.columns", "kasuri.published.release"} <= set(told)

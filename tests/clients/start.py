@@ -1,5 +1,6 @@
 """`kasuri start` for the tests: a table as people have them, and the server as a process of its own."""
 
+import http.client
 import json
 import os
 import signal
@@ -56,6 +57,29 @@ class Server:
         self.process.send_signal(how)
         _, said = self.process.communicate(timeout=60)
         return said
+
+
+class Caller:
+    """What the page sends, without a browser."""
+
+    def __init__(self, server: Server):
+        self.origin, _, token = server.address.partition("/#")
+        self.session = ""
+        self.session = self.ask("/session", token=token)[1]["session"]
+
+    def send(self, path: str, body: bytes, **more: str) -> http.client.HTTPConnection:
+        """A request whose answer nobody has read yet."""
+        line = http.client.HTTPConnection(self.origin.removeprefix("http://"), timeout=120)
+        line.request("POST", path, body, {"origin": self.origin, "content-type": "application/json",
+                                          "kasuri-session": self.session} | more)  # fmt: skip
+        return line
+
+    def ask(self, path: str, **told: object) -> tuple[int, dict]:
+        line = self.send(path, json.dumps(told).encode())
+        answer = line.getresponse()
+        found = answer.status, json.loads(answer.read())
+        line.close()
+        return found
 
 
 @contextmanager

@@ -161,15 +161,19 @@ def test_the_page_has_the_style_of_the_reports():
     assert css.split("header, main, footer")[0].split("body {")[1].split("}")[0].split("font:")[1].split()[0] in page
 
 
-def opened(port, randomizer):
+def operator(port, path, data):
     from collector.asgi import TOKEN
 
-    data = {"randomizer": randomizer.to_json(), "closes": int(time.time()) + 600}
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/operator/rounds", json.dumps(data).encode(), {"authorization": f"Bearer {TOKEN}"}
+        f"http://127.0.0.1:{port}{path}", json.dumps(data).encode(), {"authorization": f"Bearer {TOKEN}"}
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.loads(json.loads(answer.read())["description"])["id"]
+        return json.loads(answer.read())
+
+
+def opened(port, randomizer):
+    data = {"randomizer": randomizer.to_json(), "closes": int(time.time()) + 600}
+    return json.loads(operator(port, "/operator/rounds", data)["description"])["id"]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
@@ -237,6 +241,12 @@ def test_a_faked_position_in_a_real_browser(tmp_path):
             browser.run("document.querySelector('[data-to=en]').click(), document.getElementById('here').click()")
             browser.until("document.getElementById('state').dataset.kind === 'refused'")
             assert "by hand" in browser.run("document.getElementById('state').textContent") and not browser.requests
+            # the round ends between page and tap: a report has left the page, and the page does not deny it
+            operator(port, f"/operator/rounds/{id}/close", {})
+            browser.run("localStorage.clear(), document.querySelector('#places button').click()")
+            browser.until("document.getElementById('state').textContent.includes('closed')")
+            told = browser.run("document.getElementById('state').textContent")
+            assert "A report left this page" in told and "Nothing was sent" not in told
     finally:
         collector.terminate()
         collector.wait()

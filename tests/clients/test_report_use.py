@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import zlib
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -214,6 +215,23 @@ def test_the_printed_map_keeps_its_shape(kanto, browser):
     assert made.startswith(b"%PDF")
     box = re.search(rb"/MediaBox ?\[0 0 ([\d.]+) ([\d.]+)\]", made)
     assert box and abs(float(box[1]) - 595) < 3 and abs(float(box[2]) - 842) < 3, "A4"
+    (across, down, wide, high), *others = placed(made)
+    assert not others and wide > 1000 and abs(wide / high / (across / down) - 1) < 0.01, "the picture on paper"
+
+
+def placed(pdf):
+    """The pictures of a PDF: how many pixels wide and high each is, and how wide and high it is drawn."""
+    pixels, drawn = {}, []
+    for found in re.finditer(rb"(\d+) 0 obj\s*<<(.*?)>>\s*stream\r?\n", pdf, re.S):
+        told = {name: int(number) for name, number in re.findall(rb"/(Width|Height|Length) (\d+)", found[2])}
+        if b"/Subtype /Image" in found[2]:
+            pixels[found[1]] = told[b"Width"], told[b"Height"]
+        elif b"FlateDecode" in found[2]:
+            text = zlib.decompress(pdf[found.end() : found.end() + told[b"Length"]])
+            for use in re.finditer(rb"/X(\d+) Do", text):  # the matrix that was set last before
+                *_, (wide, high) = re.findall(rb"([\d.]+) 0 0 -([\d.]+) [\d.-]+ [\d.-]+ cm", text[: use.start()])
+                drawn.append((wide, high, use[1]))
+    return [(*pixels[name], float(wide), float(high)) for wide, high, name in drawn]
 
 
 def test_bars_sort_search_and_add_up(tmp_path, browser):

@@ -15,6 +15,7 @@ import sqlite3
 import threading
 import time
 import urllib.request
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -195,10 +196,14 @@ def test_a_closed_round_states_its_shuffle_model_claim(collector):
         body = batch(key, envelope, randomizer, 1, seed)
         assert call(app, "POST", f"/rounds/{id}/reports", body, {**BINARY, "kasuri-token": token})[0] == 200
     assert call(app, "POST", f"/rounds/{other}/reports", batch(key, plain, randomizer), BINARY)[0] == 200
+    # n is the number of tokens that were used: a token used again, and a batch sent again, add nothing
+    for sent, status in ((body, 409), (batch(key, envelope, randomizer, 1, 99), 401)):
+        assert call(app, "POST", f"/rounds/{id}/reports", sent, {**BINARY, "kasuri-token": token})[0] == status
     asked = f"/operator/rounds/{id}/estimate?delta=1e-6"
     status, told = operator(app, "GET", asked)
     assert status == 400 and "open round" in told["error"]
-    assert [r["central"] for r in operator(app, "GET", "/operator/status")[1]["rounds"]] == [None, None]
+    told = operator(app, "GET", "/operator/status")[1]
+    assert [r["central"] for r in told["rounds"]] == [None, None] and told["together"] is None
     for one in (id, other):
         assert operator(app, "POST", f"/operator/rounds/{one}/close")[0] == 200
     status, told = operator(app, "GET", asked)
@@ -206,8 +211,13 @@ def test_a_closed_round_states_its_shuffle_model_claim(collector):
     assert status == 200 and told["central"] == central_claim(rounded, 60, "1e-6").to_json()
     assert told["guarantee"]["epsilon"] == "1" and told["central"]["model"] == "shuffle"
     assert float(told["central"]["epsilon"]) < 1 and any("while it was open" in a for a in told["central"]["assumes"])
-    first, second = (r["central"] for r in operator(app, "GET", "/operator/status?delta=1e-4")[1]["rounds"])
+    told = operator(app, "GET", "/operator/status?delta=1e-4")[1]
+    first, second = (r["central"] for r in told["rounds"])
     assert first == central_claim(rounded, 60, "1e-4").to_json() and "tokens" in second["none"]
+    # a person who joined both: the central claim of one, and the local one (epsilon 1) of the round that has no other
+    sums = [Fraction(told["together"][name]) for name in ("epsilon", "delta")]
+    assert sums == [Fraction(first["epsilon"]) + 1, Fraction(first["delta"])]
+    assert any("while it was open" in words for words in told["together"]["assumes"])
     assert "central" not in operator(app, "GET", f"/operator/rounds/{id}/estimate")[1]
     for delta in ("0", "1", "-1", "2", "nan", "inf", "", "x", "1e-999999999", "1e999999999", "1/0", "9" * 9999):
         for path in (f"/operator/rounds/{id}/estimate", "/operator/status"):
@@ -611,6 +621,42 @@ def test_a_round_of_numbers_is_collected_and_refuses_what_it_should(collector, t
                    {"mix": 0}, {"wide": {**wide, "shift": 1 << 30}}, {"low": "nan"}, {"low": "9" * 500}):  # fmt: skip
         hostile = {**data, "randomizer": {**data["randomizer"], **change}}
         assert operator(app, "POST", "/operator/rounds", hostile)[0] == 400, change
+
+
+@pytest.mark.parametrize("name", ["grid", "oue", "olh", "count_mean_sketch", "memoised", "piecewise"])
+def test_descriptions_that_would_fill_the_memory_are_refused_at_once(collector, name):
+    """Numbers of 10^9 digits, words of 2^63 bits, no buckets: 400, and nothing is opened. Devices read the same."""
+    store, _, app, _ = collector
+    if name == "grid":
+        grid = ks.Grid("grid", crs="EPSG:4326", step="1/120", origin=(4280, 16700), shape=(4, 4))
+        data = ks.local.unary(grid, epsilon="1").to_json()
+        axis = data["domain"]["axes"][0]
+        hostile = [{"step": bad} for bad in ("1e999999999", "1e-999999999", ["1", "1e999"], "1/0", "9" * 4000, None)]
+        hostile = [{"domain": {"axes": [{**axis, **bad}], "mask": []}} for bad in hostile]
+    elif name == "piecewise":
+        data = ks.local.piecewise((0, 1), epsilon="1").to_json()
+        hostile = [{"high": "1/0"}, {"high": "9" * 4000}, {"steps": 1 << 63}, {"bits": 1 << 63}, {"low": "1e999999999"}]
+    else:
+        data = OTHERS[name]().to_json()
+        hostile = [{"bits": bad} for bad in (1 << 63, 0, -1, 10**30)]
+        hostile += [{"buckets": 0}, {"buckets": -1}] if name == "olh" else []
+    for change in hostile:
+        body = {"randomizer": {**data, **change}, "closes": 2_000_000}
+        try:
+            status, told = operator(app, "POST", "/operator/rounds", body)
+        except (MemoryError, ArithmeticError):
+            status, told = 500, {}
+        assert status == 400 and told["error"], change
+    assert not store.rounds()
+    assert operator(app, "POST", "/operator/rounds", {"randomizer": data, "closes": 2_000_000})[0] == 201
+
+
+OTHERS = {
+    "oue": lambda: ks.local.oue(WARDS, epsilon="1"),
+    "olh": lambda: ks.local.olh(WARDS, epsilon="1"),
+    "count_mean_sketch": lambda: ks.local.count_mean_sketch(WARDS, epsilon="1"),
+    "memoised": lambda: ks.local.memoised(WARDS, epsilon_permanent="1", epsilon_instant="2", v_max=2),
+}
 
 
 def test_ten_thousand_malformed_bodies(collector):

@@ -102,7 +102,7 @@ def test_a_run_that_does_not_say_what_it_releases_cannot_be_made(word):
 
 
 def test_an_unregistered_recipe_cannot_be_saved(tmp_path):
-    with pytest.raises(FormatError, match="no recipe has these words"):
+    with pytest.raises(FormatError, match="no recipe is described like this"):
         released().save(str(tmp_path / "r"), unmetered=True)
     assert list(tmp_path.iterdir()) == []
 

@@ -1,6 +1,7 @@
 """What certificates and reports say about bias and about what a total counts: proved, or measured here again."""
 
 import json
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -9,11 +10,11 @@ from test_recipes import DOMAINS, VARIANTS, counts_on, name
 
 import kasuri as ks
 from kasuri import recipes
-from kasuri.manifest import certificate
+from kasuri.manifest import certificate, package
 from kasuri.recipes import RECIPES
 from kasuri.recipes.mechanism import Bias
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
-from kasuri.words import bias
+from kasuri.words import bias, japanese
 
 PERSON = Unit("person", "add-remove", 1)
 UNBIASED = {"geometric", "laplace", "privelet", "hierarchy", "matrix"}
@@ -40,6 +41,20 @@ def test_unbiased_is_said_exactly_of_recipes_whose_error_does_not_depend_on_the_
         for seed in range(6)
     ]  # fmt: skip
     assert (max(gaps) < 1e-6) == linear
+
+
+def test_japanese_certificates_name_no_measurement_in_english():
+    """Nor a refinement; names of recipes, in quotes, stay as they are typed. Pages of earlier versions come back."""
+    for recipe in VARIANTS:
+        run = recipe.on(DOMAINS["full"], PERSON, "1")
+        words = run.words()
+        asked = [item["query"] for item in package.mechanisms(words, Fraction(1))]
+        said = [*map(japanese.measured, asked), japanese.REFINED[package.post_processing(words)["name"]]]
+        assert not re.search(r"[A-Za-z]{2,}", "".join(said).replace("LASSO", "")), said
+        lines = [f"- {own}：離散ラプラス雑音、尺度 1、感度 1（方式 `{recipe.name}`）" for own in said[:-1]]
+        before = certificate.japanese_before("\n".join([*lines, f"- 後処理：{said[-1]}（雑音を加えた値のみを参照）"]))
+        then = [f"- {own}：離散ラプラス雑音、尺度 1、感度 1（レシピ `{recipe.name}`）" for own in asked]
+        assert before == "\n".join([*then, f"- 後処理：{words['refine']}（雑音を加えた値のみを参照）"])
 
 
 def dense(counts):

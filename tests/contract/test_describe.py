@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -89,6 +88,8 @@ def written(made, name, form):
 
 
 def test_an_entry_for_the_registry(made):
+    import jsonschema  # a second, which no other test needs
+
     said, silent = (json.loads(describe(made / name, "registry")["registry.json"]) for name in ("said", "silent"))
     for entry in (said, silent):
         jsonschema.validate(entry, REGISTRY)

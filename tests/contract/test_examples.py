@@ -113,11 +113,20 @@ def test_points_on_the_command_line(tmp_path):
     """The hexagons of the example without a job file."""
     within = job.load(ROOT / "examples" / "oslo" / "job.toml").axes[0].within
     words = "--column hex=lat:lat,lon:lon --unit trip --change add-remove --max-cells 1 --epsilon 1 --data trips"
-    axis = ["--axis", f"hex=h3(7,{','.join(within)})", "--unmetered", "--out", str(tmp_path / "out")]
+    axis = [
+        "--axis",
+        f"hex=h3(7,{','.join(within)})",
+        "--recipe",
+        "bayes_tree",
+        "--unmetered",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     table = str(ROOT / "examples" / "oslo" / "trips_2022_02.parquet")
     done = CliRunner().invoke(app, ["release", table, *axis, *words.split()])
     assert done.exit_code == 0, done.output
-    assert abs(ks.Release.load(str(tmp_path / "out")).total() - 17_533) < 200
+    out = ks.Release.load(str(tmp_path / "out"))
+    assert abs(out.total() - 17_533) < 200 and out.recipe["order"] == "hierarchy", "its tree without being asked"
 
 
 def test_japanese_municipalities_with_names(tmp_path):

@@ -315,7 +315,7 @@ def test_another_recipe(made, tmp_path, name, other):
 def test_another_name(made, tmp_path, name):
     honest = made["refined_tree"].recipe
     faults = verified(tmp_path, saying(made["refined_tree"], name=name), honest=honest)["faults"]
-    assert "datapackage.json: no recipe has these words on this domain, unit and epsilon" in faults
+    assert "datapackage.json: no recipe is described like this on this domain, unit and epsilon" in faults
 
 
 WORDS = {
@@ -625,17 +625,76 @@ def in_duckdb(sql):
     return change
 
 
+def in_a_field(folder):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / "measurements.parquet"
+    table = pq.read_table(path)
+    fields = [field.with_metadata({"epsilon": "0.001"}) for field in table.schema]
+    pq.write_table(pa.Table.from_arrays(table.columns, schema=pa.schema(fields)), path, compression="zstd")
+
+
+def between_columns_and_footer(folder):
+    path = folder / "release.parquet"
+    data = path.read_bytes()
+    footer = int.from_bytes(data[-8:-4], "little") + 8
+    path.write_bytes(data[:-footer] + b"true total 12345" + data[-footer:])
+
+
+def in_least_values(folder):
+    """Readers skip rows by what a file states of them: a query then sees another table."""
+    import pyarrow.parquet as pq
+
+    path = folder / "release.parquet"
+    said = pq.ParquetFile(path).metadata.row_group(0).column(1).statistics.max
+    data, stated = path.read_bytes(), said.to_bytes(8, "little")
+    at = len(data) - int.from_bytes(data[-8:-4], "little") - 8  # of the footer alone
+    path.write_bytes(data[:at] + data[at:].replace(stated, (said + 1).to_bytes(8, "little")))
+
+
+def as_a_condition(folder):
+    """A file made anew, whose table says something that all its rows fulfil."""
+    import duckdb
+
+    old, new = folder / "release.duckdb", folder / "new.duckdb"
+    with duckdb.connect() as base:
+        base.execute(f"ATTACH '{old}' AS old; ATTACH '{new}' AS new (STORAGE_VERSION 'v1.0.0')")
+        (made,) = base.execute("SELECT sql FROM duckdb_tables() WHERE table_name = 'release'").fetchone()
+        made = made.replace('TABLE "release"', "TABLE new.release").replace(");", ", CHECK ('epsilon 0.001' <> ''));")
+        base.execute(f"{made} INSERT INTO new.release FROM old.release")
+        base.execute("CREATE TABLE new.release_meta AS FROM old.release_meta; DETACH old; DETACH new")
+    new.replace(old)
+
+
 HIDDEN = {
     "metadata": ("release.parquet", in_parquet),
+    "metadata of a column": ("measurements.parquet", in_a_field),
+    "bytes of no column": ("release.parquet", between_columns_and_footer),
+    "other ends than its rows have": ("release.parquet", in_least_values),
     "a comment": ("release.duckdb", in_duckdb("COMMENT ON TABLE release IS 'epsilon 0.001'")),
     "a sequence": ("release.duckdb", in_duckdb("CREATE SEQUENCE true_total START 12345")),
     "a type": ("release.duckdb", in_duckdb("CREATE TYPE t AS ENUM ('12', '345')")),
+    "an index": ("release.duckdb", in_duckdb("CREATE INDEX epsilon_0001 ON release(cell)")),
+    "a condition": ("release.duckdb", as_a_condition),
+    "a table that was dropped": (
+        "release.duckdb",
+        in_duckdb("CREATE TABLE x AS SELECT range FROM range(99999); CHECKPOINT; DROP TABLE x"),
+    ),
+    "rows that were deleted": (
+        "release.duckdb",
+        in_duckdb(
+            "INSERT INTO release FROM release; CHECKPOINT; "
+            "DELETE FROM release WHERE rowid >= (SELECT count(DISTINCT cell) FROM release)"
+        ),
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HIDDEN)
 def test_a_table_with_something_beside_it(made, tmp_path, name):
-    folder = saved(tmp_path / "forged", made["geometric"], ks.geometric())
+    recipe = "haar_topdown" if name == "metadata of a column" else "geometric"  # which publishes measurements
+    folder = saved(tmp_path / "forged", made[recipe], RECIPES[recipe])
     file, change = HIDDEN[name]
     change(folder)
     assert any(fault.startswith(f"{file}: holds something") for fault in edited(folder, lambda data: None))
@@ -675,6 +734,13 @@ def test_a_newer_refinement_is_not_believed(made, tmp_path):
     folder = saved(tmp_path / "forged", out, ks.refined_tree())
     faults = edited(folder, lambda data: data["privacy"]["implementation"]["refinement"].update(version=99))
     assert "release.parquet: refined by version 99, newer than this kasuri runs; update kasuri" in faults
+
+
+@pytest.mark.parametrize("name", ["geometric", "haar_topdown"])
+def test_a_newer_refinement_of_a_recipe_that_has_none(made, tmp_path, name):
+    folder = saved(tmp_path / "forged", made[name], RECIPES[name])
+    faults = edited(folder, lambda data: data["privacy"]["implementation"]["refinement"].update(version=99))
+    assert any("refined by version 99" in fault for fault in faults)
 
 
 @pytest.mark.parametrize("claim", [{"machine": "another"}, {"versions": {"kasuri": "0.0.1"}}, None])

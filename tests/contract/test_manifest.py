@@ -471,7 +471,7 @@ def test_certificates_in_two_languages(made):
     english = (made / "release" / "certificate.md").read_text(encoding="utf-8")
     japanese = (made / "release" / "certificate.ja.md").read_text(encoding="utf-8")
     assert "Pure differential privacy, epsilon = 0.1." in english and "| left after | 0.9 |" in english
-    assert "純粋差分プライバシー、epsilon = 0.1。" in japanese and "| 公表後の残り | 0.9 |" in japanese
+    assert "純粋差分プライバシー、ε = 0.1。" in japanese and "| 公表後の残り | 0.9 |" in japanese
     assert english.count("\n## ") == japanese.count("\n## ") == 6
 
 

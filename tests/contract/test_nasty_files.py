@@ -124,7 +124,7 @@ REFUSED = {
         lambda f: xlsx(f / "t.xlsx", [("区", "性別", "人口"), *ROWS], merged="A2:A3"), "unmerge them in Excel",
     ),
     "two full sheets in Excel": (
-        lambda f: xlsx(f / "t.xlsx", [("区", "性別", "人口"), *ROWS], ("2015", [("a",), (1,)])), "say sheet = one of",
+        lambda f: xlsx(f / "t.xlsx", [("区", "性別", "人口"), *ROWS], ("2015", [("a",), (1,)])), "one with sheet =",
     ),
     "a sheet that is not there": (
         lambda f: File([xlsx(f / "t.xlsx", [("区", "性別", "人口"), *ROWS])], sheet="2020"), "its sheets are Sheet1",

@@ -68,4 +68,7 @@ def test_the_command_ends_with_a_recommendation():
     assert result.exit_code == 0 and "Recommended: " in result.output.strip().splitlines()[-1]
     told = json.loads(CliRunner().invoke(app, [*words, "50000", "--json"]).stdout)
     assert {row["recipe"] for row in told["outlook"]["rows"]} == {"best", "geometric", "haar_topdown"}
+    every = json.loads(CliRunner().invoke(app, [*words[:-3], "--people", "50000", "--json"]).stdout)["outlook"]
+    known = {row["recipe"] for row in every["rows"]} | set(every["refused"])
+    assert known | set(every["not_tried"]) == set(RECIPES) and every["not_tried"] == ["matrix"]
     assert CliRunner().invoke(app, [*words, "many"]).exit_code == 2

@@ -23,6 +23,15 @@ def test_the_page_is_what_its_generator_makes():
     assert (ROOT / "docs" / "papers.md").read_text(encoding="utf-8") == paper.markdown(CHAPTERS)
 
 
+def test_the_page_is_of_full_runs():
+    """Of the papers' sizes; a quick run says that it is one."""
+    told = [chapter.runs.en for chapter in CHAPTERS]
+    assert all(words.startswith("From a full run") for words in told)
+    assert all(words in (ROOT / "docs" / "papers.md").read_text(encoding="utf-8") for words in told)
+    quick = paper.runs_told(terada2015.QUICK, terada2015.FULL)
+    assert quick.en == "From a quick run: 10 runs a setting; --full takes 100." and "簡易" in quick.ja
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_no_line_is_empty_and_every_place_is_there(line):
     both = [line.what, *(v for v in (line.printed, line.measured, line.note) if isinstance(v, paper.Text))]

@@ -174,7 +174,7 @@ REFUSED = {
     'name = "bayes_tree"\npilot = "yes"\nshares = 3\norder = "2d"': (
         "line 21: recipe.pilot: input should be a valid boolean",
         "line 22: recipe.shares: input should be a valid string or input should be a valid dictionary",
-        "line 23: recipe.order: input should be 'morton', '1d', 'hierarchy' or 'interleaved'",
+        "line 23: recipe.order: input should be 'morton', '1d', 'hierarchy', 'jis' or 'interleaved'",
     ),
     'name = "simplex"\nshare = 0.05': ('line 21: recipe.share: an exact decimal in quotes is needed, such as "0.05"',),
     'name = "simplex"\nshare = "0.05x"': ("line 19: recipe: ",),
@@ -244,8 +244,8 @@ def test_a_part_of_the_confidential_folder_is_not_public(folder):
     table(folder / "records" / "part.parquet", CITY)
     recipe = parameters.parse('bayes_tree(prior={public="older", file="records/part.parquet"})')
     with pytest.raises(ks.PrivacyError, match="itself"):
-        parameters.refuse_public(recipe, None, [folder / "records"], folder)
-    parameters.refuse_public(recipe, None, [folder / "census.parquet"], folder)
+        parameters.refuse_public(recipe.public, None, [folder / "records"], folder)
+    parameters.refuse_public(recipe.public, None, [folder / "census.parquet"], folder)
 
 
 PRIOR = 'name = "bayes_tree"\nprior = { public = "older", file = "FILE" }'

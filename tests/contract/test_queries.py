@@ -1,6 +1,7 @@
 """A query only reads: one SELECT, no other file, in every database, also under `kasuri check`; and what is
 vouched for is said in the release, in both languages."""
 
+import os
 import re
 import shutil
 import sqlite3
@@ -372,6 +373,39 @@ def test_casts_and_operators_of_a_postgresql_database_are_not_run(postgres, what
                 counted(Table(postgres, "t", where))
 
 
+def reading(postgres):
+    """The address for a role that reads tables and nothing else."""
+    import psycopg
+
+    role = "r" + os.urandom(6).hex()
+    with psycopg.connect(postgres, autocommit=True) as base:
+        base.execute(f"CREATE ROLE {role} LOGIN; GRANT pg_read_all_data TO {role}")
+    return re.sub(r"//[^@]*@", f"//{role}@", postgres)
+
+
+def test_a_query_of_postgresql_touches_no_file_of_the_server(postgres, tmp_path):
+    """In a transaction that only reads, too, one SELECT of a mighty role can."""
+    import psycopg
+
+    tmp_path.chmod(0o777)
+    with psycopg.connect(postgres, autocommit=True) as base:
+        large = base.execute("SELECT lo_from_bytea(0, 'records')").fetchone()[0]
+        role = base.execute("CREATE ROLE writer LOGIN; GRANT pg_write_server_files TO writer; SELECT 1") and "writer"
+    reader, writer = reading(postgres), re.sub(r"//[^@]*@", f"//{role}@", postgres)
+    for sql in (
+        f"SELECT lo_export({large}, '{tmp_path}/leak')::text AS person, 's' AS s",
+        "SELECT pg_read_file('PG_VERSION') AS person, 's' AS s",
+    ):
+        for address, words in (
+            (postgres, "files of the server"),
+            (writer, "files of the server"),
+            (reader, "cannot be run"),
+        ):
+            with pytest.raises(ks.KasuriError, match=words):
+                counted(Query(address, sql), assume=ROWS_ALONE)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_table_and_a_query_of_postgresql(postgres):
     import psycopg
 
@@ -400,9 +434,10 @@ def test_a_table_and_a_query_of_postgresql(postgres):
     for name in ("ip", "zone"):
         with pytest.raises(ks.DomainError, match="plain type"):
             ks.count(Table(postgres, "t"), SEX, columns={"s": name}, unit=UNIT)
+    reader = reading(postgres)
     with pytest.raises(ks.PrivacyError, match=ROWS_ALONE):
-        counted(Query(postgres, "SELECT person, s FROM t"))
-    assert counted(Query(postgres, "WITH x AS (SELECT * FROM t) SELECT person, s FROM x;"), assume=ROWS_ALONE)[1] == 1
+        counted(Query(reader, "SELECT person, s FROM t"))
+    assert counted(Query(reader, "WITH x AS (SELECT * FROM t) SELECT person, s FROM x;"), assume=ROWS_ALONE)[1] == 1
     for sql in (
         "COPY t TO '/tmp/leak'", "SELECT person, s FROM t; DROP TABLE other.t", "DROP TABLE other.t",
         "SELECT person, s INTO leak FROM t", "WITH x AS (DELETE FROM other.t RETURNING *) SELECT * FROM x",
@@ -412,7 +447,7 @@ def test_a_table_and_a_query_of_postgresql(postgres):
         "/* /* */ SELECT */ COPY t TO '/tmp/leak'",
     ):  # fmt: skip
         with pytest.raises(ks.KasuriError):
-            counted(Query(postgres, sql), assume=ROWS_ALONE)
+            counted(Query(reader, sql), assume=ROWS_ALONE)
     with psycopg.connect(postgres) as base:
         assert base.execute("SELECT count(*) FROM other.t").fetchone() == (5,)
         assert base.execute("SELECT to_regclass('leak')").fetchone() == (None,)

@@ -7,6 +7,7 @@ import geopandas
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pyogrio
 import pytest
 import shapely
@@ -107,8 +108,13 @@ def test_parents_by_column_give_the_same_tree(tmp_path):
          ["parents of a never end", "parents of b never end", "parents of c never end"]),
         ({"code": ["a", "", "b\n"]}, {}, ["row 1 has no code", "U+000A"]),
         ({"code": []}, {}, ["no place"]),
-        ({"code": [1001, 1003]}, {}, ["lost its leading zeros"]),
-        ({"code": ["1001", "01003"]}, {"prefix": (2, 5)}, ["length that is not in prefix", "1001"]),
+        ({"code": [1001, 1003], "geometry": [None, None]}, {"names": ("title",), "points": "x"},
+         ["column code is not text", "lost its leading zeros", "without a reference system", "no column title",
+          "points: 'x'"]),
+        ({"code": ["1001", "01003", "01003"]}, {"prefix": (2, 5), "points": "EPSG:99999"},
+         ["length that is not in prefix (2, 5): 1001", "01003 is there more than once", "EPSG:99999 is not a known"]),
+        ({"code": ["a", "b", "b"], "parent": ["", "", "a"], "geometry": [None] * 3},
+         {"crs": "EPSG:99999", "points": "EPSG:1"}, ["b has two parents", "crs: EPSG:99999", "points: 'EPSG:1'"]),
         ({"code": ["01003"]}, {"prefix": (5, 2)}, ["rising from the top"]),
         ({"code": ["01"], "parent": [""]}, {"prefix": (2,), "parent": "parent"}, ["not both"]),
         ({"code": ["01", "01001"]}, {"prefix": (2, 5), "levels": ("state",)}, ["2 levels need"]),
@@ -151,6 +157,10 @@ def moved(code):
     return shapely.transform(shape(code), lambda xy: xy + np.array([0.5, 0])) if code == "01001" else shape(code)
 
 
+def in_europe(code):
+    return shapely.transform(shape(code), lambda xy: xy * 10_000 + np.array([4_000_000, 3_000_000]))
+
+
 def crossed(code):
     x, y = SQUARES[code]
     return shapely.Polygon([(x, y), (x + 10, y + 10), (x + 10, y), (x, y + 10)]) if code == "03" else shape(code)
@@ -165,14 +175,27 @@ def test_faults_of_shapes(tmp_path):
     assert shapely.area(shapely.from_wkb(shaped(tmp_path, shapes=crossed, repair=True).shapes[5])) == 50
     with pytest.raises(DomainError, match="03 has no polygon"):
         shaped(tmp_path, shapes=lambda code: shapely.Point(1, 1) if code == "03" else shape(code))
+    unknown = ["POLYGON", b"x", shapely.to_wkb(shapely.Polygon()), shapely.to_wkb(shape("01001"))]
+    with pytest.raises(DomainError, match=r"a has no polygon\n.*b has no polygon\n.*c has no polygon$"):
+        ks.Regions("place", {"code": [*"abcd"], "geometry": unknown}, crs="EPSG:4326", repair=True)
     with pytest.raises(DomainError, match="the shapes are in EPSG:4326, not in EPSG:3035"):
         shaped(tmp_path, crs="EPSG:4326", ending="gpkg").__class__(
             "place", tmp_path / "places.gpkg", prefix=(2, 5), crs="EPSG:3035"
         )
-    far = shaped(tmp_path, crs="EPSG:3035")  # degrees that are said to be metres: nobody can see it
-    assert far.epsg == 3035
+    for crs in ("EPSG:3035", "EPSG:3857"):
+        with pytest.raises(DomainError, match=f"not in {crs}: they are within 360 units of its origin, as degrees are"):
+            shaped(tmp_path, crs=crs)
     with pytest.raises(DomainError, match="coordinates leave the globe"):
         shaped(tmp_path, shapes=lambda code: shapely.transform(shape(code), lambda xy: xy * 1e5))
+    with pytest.raises(DomainError, match="not in EPSG:3035: they are far from where it is used"):
+        shaped(tmp_path, shapes=lambda code: shapely.transform(shape(code), lambda xy: xy + 1e8), crs="EPSG:3035")
+    with pytest.raises(DomainError, match=r"not in EPSG:4258: .* are its coordinates exchanged\?"):
+        shaped(
+            tmp_path,
+            shapes=lambda code: shapely.transform(shape(code), lambda xy: xy + np.array([50, 2])),
+            crs="EPSG:4258",
+        )
+    assert shaped(tmp_path, shapes=in_europe, crs="EPSG:3035").epsg == 3035
 
 
 def test_points_are_found_as_geopandas_finds_them(tmp_path):
@@ -206,7 +229,7 @@ def test_a_job_from_points_to_a_map(tmp_path):
         '[data]\nname = "x"\nfiles = ["rows.csv"]\ncolumns = { place = { lat = "lat", lon = "lon" } }\n'
         '[[axes]]\nkind = "regions"\nname = "place"\nplaces = "places.gpkg"\nprefix = [2, 5]\n'
         'levels = ["state", "county"]\n[unit]\nid = "person"\nchange = "add-remove"\nmax_cells = 1\n'
-        '[recipe]\nname = "refined_tree"\norder = "hierarchy"\n[budget]\nepsilon = "1"\nunmetered = true\n'
+        '[recipe]\nname = "refined_tree"\n[budget]\nepsilon = "1"\nunmetered = true\n'
         '[output]\nfolder = "out"\nexports = ["x.gpkg", "x.csv", "x.sqlite", "x.geojson", "x.parquet"]\n'
         'levels = ["state"]\n'
     )
@@ -216,6 +239,7 @@ def test_a_job_from_points_to_a_map(tmp_path):
     job.run(job.load(path), tmp_path)
     out = ks.Release.load(str(tmp_path / "out"))
     assert ks.verify(str(tmp_path / "out"))["faults"] == [] and out.domain.axes == (axis,)
+    assert out.recipe["order"] == "hierarchy", "without being asked"
     meta, states = pyogrio.read_arrow(tmp_path / "x.gpkg", layer="release_state")
     states = pa.table(states)
     assert meta["crs"] == "EPSG:4326"
@@ -286,7 +310,7 @@ def test_drawings_are_on_a_sheet_with_equal_areas(tmp_path):
     corners = [{tuple(xy) for ring in rings for xy in ring.tolist()} for rings in counties.rings]
     assert len(corners[0] & corners[1]) >= 2, "neighbours share their border"
     assert counties.rings[3][0][:, 1].mean() < counties.rings[0][0][:, 1].mean(), "north is up"
-    metric = shaped(tmp_path, crs="EPSG:3035").drawing()
+    metric = shaped(tmp_path, shapes=in_europe, crs="EPSG:3035").drawing()
     assert (metric.width, metric.height) == (1000, 667)
     with pytest.raises(DomainError, match="no shapes to draw"):
         regions().drawing()
@@ -341,6 +365,18 @@ def test_trees_are_followed_without_being_asked(unasked, asked, tmp_path):
         assert again.interval(place="Böhl") == out.interval(place="Böhl")
 
 
+def test_uneven_trees_are_not_refused_for_their_padding():
+    """As states, counties, tracts and blocks are: 216,000 leaves below a state where every place has as many parts as
+    the one with most, and 178 in truth."""
+    parts = [(i, 0, 0) for i in range(60)] + [(0, i, 0) for i in range(1, 60)] + [(0, 0, i) for i in range(1, 60)]
+    codes = [*(f"00{i:02d}{j:02d}{k:02d}" for i, j, k in parts), "01000000"]
+    domain = ks.Domain.of(ks.Regions("place", {"code": codes}, prefix=(2, 4, 6, 8)))
+    counts = ks.Counts.from_dense(np.arange(domain.size), domain, UNIT, data="x")
+    for recipe in (ks.bayes_tree(), ks.bayes_tree("dense"), ks.bayes_tree(pilot=True), ks.auto()):
+        out = ks.release(counts, recipe, epsilon="5", ledger=None)
+        assert abs(out.area(place="00") - (counts.values.sum() - 178)) < 100
+
+
 def test_an_order_that_was_asked_for_is_not_changed():
     domain = ks.Domain.of(regions())
     for recipe in (ks.refined_tree(order="morton"), ks.haar_topdown(order="morton"), ks.haar_topdown(descent="plain")):
@@ -371,6 +407,59 @@ def test_faults_of_the_list_and_of_the_shapes_at_once(tmp_path):
     for words in ("a1 is there more than once", "x has a parent that is not in the list", "parents of a never end",
                   "outline of 02001 crosses itself", "01001 and 01003 cover the same ground"):  # fmt: skip
         assert any(words in fault for fault in found.value.faults), (words, found.value.faults)
+
+
+def test_bad_geographies_are_refused_at_once_and_charge_nothing(tmp_path):
+    """A cycle and two places on the same ground, an unknown EPSG code, a step that does not divide: one refusal."""
+    shapes = [None, None, moved("01001"), shape("01003")]
+    told = {"code": ["a", "b", "01001", "01003"], "parent": ["b", "a", "", ""], "geometry": shapes}
+    geopandas.GeoDataFrame(told, crs="EPSG:4326").to_file(tmp_path / "bad.gpkg")
+    ks.Ledger.open(tmp_path / "x.ledger", epsilon="1", unit=UNIT, data="x")
+    before = (tmp_path / "x.ledger").read_bytes()
+    pa.csv.write_csv(pa.table({"person": [1], "place": ["a"], "grid": ["x"], "home": ["y"]}), tmp_path / "rows.csv")
+    (tmp_path / "job.toml").write_text(
+        '[data]\nname = "x"\nfiles = ["rows.csv"]\ncolumns = { place = "place", grid = "grid", home = "home" }\n'
+        '[[axes]]\nkind = "regions"\nname = "place"\nplaces = "bad.gpkg"\nparent = "parent"\n'
+        '[[axes]]\nkind = "grid"\nname = "grid"\ncrs = "EPSG:99999"\nstep = 10\nshape = [2, 2]\n'
+        '[[axes]]\nkind = "grid"\nname = "home"\nscheme = "eu"\nlevel = "1km"\nshape = [9, 9]\nsplits = [3]\n'
+        '[unit]\nid = "person"\nchange = "add-remove"\nmax_cells = 1\n'
+        '[budget]\nepsilon = "1"\nledger = "x.ledger"\n[output]\nfolder = "out"\n'
+    )
+    words = (
+        "parents of a never end",
+        "01001 and 01003 cover the same ground (0.05 of the smaller)",
+        "crs: EPSG:99999 is not a known reference system",
+        "squares of 3 x 3 cells, which are not a level of eu",
+    )
+    with pytest.raises(DomainError) as found:
+        job.run(job.load(tmp_path / "job.toml"), tmp_path)
+    done = CliRunner().invoke(app, ["release", str(tmp_path / "job.toml")])
+    for said in ("\n".join(found.value.faults), "\n".join(job.check(tmp_path / "job.toml")), str(done.exception)):
+        assert all(word in said.replace("\n", " ") for word in words), said
+    assert done.exit_code and (tmp_path / "x.ledger").read_bytes() == before and not (tmp_path / "out").exists()
+
+
+def test_check_says_of_records_what_a_release_does_not(tmp_path):
+    axis = shaped(tmp_path)
+    rows = {"person": [*"abcde"], "code": ["01001", "02", "99", None, "03"], "lat": [5.0, 25.0, 50.0, 5.0, 15.0],
+            "lon": [25.0, 5.0, 50.0, 5.0, 25.0]}  # fmt: skip
+    pa.parquet.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    for place, faults in (
+        ('"code"', ["not a label of axis 'place', but a code of level state: rows 2", "of axis 'place': rows 3, 4"]),
+        ('{ lat = "lat", lon = "lon" }',
+         ["of axis 'place', but inside it with latitude and longitude exchanged: rows 2", "of axis 'place': rows 3"]),
+    ):  # fmt: skip
+        (tmp_path / "job.toml").write_text(
+            f'[data]\nname = "x"\nfiles = ["rows.parquet"]\ncolumns = {{ place = {place} }}\n'
+            '[[axes]]\nkind = "regions"\nname = "place"\nplaces = "places.gpkg"\nprefix = [2, 5]\n'
+            'levels = ["state", "county"]\n[unit]\nid = "person"\nchange = "add-remove"\nmax_cells = 1\n'
+            '[budget]\nepsilon = "1"\nunmetered = true\n[output]\nfolder = "out"\n'
+        )
+        said = job.check(tmp_path / "job.toml")
+        assert len(said) == 2 and all(one.endswith(end) for one, end in zip(said, faults, strict=True)), said
+        columns = {"place": "code" if place == '"code"' else LATLON}
+        counts = ks.count(str(tmp_path / "rows.parquet"), ks.Domain.of(axis), columns=columns, unit=UNIT, data="x")
+        assert counts.values.sum() == 5 - (3 if place == '"code"' else 2), "the rest is left out without a word"
 
 
 def test_gaps_are_listed_and_lie_outside(tmp_path):

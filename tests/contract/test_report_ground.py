@@ -91,7 +91,8 @@ def test_epsilon_in_words():
         "at most 52.5 % sure." in words.en and "高くても 52.5 % です" in words.ja and "rules out little" not in words.en
     )
     weak = promise.sentence("10", "1e-6", "person", "replace")
-    assert "99.9955 % sure (but for cases of probability 1e-6 at most)" in weak.en and "rules out little" in weak.en
+    assert "99.9955 % sure (but for cases of probability 1 in 1,000,000 at most)" in weak.en
+    assert "1,000,000 分の 1 以下" in weak.ja and "rules out little" in weak.en
     assert not promise.per_cent(promise.belief(40), up=True).startswith("100"), "never told to be certain"
     assert promise.per_cent(0.50001, up=True) == "50.1" and promise.per_cent(0.49999, up=False) == "49.9"
     assert "<rect" in promise.picture("700", False)

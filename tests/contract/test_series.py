@@ -131,6 +131,39 @@ def test_a_gap_is_refused_before_anything_is_charged(copied, monkeypatch):
     assert WINDOW.index(at(40)) not in flow.ledger.paid_slots()
 
 
+def test_a_restored_ledger_is_noticed(tmp_path, monkeypatch):
+    """Both files of the ledger put back by a backup: it would pay for slots that are published. Also where another
+    slot was paid since, under the number of the one it forgot."""
+    flow = begun(tmp_path)
+    flow.release(table(0), slot=at(0))
+    for file in tmp_path.glob("flow.ledger*"):
+        shutil.copy(file, tmp_path / f"old-{file.name}")
+    flow.release(table(1), slot=at(1))
+    for file in tmp_path.glob("flow.ledger*"):
+        file.unlink()
+    for file in tmp_path.glob("old-*"):
+        shutil.copy(file, tmp_path / file.name[4:])
+    monkeypatch.setattr(Source, "release_key", lambda self: 1 / 0)
+    for hour in (1, 2):
+        with pytest.raises(ks.KasuriError):
+            again(tmp_path).release(table(hour), slot=at(hour))
+    assert not again(tmp_path).verify()["ok"]
+    monkeypatch.undo()
+    each = flow.ledger.allowance.series.epsilon
+    ks.release(table(1), RECIPE, epsilon=each, ledger=ks.Ledger.load(tmp_path / "flow.ledger"), slots=at(1))
+    with pytest.raises(ks.FormatError, match="put back to an earlier state"):
+        again(tmp_path).release(table(2), slot=at(2))
+
+
+@pytest.mark.parametrize("field", ["claim", "prices", "must_not_be_claimed"])
+def test_a_forged_claim_is_noticed(copied, field):
+    path = copied / "flow" / disk.FACTS
+    told = json.loads(path.read_text())
+    told[field] = told[field][:1] if field != "claim" else told[field].replace("any day", "any year")
+    path.write_text(disk.text(told))
+    assert any("does not say" in fault for fault in again(copied).verify()["faults"])
+
+
 def test_alone_is_the_recipe_by_itself_and_can_be_saved(made, tmp_path):
     folder, out = made
     alone = out[3].alone()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def folder(tmp_path):
     (tmp_path / "in").mkdir()
     rng = np.random.default_rng(1)
     for hour in range(8):
-        rows = rng.integers(0, 8, (400, 2))
+        rows = rng.integers(0, 8, (0 if hour == 5 else 400, 2))  # an empty hour is released like any other
         lines = [f"{phone},{row},{col}" for phone, (row, col) in enumerate(rows)]
         (tmp_path / "in" / f"2020-10-01T{hour:02d}.csv").write_text("\n".join(["phone,r,c", *lines]) + "\n")
     (tmp_path / "flow.toml").write_text(JOB)
@@ -95,12 +96,34 @@ def test_one_job_file_run_again_and_again(folder):
     assert len(list((folder / "parts").glob("*T0?.csv"))) == 8
     page = kasuri(folder, "report", "--rows", "0:4", "--cols", "0:8", "--out", str(folder / "flow.html"))
     text = (folder / "flow.html").read_text(encoding="utf-8")
+    view = json.loads(text.partition('id="view">')[2].partition("</script>")[0])
+    assert [(axis["kind"], axis["size"]) for axis in view["axes"]] == [("time", 8), ("mesh", 64)]  # a slider
     assert page["slots"] == 8 and "<polyline" in text and "any day" in text and "365d" in text
     revised = kasuri(
         folder, "revise", "--first", "2020-10-01T02:00+09:00", "--last", LAST, "--out", str(folder / "rev")
     )
     assert revised["slots"] == 6 and json.loads((folder / "rev" / "revision.json").read_text())["status"] == "revised"
     assert len(ks.Ledger.load(folder / "flow.ledger").entries()) == 1 + 2 * 8  # a revision costs nothing
+
+
+def test_slots_are_appended_to_postgres(folder, postgres):
+    """Hour by hour; a crash after the database took a slot and before that was noted does not append it twice."""
+    import psycopg
+
+    (folder / "flow.toml").write_text(JOB.replace('"maps.duckdb", "parts/{date}T{hour}.csv"', f'"{postgres}"'))
+    kasuri(folder, "open")
+    for most, slots in (("1", 1), ("2", 3)):
+        kasuri(folder, "run", "--until", LAST, "--most", most)
+        with psycopg.connect(postgres) as base:
+            ask = "SELECT count(*), count(DISTINCT release_id) FROM release_meta"
+            assert base.execute(ask).fetchone() == (slots, slots)
+    next((folder / "flow" / "exported").iterdir()).unlink()
+    kasuri(folder, "run", "--until", LAST, "--most", "1")
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "series.md").read_text(encoding="utf-8")
+    by_slot = guide.partition("```sql\n")[2].partition("```")[0]
+    with psycopg.connect(postgres) as base:
+        assert base.execute(ask).fetchone() == (4, 4)
+        assert [slot for slot, _ in base.execute(by_slot).fetchall()] == [f"2020-10-01T0{h}:00+09:00" for h in range(4)]
 
 
 def test_exports_that_a_crash_left_are_made_later(folder, monkeypatch):
@@ -117,6 +140,17 @@ def test_exports_that_a_crash_left_are_made_later(folder, monkeypatch):
 
     with duckdb.connect(str(folder / "maps.duckdb"), read_only=True) as base:
         assert base.execute("SELECT count(*) FROM release_meta").fetchone() == (2,)
+
+
+def test_an_export_of_files_that_a_crash_cut_short_is_made_again(folder):
+    kasuri(folder, "open")
+    kasuri(folder, "run", "--until", LAST, "--most", "1")
+    next((folder / "flow" / "exported").iterdir()).unlink()
+    values = folder / "parts" / "2020-10-01T00.csv"
+    whole = values.read_bytes()
+    values.unlink()  # the last of its files; the others are there
+    kasuri(folder, "run", "--until", LAST, "--most", "1")
+    assert values.read_bytes() == whole
 
 
 def _run(folder, most):
@@ -157,6 +191,7 @@ def test_killed_in_the_middle(folder):
         ('zone = "+09:00"', 'zone = "Asia/Tokyo"', "offset"),
         ('ledger = "flow.ledger"', "unmetered = true", "paid by a ledger"),
         ('delta = "1e-6"\ndays_off', "days_off", "delta"),
+        ("parts/{date}T{hour}.csv", "parts/{date}.csv", "name the slot"),
         ("days_off = [2020-10-02]", 'off = ["Sunday"]', "not a day"),
     ],
 )
@@ -167,6 +202,64 @@ def test_what_is_no_series(folder, old, new, words):
     with pytest.raises(ks.KasuriError, match=words):
         serial.begin(job.load(folder / "flow.toml"), folder)
     assert not (folder / "flow.ledger").exists() and not (folder / "flow").exists()
+
+
+TABLE = 'database = "pings.duckdb"\ntable = "pings"\nwhere = ['
+FROM, TO = '{ column = "t", op = ">=", value = "{start}" }', '{ column = "t", op = "<", value = "{end}" }'
+OTHER = '{ column = "u", op = "<", value = "{end}" }'
+QUERY = 'database = "pings.duckdb"\nquery = "SELECT * FROM pings'
+
+
+@pytest.mark.parametrize(
+    ("source", "fits"),
+    [
+        ('files = ["in/{date}T{hour}.csv"]', True),
+        ('files = ["in/{start}.csv"]', True),
+        ('files = ["in/all.csv"]', False),  # every slot would count every record
+        ('files = ["in/{date}.csv"]', False),
+        ('files = ["in/{date}T{hour}.csv", "in/all.csv"]', False),
+        (f"{TABLE}{FROM}, {TO}]", True),
+        (f"{TABLE}{FROM.replace('>=', '>')}, {TO.replace('<', '<=')}]", True),
+        (TABLE + '{ column = "hour", op = "=", value = "{local_start}" }]', True),
+        (TABLE + '{ column = "d", op = "=", value = "{date}" }, { column = "h", op = "=", value = "{hour}" }]', True),
+        (TABLE + '{ column = "d", op = "=", value = "{date}" }]', False),
+        ('database = "{date}T{hour}.duckdb"\ntable = "pings"', True),
+        (f"{TABLE}]", False),
+        (f"{TABLE}{FROM}]", False),  # and whatever came since
+        (f"{TABLE}{FROM}, {TO.replace('<', '<=')}]", False),  # the moment between two slots in both
+        (f"{TABLE}{FROM}, {OTHER}]", False),
+        (f"{QUERY} WHERE t >= '{{start}}' AND t < '{{end}}'\"", True),
+        (f"{QUERY} WHERE hour = '{{local_start}}'\"", True),
+        (f"{QUERY} WHERE t >= '{{start}}'\"", False),
+        (f'{QUERY}"', False),
+    ],
+)
+def test_rows_are_those_of_one_slot(folder, source, fits):
+    (folder / "flow.toml").write_text(JOB.replace('files = ["in/{date}T{hour}.csv"]', source))
+    from kasuri.job import serial
+
+    work = job.load(folder / "flow.toml")
+    if fits:
+        serial.begin(work, folder)
+    else:
+        with pytest.raises(ks.DomainError, match="rows of one slot"):
+            serial.begin(work, folder)
+        assert not (folder / "flow.ledger").exists()
+
+
+def test_two_runs_at_once(folder):
+    """As where a timer overtakes the run before: both end well, every slot is drawn and exported once."""
+    kasuri(folder, "open")
+    command = [sys.executable, "-m", "kasuri", "series", "run", str(folder / "flow.toml"), "--until", LAST, "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [run.communicate(timeout=300) for run in both]
+    assert [run.returncode for run in both] == [0, 0], told
+    drawn = [one["slot"] for out, _ in told for one in json.loads(out)["released"]]
+    assert len(drawn) == len(set(drawn)) == 8
+    import duckdb
+
+    with duckdb.connect(str(folder / "maps.duckdb"), read_only=True) as base:
+        assert base.execute("SELECT count(*), count(DISTINCT release_id) FROM release_meta").fetchone() == (8, 8)
 
 
 def test_a_job_of_one_release_is_none(folder):

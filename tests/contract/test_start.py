@@ -1,24 +1,30 @@
 """The desk and the door of `kasuri start`: what the page may ask, who may ask it, that the job file is what runs."""
 
+import ast
 import asyncio
 import hashlib
 import json
+import os
+import signal
+import socket
+import time
 import tomllib
 from datetime import date
 from pathlib import Path
 
 import pytest
-from clients.start import excel
+from clients.start import Caller, excel, served
 from collector.asgi import request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kasuri as ks
 from kasuri import job
-from kasuri.errors import DomainError, PrivacyError
+from kasuri.budget.ledger import repair
+from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.noise import rng
 from kasuri.start import Desk, Door, application, lists
-from kasuri.start.desk import ChangedError
+from kasuri.start.desk import PATHS, ChangedError
 from kasuri.start.server import ACTS
 
 FRAME = [
@@ -173,6 +179,53 @@ def test_what_the_data_is_refused_for_costs_nothing(desk, tmp_path):
     assert not (tmp_path / "release").exists()
 
 
+def test_a_page_that_is_gone_and_a_server_that_is_killed(tmp_path):
+    """In mid-drop, in mid-release: finished or never there, charged once or not at all."""
+    excel(tmp_path / "census.xlsx", 8)
+    book = tmp_path / "census.ledger"
+    ks.Ledger.open(book, epsilon="2", unit=ks.Unit("person", "add-remove", 1), data="census")
+    with served(tmp_path, "census.xlsx") as server:
+        page = Caller(server)
+        host, port = page.origin.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as line:  # ten gigabytes are promised, the page is closed
+            head = (
+                f"POST /api/drop?name=big.csv HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {page.origin}\r\n"
+                f"kasuri-session: {page.session}\r\nContent-Length: {3 << 30}\r\n\r\n"
+            )
+            line.sendall(head.encode() + b"x" * 99_999)
+            time.sleep(0.3)
+        state = page.ask("/api/state")[1]
+        whole = state["content"] | {"axes": FRAME, "unit": UNIT, "recipe": {"name": "geometric"},
+                                    "budget": {"epsilon": "0.5", "ledger": "census.ledger"}}  # fmt: skip
+        status, state = page.ask("/api/save", content=whole, mark=state["mark"])
+        assert status == 200 and not state["faults"]
+        page.send("/api/release", json.dumps({"mark": state["mark"]}).encode()).close()  # nobody waits for the answer
+        while page.ask("/api/state")[1]["done"] is None or page.ask("/api/progress")[1]["progress"]["phase"] != "done":
+            time.sleep(0.05)
+        assert not list(tmp_path.glob("*big*")) and not list(tmp_path.glob(".*big*")), "half a drop is no file"
+        status, state = page.ask("/api/next")
+        whole = state["content"] | {"budget": {"epsilon": "0.5", "ledger": "census.ledger"}}
+        state = page.ask("/api/save", content=whole, mark=state["mark"])[1]
+        page.ask("/api/release", mark=state["mark"])
+        server.stop(signal.SIGKILL)
+    try:
+        ks.Ledger.load(book).summary()
+    except FormatError:  # killed between the ledger's two files: nothing is paid until it is repaired
+        with served(tmp_path, "job-2.toml") as server:
+            assert "kasuri ledger repair" in Caller(server).ask("/api/state")[1]["ledgers"][0]["fault"]
+        repair(book)
+    assert ks.verify(tmp_path / "release", ledger=book).ok
+    spent = ks.Ledger.load(book).summary()["balance"]["spent"]
+    assert spent in ("0.5", "1")
+    with served(tmp_path, "job-2.toml") as server:
+        page = Caller(server)
+        state = page.ask("/api/state")[1]
+        assert state["content"]["budget"]["epsilon"] == "0.5" and state["progress"]["phase"] == "idle"
+        assert state["done"] is None or ks.verify(tmp_path / "release-2").ok
+        own = state["ledgers"][0]
+        assert own["balance"]["spent"] == spent and own["reserved"] + own["committed"] == 2 * float(spent)
+
+
 def test_one_page_has_a_folder(desk, tmp_path):
     with pytest.raises(DomainError, match="another kasuri start"):
         Desk(tmp_path / "job-2.toml")
@@ -263,7 +316,8 @@ def test_a_token_works_once(desk):
     door, said = Door(4711), []
     door.again = said.append
     token = door.token
-    assert asked(desk, "POST", "/session", {"token": "guessed" * 6}, door=door)[0] == 401
+    for guess in ("guessed" * 6, "", "é", "\ud800", 5, None, [token], token[:-1]):
+        assert asked(desk, "POST", "/session", {"token": guess}, door=door)[0] == 401
     status, _, body = asked(desk, "POST", "/session", {"token": token}, door=door)
     assert status == 200 and len(json.loads(body)["session"]) > 40
     assert asked(desk, "POST", "/session", {"token": token}, door=door)[0] == 401
@@ -286,7 +340,14 @@ def test_no_path_outside_what_was_opened(desk, tmp_path):
     outside.write_text("mesh_code,population\n53394500,1\n", encoding="utf-8")
     (tmp_path / "link.csv").symlink_to(outside)
     state = filled(desk, unmetered=True)
-    bad = [str(outside), f"../{outside.name}", "link.csv", "/etc/passwd"]
+    bad = [
+        str(outside),
+        f"../{outside.name}",
+        "link.csv",
+        "/etc/passwd",
+        f"file://{outside}",
+        f"x://../../{outside.name}",
+    ]
     for name in bad:
         with pytest.raises(PrivacyError, match="not in the folder"):
             desk.begin(name)
@@ -294,7 +355,9 @@ def test_no_path_outside_what_was_opened(desk, tmp_path):
             {"data": {"name": "d", "files": [name], "columns": {}}},
             {"axes": [{"kind": "nominal", "name": "a", "labels_file": name}]},
             {"budget": {"ledger": name}}, {"output": {"folder": name}}, {"output": {"folder": "r", "exports": [name]}},
-            {"recipe": {"name": "auto", "prior": {"public": "p", "file": name}}},
+            {"recipe": {"name": "auto", "prior": {"public": "p", "file": name}}}, {"maps": [{"file": name}]},
+            {"data": {"reads": {"columns": name}}}, {"data": {"database": name}}, {"masks": [{"file": name}]},
+            {"recipe": {"deep": [[{"file": name}]]}}, {"spark": {"work": name}},
         ):  # fmt: skip
             with pytest.raises(PrivacyError, match="not in the folder"):
                 desk.save(content, state["mark"])
@@ -302,6 +365,32 @@ def test_no_path_outside_what_was_opened(desk, tmp_path):
     given = Desk(tmp_path / "job.toml", [outside])  # named when the page was started
     assert given.begin(str(outside))["content"]["data"]["name"] == outside.stem
     desk._held = given._held
+
+
+def test_odd_requests_are_refused_and_lose_nothing(desk, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    state = filled(desk, unmetered=True)
+    with pytest.raises(DomainError, match="not a file"):
+        desk.begin("pipe.csv")
+    for codes in ([], [1], ["533"], ["５３３９"], ["5339 "], [None]):
+        with pytest.raises(DomainError, match="four digits"):
+            desk.around(codes, "1km")
+    for content in ({"axes": [[[[]]]]}, {"data": 5}, {"output": 5}, {"unit": "x"}, {"axes": [{"a": [{"b": [None]}]}]}):
+        with pytest.raises(DomainError, match="cannot be written"):
+            desk.save(content, state["mark"])
+    assert desk.state()["mark"] == state["mark"] and "pipe.csv" not in desk.state()["files"]["tables"]
+
+
+def test_every_key_of_a_path_is_known():
+    """Whatever the models of a job file read as a path is looked at before the page may name it."""
+    found = set()
+    for name in ("models", "axes", "parameters"):
+        tree = ast.parse((Path(job.__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                kinds = {own.id for own in ast.walk(node.annotation) if isinstance(own, ast.Name)}
+                found |= {node.target.id} if kinds & {"File", "LabelsFile"} else set()
+    assert found == PATHS
 
 
 def test_drops(desk, tmp_path):

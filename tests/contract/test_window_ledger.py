@@ -80,6 +80,12 @@ def test_prices_of_a_week(tmp_path):
         assert abs(found[name] / wanted - 1) < 0.01, name
 
 
+def test_a_window_is_said_to_be_of_whole_slots():
+    """One that begins inside a slot touches one slot more."""
+    assert ks.Window("7d", slot="1h").words() == "any 7 consecutive days (168 whole slots)"
+    assert ks.Window("30d", slot="30d").words() == "any 30 consecutive days (1 whole slot)"
+
+
 def test_a_window_too_long_for_its_epsilon_is_refused(path):
     with pytest.raises(ks.PrivacyError):
         opened(path, epsilon="0.0001")

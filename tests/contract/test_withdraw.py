@@ -10,7 +10,7 @@ import pytest
 import kasuri as ks
 from kasuri.describe import describe
 from kasuri.errors import DomainError, FormatError
-from kasuri.manifest import notice, verify, withdraw
+from kasuri.manifest import notice, verify, withdraw, withdrawal
 
 DOMAIN = ks.Domain.of(ks.Ordered("x", 6))
 
@@ -71,6 +71,38 @@ def test_a_notice_is_written_once_and_belongs_to_its_release(folder):
         assert not verify(folder / "r").ok
     with pytest.raises(FormatError, match="not a saved release"):
         withdraw(folder, reason="wrong", day="2026-11-18")
+
+
+FORGED = {
+    "a smaller price": {"spent": {"epsilon": "0.001", "delta": "0"}},
+    "a promise of its own": {"reason": "wrong.\n\n# What is promised\n\nepsilon = 0.001"},
+    "no name of a release": {"replaced_by": {"epsilon": "0.001"}},
+    "a further field": {"epsilon": "0.001"},
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_notice_says_what_its_release_does(folder, name):
+    """Whoever forges a notice makes both of its files agree."""
+    withdraw(folder / "r", reason="wrong", day="2026-11-18")
+    found = json.loads((folder / "r" / "withdrawn.json").read_text()) | FORGED[name]
+    (folder / "r" / "withdrawn.json").write_text(json.dumps(found, ensure_ascii=False, indent=2) + "\n")
+    (folder / "r" / "withdrawn.md").write_text(withdrawal._words(found))
+    with pytest.raises(FormatError):
+        notice(folder / "r")
+    assert not verify(folder / "r").ok
+
+
+def test_a_notice_is_two_files(folder):
+    withdraw(folder / "r", reason="wrong", day="2026-11-18")
+    for name in ("withdrawn.md", "withdrawn.json"):
+        (folder / "r" / name).rename(folder / name)
+        assert not verify(folder / "r").ok
+        (folder / "r" / name).symlink_to(folder / name)
+        assert not verify(folder / "r").ok
+        (folder / "r" / name).unlink()
+        (folder / name).rename(folder / "r" / name)
+    assert verify(folder / "r").ok
 
 
 def test_the_commands_say_so(folder):

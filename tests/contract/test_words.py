@@ -129,7 +129,7 @@ def test_the_tree_of_an_unknown_order_is_refused(released, name, word):
 @pytest.mark.parametrize("name", ["geometric", "privelet", "haar_topdown", "refined_tree", "simplex"])
 def test_no_certificate_is_written_for_unknown_words(released, name, slot):
     out = forged(released[name], recipe={**released[name].recipe, slot: NEW})
-    with pytest.raises(FormatError, match=r"'polish' is not known here|no recipe has these words"):
+    with pytest.raises(FormatError, match=r"'polish' is not known here|no recipe is described like this"):
         package.privacy_block(out)
 
 

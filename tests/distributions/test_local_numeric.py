@@ -154,7 +154,7 @@ def test_numbers_outside_the_bounds_and_bad_parameters_are_refused(kind):
         assert "11" not in str(fault.value)
         with pytest.raises(ks.DomainError):
             randomizer.report(bad[0], lambda: 0)
-    for bounds in ((1, 1), (2, 1), ("a", 1), 5):
+    for bounds in ((1, 1), (2, 1), ("a", 1), 5, (0, "1e999999999"), (0, "1e400"), (0, 1, 2), (False, True)):
         with pytest.raises(ks.DomainError):
             make(bounds, epsilon="1")
     with pytest.raises(ks.DomainError):

@@ -24,7 +24,7 @@ SECTIONS = {
 HEAD = """# Assurance
 
 What was tried against kasuri's guarantees, and what came of it. Every table below was written by a run; the command
-that makes it anew stands under it.
+that makes it anew is under it.
 """
 
 

@@ -21,7 +21,6 @@ from kasuri.local.longitudinal import Memoised, MemoisedClient
 from kasuri.local.randomizer import Randomizer
 from kasuri.schema import Nominal, Unit
 from kasuri.shuffle import columns as shuffle_columns
-from kasuri.shuffle.rounds import central_claim
 
 # -- local randomizers -------------------------------------------------------------------------------------------------
 
@@ -188,46 +187,6 @@ def local_claims() -> list[Claim]:
     return found
 
 
-ROUND = {"amplified": ("2", 40), "too few to hide": ("2", 10)}
-"""A closed round: the local epsilon, and how many devices reported."""
-
-
-@cache
-def closed_round(kind: str, which: str) -> tuple[Randomizer, int, Fraction, Fraction]:
-    epsilon, devices = ROUND[which]
-    randomizer = categorical.MAKERS[kind](Nominal("place", labels=("a", "b", "c")), epsilon=epsilon, elsewhere=False)
-    opened = ks.local.Round.new(randomizer, closes=10**9, tokens=True)
-    claim = central_claim(opened, devices, "0.01")
-    return randomizer, devices, claim.epsilon, claim.delta
-
-
-def round_totals(kind: str, which: str, side: int, runs: int, seed: int) -> Sample:
-    """What a closed round publishes is a function of how many reports agree with each place. All others are at one
-    place, which hides the victim least."""
-    randomizer, devices, epsilon, delta = closed_round(kind, which)
-    places = np.zeros((runs, devices), dtype=np.int64)
-    places[:, 0] = 2 * side
-    rows = randomizer.randomize(places.ravel(), source=ks.seeded(seed)).rows
-    bits = np.unpackbits(randomizer.supports(rows), axis=1, bitorder="little")[:, : randomizer.size]
-    totals = bits.reshape(runs, devices, -1).sum(axis=1).astype(float)
-    columns = {f"place {x}": totals[:, x] for x in range(randomizer.size)}
-    columns["third less first"] = totals[:, 2] - totals[:, 0]
-    return Sample(columns, epsilon, delta)
-
-
-def round_claims() -> list[Claim]:
-    return [
-        Claim(
-            f"closed round, {kind}" + (", ten devices" if which != "amplified" else ""),
-            "shuffle.rounds",
-            (Case(which, partial(round_totals, kind, which)),),
-            cost=0.1,
-            least=20_000,
-        )
-        for kind, which in [*((kind, "amplified") for kind in sorted(categorical.MAKERS)), ("grr", "too few to hide")]
-    ]
-
-
 # -- the shuffle-model join --------------------------------------------------------------------------------------------
 
 OVERLAP, APART = 20, 180
@@ -375,7 +334,6 @@ def shuffle_claims() -> list[Claim]:
             )
             for what in METHODS
         ),
-        *round_claims(),
     ]  # fmt: skip
 
 

@@ -36,6 +36,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]  # tests/reference, and beside this
 
 from claims import Case, Claim, Sample, composition_claims, recipe_claims  # noqa: E402
 from claims_apart import kanon_claims, local_claims, shuffle_claims  # noqa: E402
+from claims_rounds import round_claims  # noqa: E402
 from claims_series import series_claims  # noqa: E402
 from lower_bound import attack  # noqa: E402
 
@@ -69,7 +70,14 @@ class Bound:
 
 @cache
 def registry() -> dict[str, Claim]:
-    every = [*recipe_claims(), *composition_claims(), *local_claims(), *shuffle_claims(), *kanon_claims()]
+    every = [
+        *recipe_claims(),
+        *composition_claims(),
+        *local_claims(),
+        *shuffle_claims(),
+        *kanon_claims(),
+        *round_claims(),
+    ]
     every += series_claims()
     assert len({claim.name for claim in every}) == len(every)
     return {claim.name: claim for claim in every}
@@ -208,11 +216,15 @@ def _chunks(job: Job) -> list[int]:
 
 
 def audit(
-    jobs: Sequence[Job], pool: Executor | None = None, tell: Callable[[str], None] = lambda words: None, of: int = 0
+    jobs: Sequence[Job],
+    pool: Executor | None = None,
+    tell: Callable[[str], None] = lambda words: None,
+    of: int = 0,
+    more: Sequence[str] = (),
 ) -> list[Bound]:
     """The bounds of these jobs, all true together with 99.9 % (with those of a table of `of` pairs, where they join
-    one), and those of their claims that can be enumerated."""
-    names = dict.fromkeys(job.claim for job in jobs)
+    one), and those of their claims, and of `more` of them, that can be enumerated."""
+    names = dict.fromkeys([*(job.claim for job in jobs), *more])
     bounds = [enumerated(name) for name in names if registry()[name].exact is not None]
     return bounds + carry_out(jobs, FAMILY / max(len(jobs), of), pool, tell)
 
@@ -298,7 +310,7 @@ def main(words: Sequence[str] | None = None) -> int:
     of = len(planned(list(registry()), seconds, more, seed))  # rows of a part must hold beside all the others
     began = time.monotonic()
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
-        bounds = audit(jobs, pool, say, of)
+        bounds = audit(jobs, pool, say, of, names)
     strengths, caught = {}, []
     if given.record or not given.only:
         strengths = powers(jobs, cores, say, of)

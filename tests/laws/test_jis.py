@@ -61,6 +61,19 @@ def test_releases_are_whole_numbers_on_possible_cells(name):
     assert noisy.recipe["order"] == "jis"
 
 
+@pytest.mark.parametrize("recipe", [ks.refined_tree("u4", "jis"), ks.bayes_tree(order="jis"), ks.auto(order="jis")])
+def test_count_trees_measure_standard_cells(recipe):
+    """Along the standard grid too, and areas of standard cells have intervals as narrow as a few noisy counts."""
+    domain = Domain.of(Mesh("g", "5km", (848 + 7, 624 + 1), shape=(9, 8)), Nominal("sex", ("f", "m")))
+    dense = np.random.default_rng(3).poisson(50, domain.shape)
+    counts = ks.Counts.from_dense(dense, domain, Unit("person", "add-remove", 1))
+    out = ks.release(counts, recipe, epsilon="20", ledger=None, source=ks.seeded(2))
+    assert out.recipe["order"] == "jis" and np.abs(out.to_dense() - dense).max() <= 2
+    found = out.interval(code=meshcode.encode(np.array([428]), np.array([313]), "10km")[0])
+    true = dense[1:3, 1:3].sum()
+    assert found.lower <= true <= found.upper and found.upper - found.lower < 8
+
+
 def test_what_jis_cannot_do():
     counts = ks.Counts.from_dense(np.ones((2, 2), int), Domain.of(Mesh("g", shape=(2, 2))), Unit("p", "add-remove", 1))
     with pytest.raises(ks.DomainError, match="no level"):

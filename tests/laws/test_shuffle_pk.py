@@ -53,6 +53,28 @@ def test_no_row_is_laid_to_a_person_more_surely_than_one_in_k(n, labels, epsilon
     assert n > 2 or found > 1 / (1 + (n - 1) * Fraction(math.exp(-2 * float(epsilon))))
 
 
+def test_a_second_join_of_the_same_people_does_not_wear_k_off():
+    """Two joins of three people, one column: whose a row of the first is, from the rows of both, for who knows nothing
+    of the people but that both labels are as likely."""
+    plan = ks.shuffle.Plan(key="id", a=("u",), b=("v",), categories={"u": ("x", "y"), "v": ("p", "q")},
+                           epsilon_each="1", delta="1e-6", minimum_overlap=2)  # fmt: skip
+    law, n = odds_of(plan.columns[0]), 3
+    k = linked(n, [plan.columns[0].epsilon])
+    people, tables = (list(itertools.product(range(2), repeat=n)) for _ in range(2))
+    orders = list(itertools.permutations(range(n)))
+
+    def chance(x, rows, order):
+        return math.prod(law[x[i]][rows[order[i]]] for i in range(n))
+
+    worst = Fraction(0)
+    for first, second in itertools.product(tables, repeat=2):
+        other = {x: sum(chance(x, second, order) for order in orders) for x in people}
+        mine = sum(chance(x, first, o) * other[x] for x in people for o in orders if o[0] == 0)
+        total = sum(chance(x, first, o) * other[x] for x in people for o in orders)
+        worst = max(worst, mine / total)
+    assert worst <= 1 / k
+
+
 def test_k_rounds_down_and_promises_nothing_beyond_its_rows():
     assert linked(101, [Fraction(0)]) <= 101 and linked(101, [Fraction(0)]) > Fraction("100.99")
     assert linked(10**6, [Fraction(50)]) == 1

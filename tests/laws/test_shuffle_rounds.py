@@ -1,7 +1,8 @@
 """The claim of a closed round against the exact law of its shuffled reports."""
 
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
+from math import exp
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from reference.shuffle import hockey_stick, shuffled
 import kasuri as ks
 from kasuri import local
 from kasuri.errors import PrivacyError
-from kasuri.shuffle.rounds import central_claim
+from kasuri.shuffle.rounds import ADD_UP, central_claim, together
 
 
 def opened(randomizer, *, reports=1, tokens=True):
@@ -38,8 +39,6 @@ def exact_delta(randomizer, n, g):
 def test_the_claim_is_never_below_the_exact_loss(n, delta, size):
     rr = local.grr(ks.Ordered("x", size), epsilon="1", elsewhere=False, bits=8)
     claim = central_claim(opened(rr), n, delta)
-    from math import exp
-
     assert claim.epsilon <= 1 and claim.model == "shuffle"
     assert exact_delta(rr, n, Fraction(exp(float(claim.epsilon)))) <= claim.delta + Fraction(1, 10**9)
 
@@ -51,8 +50,6 @@ def test_the_claim_is_never_below_the_exact_loss(n, delta, size):
 ])  # fmt: skip
 def test_no_randomizer_claims_less_than_its_enumeration(kind, words, more, n):
     """All words of a device enumerated, all multisets of reports: small n, where amplification has the least room."""
-    from math import exp
-
     rr = getattr(local, kind)(ks.Ordered("x", 2), epsilon="1", elsewhere=False, **more)
     claim = central_claim(opened(rr), n, "0.05")
     laws = [law_by_enumeration(rr, x, words) for x in range(rr.size)]
@@ -63,9 +60,61 @@ def test_no_randomizer_claims_less_than_its_enumeration(kind, words, more, n):
         assert max(hockey_stick(one, two, g), hockey_stick(two, one, g)) <= claim.delta + Fraction(1, 10**9)
 
 
-def test_half_the_claim_would_be_found():
-    from math import exp
+NUMBERS = {
+    "two_point": local.two_point((0, 10), epsilon="1", steps=2, bits=8),
+    "piecewise": local.piecewise((0, 10), epsilon="1", steps=2, shift=2, bits=6),
+    "square_wave": local.square_wave((0, 10), epsilon="1", steps=2, bits=6),
+    "hybrid": local.hybrid((0, 10), epsilon="1", steps=2, shift=2, bits=5),
+}
 
+
+def number_law(made, x):
+    """Every word of the device once; the word that rounds x to the grid does not matter on it."""
+    words = 2 if made.kind == "hybrid" else 1
+    seen = {}
+    for drawn in product(range(made.words), repeat=words):
+        rest = iter((0, *drawn))
+        y = made.report(x, lambda rest=rest: next(rest))
+        seen[y] = seen.get(y, 0) + Fraction(1, made.words**words)
+    return seen
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("kind", sorted(NUMBERS))
+def test_no_round_of_numbers_claims_less_than_its_enumeration(kind, n):
+    made = NUMBERS[kind]
+    claim = central_claim(opened(made), n, "0.1")
+    laws = [number_law(made, x) for x in (0, 5, 10)]
+    g = Fraction(exp(float(claim.epsilon)))
+    for rest in combinations_with_replacement(laws, n - 1):
+        seen = [shuffled([own, *rest]) for own in laws]
+        worst = max(hockey_stick(one, two, g) for one in seen for two in seen)
+        assert worst <= claim.delta + Fraction(1, 10**9)
+
+
+def test_rounds_that_one_person_joins_add_up():
+    """The exact law of two closed rounds of three devices, whose victim changes in both: within the sum, and beyond
+    the claim of one round alone."""
+    rr = local.grr(ks.Ordered("x", 2), epsilon="1", elsewhere=False, bits=8)
+    claim = central_claim(opened(rr), 3, "0.02")
+    both = together([claim, claim])
+    assert (both.epsilon, both.delta) == (2 * claim.epsilon, 2 * claim.delta) and ADD_UP not in both.assumes
+    law = rr.law
+    laws = [{y: law.p if x == y else law.q for y in range(2)} for x in range(2)]
+    worst = {}
+    for others in product(combinations_with_replacement(laws, 2), repeat=2):
+        rounds = [[shuffled([own, *rest]) for own in laws] for rest in others]
+        one, two = ({(a, b): p * q for a, p in rounds[0][x].items() for b, q in rounds[1][x].items()} for x in range(2))
+        for name, epsilon in (("sum", both.epsilon), ("one", claim.epsilon)):
+            found = max(hockey_stick(*pair, Fraction(exp(float(epsilon)))) for pair in ((one, two), (two, one)))
+            worst[name] = max(worst.get(name, Fraction(0)), found)
+    assert worst["sum"] <= both.delta < worst["one"]
+    for claims in ([], [central_claim(opened(rr), 3, "0.6")] * 2):
+        with pytest.raises(PrivacyError):
+            together(claims)
+
+
+def test_half_the_claim_would_be_found():
     rr = local.grr(ks.Ordered("x", 2), epsilon="1", elsewhere=False, bits=8)
     claim = central_claim(opened(rr), 4, "0.02")
     assert exact_delta(rr, 4, Fraction(exp(float(claim.epsilon) / 2))) > claim.delta

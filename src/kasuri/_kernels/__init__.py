@@ -1,12 +1,17 @@
 """Arrays in, arrays out: compiled with numba at the first call, cached on disk. No kasuri import below this line."""
 
-_MODULES = ("bayes", "fuse", "intervals", "kanon", "local", "mesh", "morton", "noise", "records", "shuffle", "simplex",
-            "sort", "topdown", "visit")  # fmt: skip
+MODULES = ("records", "bayes", "fuse", "visit", "intervals", "local", "shuffle", "topdown", "kanon", "morton", "sort",
+           "simplex", "mesh", "noise")  # fmt: skip
+"""The dearest to compile first."""
 
 
 def warm_up() -> None:
     """Compile (or load from the cache) every kernel by calling it on a few numbers."""
+    for name in MODULES:
+        warm_up_one(name)
+
+
+def warm_up_one(name: str) -> None:
     from importlib import import_module
 
-    for name in _MODULES:
-        import_module(f"kasuri._kernels.{name}").warm_up()
+    import_module(f"kasuri._kernels.{name}").warm_up()

@@ -24,7 +24,7 @@ def runs(keys):
 
 @njit()
 def by_leaf(leaf, leaves):
-    """(positions in the order of their leaf, how many stand before each leaf): a counting sort."""
+    """(positions in the order of their leaf, how many come before each leaf): a counting sort."""
     starts = np.zeros(leaves + 1, np.int64)
     for i in range(leaf.size):
         starts[leaf[i] + 1] += 1

@@ -67,7 +67,7 @@ def pld_epsilon(losses: Losses, delta: Fraction) -> Fraction:
         raise PrivacyError(f"{sum(parts.values())} parts are too many to compose (at most {MAX_PARTS}); use pure sums")
     delta = exact(delta, "delta")
     if not MIN_DELTA <= delta < 1:
-        raise PrivacyError("delta must lie from 1e-30 to below 1")
+        raise PrivacyError("delta must be at least 1e-30 and below 1")
     pure = sum((epsilon * count for epsilon, count in parts.items()), start=Fraction(0))
     tail = float(delta) * _TAIL / len(parts)
     pieces = [_binomial(float(epsilon), count, tail) for epsilon, count in parts.items()]
@@ -164,7 +164,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
 def parallel(*claims: tuple[Part, Guarantee]) -> Guarantee:
     """Parts of ONE table that was bounded once and then split by a public partition: (`counts.part`, claim), ...
 
-    Claims about the same part add up. A unit stands in at most max_cells parts, so the dearest max_cells of them add
+    Claims about the same part add up. A unit is in at most max_cells parts, so the dearest max_cells of them add
     up; with one cell per unit that is the maximum. Only under add-remove: under replace a unit can move from one part
     to another.
     """
@@ -186,7 +186,7 @@ def parallel(*claims: tuple[Part, Guarantee]) -> Guarantee:
 
 
 def dearest(epsilons: list[Fraction], parts: int) -> Fraction:
-    """What a unit loses that stands in at most `parts` of these parts."""
+    """What a unit loses that is in at most `parts` of these parts."""
     return sum(sorted(epsilons, reverse=True)[:parts], start=Fraction(0))
 
 

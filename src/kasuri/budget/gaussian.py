@@ -77,7 +77,7 @@ def normal_epsilon(parts: Normals, delta: Fraction) -> Fraction:
         raise PrivacyError(f"{sum(joined.values())} parts are too many to compose (at most {MAX_PARTS}); use pure sums")
     delta = exact(delta, "delta")
     if not MIN_DELTA <= delta < 1:
-        raise PrivacyError("delta must lie from 1e-30 to below 1")
+        raise PrivacyError("delta must be at least 1e-30 and below 1")
     converted = tight_epsilon_of_zcdp(rho_of(tuple(joined.items())), delta)
     tail = float(delta) * _TAIL / len(joined)
     if any(

@@ -60,8 +60,8 @@ def plan(
     randomizer: str | None = typer.Option(
         None,
         "--randomizer",
-        help="Your choice: unary, oue, grr, olh, hadamard, count_mean_sketch, memoised; of numbers two_point, "
-        "piecewise, hybrid, square_wave; else all compared.",
+        help="Your choice: unary, oue, grr, olh, hadamard, count_mean_sketch (or cms), memoised; of numbers "
+        "two_point, piecewise, hybrid, square_wave; else all compared.",
     ),
     v_max: int | None = typer.Option(
         None, "--v-max", min=1, help="memoised: places, elsewhere included, that share epsilon for all reports."
@@ -124,7 +124,7 @@ def _randomizer(path: Path) -> Randomizer | Numeric:
     except OSError as error:
         raise DomainError(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
-        raise FormatError(f"{path.name} is no JSON file") from None
+        raise FormatError(f"{path.name} is not a JSON file") from None
     return local.from_json(data)
 
 
@@ -224,7 +224,7 @@ def _central(rounded: Round, n: int, delta: str | None) -> Guarantee | None:
         return None
     if time.time() < rounded.closes:
         raise PrivacyError(
-            "no shuffle-model claim before the round closes: estimates before and after one report tell that report. "
+            "no shuffle-model claim before the round closes: estimates before and after one report reveal that report. "
             "Ask the collector of a round that was closed early; else the local epsilon is what holds"
         )
     from kasuri.shuffle.rounds import central_claim

@@ -63,7 +63,7 @@ def verify(
 
 def withdraw(
     folder: Annotated[Path, typer.Argument(help="A saved release.", show_default=False)],
-    reason: Annotated[str, typer.Option(help="Why, for readers; it must not tell about any record.")],
+    reason: Annotated[str, typer.Option(help="Why, for readers; it must not reveal anything about a record.")],
     day: Annotated[str, typer.Option(help="The day of the withdrawal, such as 2026-11-18.")],
     replaced_by: Annotated[str | None, typer.Option(help="The id of the corrected release.")] = None,
     as_json: bool = show.JSON,

@@ -94,7 +94,7 @@ class NamesRecipes(TyperCommand):
 @dataclass(frozen=True)
 class Asked:
     """The table a command is about, as options or a job file tell it. `read` counts its data, where there is any, and
-    `sources` say where that is; `epsilon` and `recipe` are a job's own."""
+    `sources` say where that is; `epsilon`, `recipe` and what it asks of its release, `judged`, are a job's own."""
 
     domain: Any
     unit: Any
@@ -105,9 +105,10 @@ class Asked:
     data: str | None = None
     epsilon: str | None = None
     recipe: Any = None
+    judged: Callable[[], Any] | None = None
 
     def recipes(self, text: str, option: str = "--recipes") -> list[Any]:
-        """Recipes by name and arguments. A public table stands in the same columns as the data unless the recipe says
+        """Recipes by name and arguments. A public table has the same columns as the data unless the recipe says
         otherwise, and is not the confidential table itself."""
         from kasuri.errors import KasuriError
         from kasuri.job.parameters import parse, refuse_public, split
@@ -116,7 +117,7 @@ class Asked:
         for part in split(text):
             try:
                 found = parse(part)
-                refuse_public(found, self.data, self.sources, Path())
+                refuse_public(found.public, self.data, self.sources, Path())
                 out.append(found.mechanism(Path(), self.domain, self.columns, self.value))
             except KasuriError as error:
                 faults += error.faults
@@ -175,6 +176,7 @@ def asked_by_job(context: typer.Context, path: Path, *also: str) -> Asked:
     return Asked(
         domain, job.unit(work), read, job.sources(work, base), *job.public_columns(work),
         data=work.data.name, epsilon=work.budget.epsilon, recipe=recipe,
+        judged=lambda: job.judge_criteria(work, base, recipe, domain, job.unit(work)),
     )  # fmt: skip
 
 
@@ -258,7 +260,7 @@ def _pair(text: str, option: str) -> tuple[int, int]:
 
 
 def _columns(given: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
-    """Where the axes stand."""
+    """Where the axes are."""
     code, row, col, lat, lon = (given[name] for name in ("code", "row", "col", "lat", "lon"))
     said = [name is not None for name in (code, row, col, lat, lon)]
     own = axes[1:] if _windowed(given) else axes

@@ -78,11 +78,15 @@ def plan(
         trials=trials,
     )
     text, data = found.table(metric), found.to_json()
+    if asked.judged is not None and (judged := asked.judged()) is not None:
+        text, data = f"{text}\n\n{judged.table()}", data | {"acceptance": judged.to_json()}
     if figure is not None:
         _figure(found.rows, figure, metric, f"Expected {metric.replace('_', ' ')} before any data is touched", "")
     if simulate:
         told = _outlook(asked, chosen if recipes is not None else [], losses, _numbers(people, "--people"))
-        text, data = f"{text}\n\n{told.table()}", data | {"outlook": told.to_json()}
+        left = [] if recipes is not None else told.untried()
+        note = f"Not tried here, because they take long: {', '.join(left)}. To try them: --recipes\n" if left else ""
+        text, data = f"{text}\n\n{note}{told.table()}", data | {"outlook": told.to_json() | {"not_tried": left}}
     show.result(data, text, as_json)
 
 
@@ -139,7 +143,7 @@ def compare(
 ) -> None:
     """Measure how far releases of a table are from it. CONFIDENTIAL: the answer depends on the data without protection.
 
-    Nothing is charged, and no release is kept. With a job file its recipe stands beside `geometric`, unless --recipes
+    Nothing is charged, and no release is kept. With a job file its recipe is shown beside `geometric`, unless --recipes
     says otherwise. Examples:
 
     kasuri compare census.csv --window kanto --code mesh_code --count population --unit person --change add-remove

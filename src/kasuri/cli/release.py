@@ -107,7 +107,9 @@ def release(
     show.result(summary(released, out), describe(released, out), as_json)
 
 
-def _rehearsed(domain: Any, unit: Any, mechanism: Any, epsilon: Any, book: Any, as_json: bool) -> None:
+def _rehearsed(
+    domain: Any, unit: Any, mechanism: Any, epsilon: Any, book: Any, as_json: bool, judged: Any = None
+) -> None:
     """What a release would promise and cost; nothing was read, nothing is charged."""
     from kasuri import privacy
 
@@ -117,6 +119,8 @@ def _rehearsed(domain: Any, unit: Any, mechanism: Any, epsilon: Any, book: Any, 
     data = {"dry_run": True, "cells": domain.size, "guarantee": guarantee.to_json(), "ledger": left}
     paid = "no ledger pays" if left is None else f"the ledger has {_left(left)}"
     text = f"dry run: {domain.size:,} cells, {guarantee.words()}.\n  {paid}. No row was read and nothing was charged."
+    if judged is not None:
+        text, data = f"{text}\n{judged.table()}", data | {"acceptance": judged.to_json()}
     show.result(data, text, as_json)
 
 
@@ -125,9 +129,9 @@ def _job(path: Path, threads: int | None, dry_run: bool, as_json: bool) -> None:
 
     work = job.load(path)
     if dry_run:
-        recipe, book = job.rehearse(work, path.parent)
+        recipe, book, judged = job.rehearse(work, path.parent)
         facts = job.domain(work, path.parent), job.unit(work), recipe
-        _rehearsed(*facts, work.budget.epsilon, book, as_json)
+        _rehearsed(*facts, work.budget.epsilon, book, as_json, judged)
         return
     out = path.parent / work.output.folder
     with show.step(f"running {path}") as progress:

@@ -137,26 +137,29 @@ def report(
     last: Annotated[int, typer.Option(help="So many slots, the last ones.")] = 168,
     as_json: bool = show.JSON,
 ) -> None:
-    """One page about a series: claim and prices, a place over time with its intervals, departures, what is missing.
+    """One page about a series: maps with a slider, a place over time with its intervals, prices, departures, gaps.
 
     Example: kasuri series report flow.toml --rows 0:8 --cols 0:8 --out flow.html
     """
     from kasuri import files
+    from kasuri.report.series import Maps
     from kasuri.report.series import series as page
 
     _, series = _opened(path)
     area = {name: _slice(text) for name, text in (("rows", rows), ("cols", cols)) if text is not None}
-    line, flags = [], []
-    labels = series.labels()[-max(last, 1) :]
-    with show.step(f"reading {len(labels)} slots"):
-        for label in labels:
-            hour = series.hour(label)
+    line, flags, maps = [], [], []
+    with show.step(f"reading at most {max(last, 1)} slots"):
+        for hour in series.hours(last):
+            maps.append((series.window.index(hour.slot), hour.cells, hour.values))
             held = hour.interval(**area)  # type: ignore[arg-type]
-            line.append((label, held.value, held.lower, held.upper))
+            line.append((hour.slot, held.value, held.lower, held.upper))
             where = [f"{one['cells']} cells from {one['corner']}, value {one['value']:,}" for one in hour.flags]
-            flags += [(label, text) for text in where]
+            flags += [(hour.slot, text) for text in where]
+    if not maps:
+        raise typer.BadParameter("no slot of this series is published yet")
     place = ", ".join(f"{name} {text}" for name, text in (("rows", rows), ("cols", cols)) if text) or "the whole area"
-    files.write(out, page(series.status(), place, line, flags[-200:]))
+    shown = Maps(series.run.domain, series.window, maps)
+    files.write(out, page(series.status(), place, line, flags[-200:], shown))
     show.result({"file": str(out), "slots": len(line)}, f"{out} written: {len(line)} slots", as_json)
 
 

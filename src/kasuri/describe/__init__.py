@@ -37,7 +37,7 @@ def describe(folder: str | Path, form: str) -> Files:
         raise DomainError(f"{form!r} is not a form; use {', '.join(FORMS)}")
     found = verify(folder)
     if not found.ok:
-        raise FormatError(f"{folder}: not as it was written, so nothing is said of it", *found.faults)
+        raise FormatError(f"{folder}: not as it was written, so it is not described", *found.faults)
     manifest = json.loads((Path(folder) / "datapackage.json").read_text(encoding="utf-8"))
     manifest["withdrawn"] = notice(folder)
     return FORMS[form](manifest, load(str(folder)))

@@ -22,12 +22,13 @@ CREDIT = f"総務省統計局「令和2年国勢調査」500mメッシュ（e-St
 
 ABOUT = {
     "title": "Where people live around Tokyo: the 2020 census on a map of 500 m cells, protected",
+    "title_ja": "東京周辺の人口分布：2020年国勢調査（500mメッシュ）を保護して公表",
     "publisher": "kasuri demo",
     "source": CREDIT,
     "licence": "e-Stat terms of use: free reuse with attribution",
     "language": "en",
 }
-"""What the demo tells readers of its release."""
+"""What readers of the demo's release are told."""
 
 
 def kanto_domain() -> Domain:

@@ -52,7 +52,7 @@ def read_estat(
     suppressed: "merged" accepts withheld details ("*") as counted in the cell the provider names, and the guarantee
     then says so; "refuse" takes no column with a withheld number.
 
-    A cell on the border of several prefectures stands in several rows: they are summed. Cells outside the domain's
+    A cell on the border of several prefectures has several rows: they are summed. Cells outside the domain's
     window are left out. Every fault of every file is named at once.
     """
     mesh, other = _axes(domain, columns)

@@ -19,7 +19,7 @@ def read_table(path: str | Path, *, text: Collection[str] = (), only: bool = Fal
     """A CSV (header line; its encoding is that of the header, see `encodings`) or Parquet file as an Arrow table.
 
     A CSV file has no types. Those of its columns are guessed from all their cells, so that one record can change how
-    every other is read; the columns named in `text` are not guessed: each cell is the text that stands in the file.
+    every other is read; the columns named in `text` are not guessed: each cell is the text that is in the file.
     With `only` no other column is read, and a line that does not have the header's number of cells is left out like
     any record outside the domain: one record then neither changes how another is read nor stops the reading, as long
     as its quotation marks are balanced and its line has less than 64 MB.

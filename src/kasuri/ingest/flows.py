@@ -55,8 +55,8 @@ def read_people_flow(
     data: str | None = None,
 ) -> Counts:
     """Counts of one month from the 1 km people-flow open data (mesh1kmid, citycode, year, month, dayflag, timezone,
-    population). dayflag: 0 holiday, 1 weekday, 2 all; timezone: 0 day, 1 night, 2 all day. A mesh on a border stands
-    once per municipality and is summed; meshes outside the domain are left out. Cells below 10 were not published."""
+    population). dayflag: 0 holiday, 1 weekday, 2 all; timezone: 0 day, 1 night, 2 all day. A mesh on a border has
+    a row per municipality: they are summed; meshes outside the domain are left out. Cells below 10 are not there."""
     present = open_stream(files).names
     code = "mesh1kmid" if "mesh1kmid" in present else "mesh1km"
     table = _table(files, (code, "year", "month", "dayflag", "timezone", "population"))
@@ -128,7 +128,7 @@ def _sum(
 
 
 def _times(dates: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
-    """20190401 and 0900 (or 9) -> 2019-04-01T09:00; NaT where they are no date and time."""
+    """20190401 and 0900 (or 9) -> 2019-04-01T09:00; NaT where they are not a date and a time."""
 
     def one(date: str, time: str) -> str:
         clock = time.zfill(2).ljust(4, "0") if len(time) <= 2 else time.zfill(4)

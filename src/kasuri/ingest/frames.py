@@ -60,7 +60,7 @@ def count(
     in one cell are added and clipped to `unit.max_sum`; rows without an amount above 0 are dropped. Amounts with
     fractions are written in a smaller unit, such as cents.
 
-    `columns` says where each axis stands: a mesh in one column of mesh codes, in two of row and column numbers of the
+    `columns` says where each axis is: a mesh in one column of mesh codes, in two of row and column numbers of the
     level's grid (not of the window), or in {"lat": column, "lon": column}; any other axis in one column of labels,
     indices or (a time axis) local times. `file` names the source in messages.
 
@@ -211,7 +211,7 @@ def _added(cells: NDArray[np.int64], values: NDArray[Any], label: str) -> tuple[
 
 
 def _repeated(cells: NDArray[np.int64], placed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The rows whose cell stands in another row too, the first of them among these."""
+    """The rows whose cell is in another row too, the first of them among these."""
     at = np.flatnonzero(placed)
     at = at[np.argsort(cells[at], kind="stable")]
     same = cells[at][1:] == cells[at][:-1]

@@ -91,7 +91,7 @@ def _endless(parents: dict[str, str]) -> list[str]:
 
 
 def _tree(parents: dict[str, str]) -> Tree:
-    """The tree of codes and their parents, in the order of the file; a parent that is no row is a top group."""
+    """The tree of codes and their parents, in the order of the file; a parent that has no row is a top group."""
     below: dict[str, list[str]] = {}
     tops: dict[str, None] = {}
     for code, parent in parents.items():

@@ -42,6 +42,8 @@ def postgres(source: Query | Table, label: str) -> Stream:
                     cursor.execute("SET LOCAL standard_conforming_strings = on")
                     cursor.execute("SET LOCAL DateStyle = 'ISO'")
                     cursor.execute("SET LOCAL row_security = off")  # a policy may look at other rows: an error instead
+                else:
+                    _only_reads(cursor, label)
                 yield cursor
         except Error as error:
             raise FormatError(f"{label}: the query cannot be run ({type(error).__name__})") from None
@@ -73,6 +75,23 @@ def postgres(source: Query | Table, label: str) -> Stream:
                 unchanged(seen, look(cursor), label)
 
     return Stream(seen.names, start, label, Doubt() if isinstance(source, Table) else OWN_SQL)
+
+
+def _only_reads(cursor: Any, label: str) -> None:
+    """Refuse SQL that is not kasuri's as a role which may read or write files of the server, or run programs there:
+    one SELECT can (lo_export, pg_read_file), in a transaction that only reads too."""
+    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+    cursor.execute(
+        "SELECT 1 FROM pg_roles WHERE pg_has_role(session_user, oid, 'MEMBER') AND (rolsuper OR rolname IN "
+        "('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program')) LIMIT 1"
+    )
+    if cursor.fetchall():
+        raise PrivacyError(
+            f"{label}: the role of this address may read or write files of the server, and so may a query; connect as "
+            "a role that only reads tables (CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader), or name a "
+            "table and conditions"
+        )
+    cursor.execute("SET LOCAL search_path TO DEFAULT")
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,10 @@ FUNCTIONS: dict[str, tuple[int, ...]] = dict.fromkeys(_FREE, ()) | {
 """Built-in functions of one row, and which of their arguments must be constants (patterns and formats: some errors in
 them are not caught by TRY, and would tell of a record). None can make a text much longer than its arguments."""
 _JOINS = ("||", "concat")
+_FORMATS = ("strftime", "strptime", "try_strptime")
+_FORMAT = re.compile(r"(?:[^%]|%[%ABGHIMSTUVWXYZabcdfghjmpuwxyz]|%-[HIMSdjmy])*", re.DOTALL)
+"""What a format of times may hold. After %n DuckDB leaves bytes as they were in memory, which other records may have
+written."""
 
 _COMPARES = {
     "COMPARE_EQUAL": "=", "COMPARE_NOTEQUAL": "<>", "COMPARE_LESSTHAN": "<", "COMPARE_GREATERTHAN": ">",
@@ -420,6 +424,8 @@ def _call(
     constants = {at: given[at] for at in FUNCTIONS[name] if at < len(given)}
     if any(item["class"] != "CONSTANT" for item in constants.values()):
         raise NotRowwiseError(f"function {name!r} takes its pattern, format or second argument as a constant only")
+    if name in _FORMATS and not _FORMAT.fullmatch(given[1]["literal"]["text"] or ""):
+        raise NotRowwiseError(f"{name}() has a format that is not in the list; fractions of a second are %f and %g")
     if name == "replace" and len(_text(given[2])) > len(_text(given[1])):
         raise NotRowwiseError("replace() with a longer text makes texts of any length")
     made = parts(given)

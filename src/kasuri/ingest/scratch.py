@@ -52,7 +52,7 @@ def _places() -> list[Path]:
 def _place(away: Sequence[Path]) -> Path:
     """The first of the system's temporary folders that is not below the current folder or one of `away`.
 
-    The root of the file system is no working folder: everything is below it.
+    The root of the file system is not a working folder: everything is below it.
     """
     kept_clear = [path.resolve() for path in (Path.cwd(), *away)]
     for place in _places():

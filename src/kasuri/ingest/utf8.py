@@ -1,7 +1,7 @@
 """CSV files as UTF-8: those of other encodings, and those with wrong bytes, are read from a private copy.
 
 Arrow stops at a line that both has too few or too many cells and is not UTF-8. One record must never stop the others,
-so in the copy every wrong byte has become a mark that stands nowhere else in it; cells with the mark are unknown, and
+so in the copy every wrong byte has become a mark that is nowhere else in it; cells with the mark are unknown, and
 nothing else of the file changes.
 """
 
@@ -52,7 +52,7 @@ def _decoded(blocks: Iterator[bytes], codec: str, handling: str) -> Iterator[str
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[str]:
     """UTF-16 line by line, each from its own first byte on. An odd byte would shift all that follows; so the two bytes
-    of a line break are one wherever they stand, and a line of an odd number of bytes is a wrong one. (A letter of the
+    of a line break are one wherever they are, and a line of an odd number of bytes is a wrong one. (A letter of the
     block U+0A00 or U+0D00 beside one of the form U+xx00 has these bytes too, and breaks its own line.)"""
     rest = next(blocks, b"")
     big = rest.startswith(codecs.BOM_UTF16_BE)

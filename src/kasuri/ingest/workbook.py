@@ -46,7 +46,7 @@ def opened(path: Path, name: str | None) -> Iterator[Any]:
             if not full:
                 raise DomainError(f"{path}: no sheet has cells; save the table into one")
             if len(full) > 1:
-                raise DomainError(f"{path}: several sheets have cells; say sheet = one of {', '.join(full)}")
+                raise DomainError(f"{path}: several sheets have cells; choose one with sheet = ...: {', '.join(full)}")
             yield book.get_sheet_by_name(full[0])
     except calamine.CalamineError as error:
         raise FormatError(f"{path}: cannot be read as .xlsx ({type(error).__name__}); is it damaged?") from None

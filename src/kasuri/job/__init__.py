@@ -8,7 +8,7 @@ from kasuri.job.checking import check, faults
 from kasuri.job.facts import domain, mechanism, public_columns, sources, unit
 from kasuri.job.lines import line_of, load, schema
 from kasuri.job.models import Job
-from kasuri.job.running import counts, judge_exports, rehearse, run
+from kasuri.job.running import counts, judge_criteria, judge_exports, rehearse, run
 from kasuri.job.template import TEMPLATE
 from kasuri.job.written import python, toml
 
@@ -21,6 +21,7 @@ __all__ = [
     "declared",
     "domain",
     "faults",
+    "judge_criteria",
     "judge_exports",
     "line_of",
     "load",

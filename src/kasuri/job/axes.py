@@ -69,7 +69,7 @@ Number = int | str
 
 class GridAxis(AxisPart):
     kind: Literal["grid"]
-    scheme: str | None = Field(None, description="A grid with codes: eu, geohash, jis, quadkey.")
+    scheme: str | None = Field(None, description="A grid with codes, such as eu, geohash, jis or quadkey.")
     level: str | None = Field(None, description="A level of the scheme, such as 1km (eu) or 17 (quadkey).")
     window: tuple[str, str] | None = Field(None, description="Codes of its south-west and its north-east cell.")
     origin: tuple[int, int] | None = Field(None, description="(row, col) of the south-west cell, with shape.")
@@ -90,7 +90,7 @@ class GridAxis(AxisPart):
         given: dict[str, Any] = {"splits": self.splits, "points": self.points}
         if self.window is not None:
             if self.scheme is None or any((self.origin, self.shape, self.level, self.crs, self.step, self.anchor)):
-                raise DomainError(f"axis {self.name!r}: window goes with scheme alone; its codes tell level and place")
+                raise DomainError(f"axis {self.name!r}: window goes with scheme alone; its codes hold level and place")
             return Grid.window(self.name, self.scheme, *self.window, **given)
         if self.shape is None:
             raise DomainError(f"axis {self.name!r}: the public window is missing: window, or origin and shape")

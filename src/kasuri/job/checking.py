@@ -14,11 +14,11 @@ from kasuri.ingest.frames import numbers
 from kasuri.ingest.micro import needed, typed_ids
 from kasuri.ingest.sources import RAGGED, numbered, open_stream
 from kasuri.ingest.stream import trusted
-from kasuri.job.facts import about, domain, mechanism, opened, sources, unit
+from kasuri.job.facts import about, criteria, domain, mechanism, opened, sources, unit
 from kasuri.job.lines import line_of, load
 from kasuri.job.models import Job
 from kasuri.job.parameters import Place, form_faults, places
-from kasuri.job.running import away, counts, exports, judge_recipe
+from kasuri.job.running import away, counts, exports, judge_criteria, judge_recipe
 from kasuri.schema import Domain, Unit
 from kasuri.store.export import export_faults
 
@@ -40,10 +40,25 @@ def check(path: str | Path, *, outside: bool = False) -> list[str]:
             judge_recipe(job, parts["recipe"], parts["domain"], parts["unit"])
         except KasuriError as error:
             found += [("recipe", fault) for fault in error.faults]
+        else:
+            found += _unmet(job, base, parts)
     faults = [f"{path}, line {line_of(text, (at,))}: {at}: {fault}" for at, fault in found]
     if "domain" in parts and "unit" in parts and job.spark is None:  # the rows of a cluster are not read here
         faults += _data_faults(job, base, parts["domain"], parts["unit"], outside)
     return faults
+
+
+def _unmet(job: Job, base: Path, parts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the job asks of its release and would not get."""
+    if "criteria" not in parts:
+        return []
+    try:
+        judged = judge_criteria(job, base, parts["recipe"], parts["domain"], parts["unit"])
+        if judged is not None:
+            judged.must_be_met()
+    except KasuriError as error:
+        return [("acceptance", fault) for fault in error.faults]
+    return []
 
 
 def facts(job: Job, base: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
@@ -64,6 +79,7 @@ def facts(job: Job, base: Path) -> tuple[list[tuple[str, str]], dict[str, Any]]:
         attempt("recipe", "recipe", lambda: mechanism(job, base, parts["domain"]))
         found += [("output", fault) for fault in export_faults(parts["domain"], exports(job, base), job.output.levels)]
     attempt("about", "about", lambda: about(job))
+    attempt("criteria", "acceptance", lambda: criteria(job))
     if (base / job.output.folder).exists():
         found.append(("output", "folder exists; a release is never written over another"))
     return found, parts
@@ -157,8 +173,10 @@ def _record_faults(stream: Any, job: Job, table: Domain, who: Unit, outside: boo
             for axis in table.axes:
                 place = columns[axis.name]
                 names = axes.names(place)
-                parts, wrong, rule = axes.from_arrow(axis, place, [batch.column(name) for name in names])
-                report(wrong, "/".join(names), rule)
+                held = [batch.column(name) for name in names]
+                parts, wrong, rule = axes.from_arrow(axis, place, held)
+                for some, words in axes.reasons(axis, place, held, wrong, rule):
+                    report(some, "/".join(names), words)
                 index += parts
                 possible &= ~wrong
             if table.mask:

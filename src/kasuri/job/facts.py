@@ -9,8 +9,10 @@ from kasuri.errors import DomainError, KasuriError, PrivacyError, raise_faults
 from kasuri.ingest import File, Melt, Query, Table, read_array
 from kasuri.job.axes import not_public
 from kasuri.job.models import Job
-from kasuri.job.parameters import places, refuse_public, same_file
+from kasuri.job.parameters import places, public_table, refuse_public, same_file
+from kasuri.public import PublicTable
 from kasuri.published.about import About
+from kasuri.published.acceptance import Criterion
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Axis, Domain, Mask, Unit
 from kasuri.schema.maps import RegionMap
@@ -61,12 +63,33 @@ def unit(job: Job) -> Unit:
 
 def mechanism(job: Job, base: Path, table: Domain) -> Mechanism:
     """The recipe the job asks for; its public files, relative to `base`, are read, and are not the data."""
-    refuse_public(job.recipe, job.data.name, sources(job, base), base)
+    refuse_public(job.recipe.public, job.data.name, sources(job, base), base)
     return job.recipe.mechanism(base, table, *public_columns(job))
 
 
+def criteria(job: Job) -> list[Criterion]:
+    """What the release must reach; DomainError names every fault."""
+    found, faults = list[Criterion](), list[str]()
+    for part in job.acceptance.criteria if job.acceptance is not None else ():
+        try:
+            found.append(Criterion(part.areas, people=part.people, within=part.within, share=part.share))
+        except KasuriError as error:
+            faults += error.faults
+    raise_faults(DomainError, faults)
+    return found
+
+
+def judged_on(job: Job, base: Path, table: Domain) -> PublicTable | None:
+    """The public table that acceptance is judged on, which is not the data."""
+    part = None if job.acceptance is None else job.acceptance.on
+    if part is None:
+        return None
+    refuse_public([part], job.data.name, sources(job, base), base)
+    return public_table(part, base, table, *public_columns(job))
+
+
 def public_columns(job: Job) -> tuple[dict[str, Any] | None, str | None]:
-    """Where the axes and the numbers of a public table stand unless the recipe says otherwise: where the data's do."""
+    """Where the axes and the numbers of a public table are unless the recipe says otherwise: where the data's do."""
     return places(job.data.columns) if job.data.kind == "table" else None, job.data.weight
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from kasuri.job.axes import AnyAxis
-from kasuri.job.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part
+from kasuri.job.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part, PublicFile
 
 
 class ConditionPart(Part):
@@ -141,6 +141,8 @@ class AboutPart(Part):
     """What readers are told of the release: on its report, certificates, manifest and exports."""
 
     title: str = Field("", description="What the release shows, in a sentence.")
+    title_en: str = Field("", description="The title on English pages, where it is in another language.")
+    title_ja: str = Field("", description="The title on Japanese pages, where it is in another language.")
     publisher: str = Field("", description="Who publishes it.")
     contact: str = Field("", description="Where questions go.")
     source: str = Field("", description="The credit that the source of the data asks for.")
@@ -151,6 +153,23 @@ class AboutPart(Part):
     def words(self) -> dict[str, str]:
         """What is said, as `release` takes it."""
         return {name: str(value) for name, value in self if value}
+
+
+class CriterionPart(Part):
+    """Of the areas that hold more than `people`, at least the share `share` is within `within` of the truth."""
+
+    areas: int | str = Field(description='A number of cells, or a view: "grid@3", "age, sex", the name of a map.')
+    people: int = Field(ge=1, description="Areas that hold more are judged.")
+    within: Exact = Field(description='Of the truth, e.g. "5 %".')
+    share: Exact = Field(description='Of these areas, e.g. "95 %".')
+
+
+class AcceptancePart(Part):
+    """What the release must be expected to reach, judged before the data is read; else nothing is charged."""
+
+    criteria: list[CriterionPart] = Field(min_length=1)
+    on: PublicFile | None = Field(None, description="A public table to judge on, where no closed form tells.")
+    trials: int = Field(20, ge=2, description="Simulated releases of the public table.")
 
 
 class SparkPart(Part):
@@ -191,6 +210,7 @@ class Job(Part):
     budget: Budget
     output: Output
     about: AboutPart | None = None
+    acceptance: AcceptancePart | None = None
     series: SeriesPart | None = None
     spark: SparkPart | None = None
 
@@ -208,6 +228,8 @@ class Job(Part):
             raise ValueError('the table [series] and unit.per = "slot" go together')
         if self.series is not None and (self.spark is not None or self.budget.ledger is None):
             raise ValueError("a series runs on this machine and is paid by a ledger")
+        if self.series is not None and self.acceptance is not None:
+            raise ValueError("acceptance is judged for single releases; a series has kasuri ledger plan")
         return self
 
     @model_validator(mode="after")

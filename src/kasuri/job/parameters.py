@@ -61,7 +61,7 @@ Columns = dict[str, str | list[str] | LatLon]
 
 
 def places(columns: Columns) -> dict[str, Any]:
-    """Where each axis stands, as `count` takes it."""
+    """Where each axis is, as `count` takes it."""
     return {
         name: {"lat": place.lat, "lon": place.lon} if isinstance(place, LatLon) else place
         for name, place in columns.items()
@@ -165,21 +165,14 @@ class Recipe(Part):
         self, base: Path, domain: Domain, columns: Mapping[str, Any] | None = None, value: str | None = None
     ) -> Mechanism:
         """The recipe for tables over `domain`. Its files are relative to `base`; in a CSV or Parquet file the axes
-        stand in `columns` and the numbers in `value` unless the recipe says otherwise."""
+        are in `columns` and the numbers in `value` unless the recipe says otherwise."""
 
         def opened(part: PublicFile | MatrixFile | MapFile) -> Any:
             if isinstance(part, MatrixFile):
                 return PublicMatrix(read_array(base / part.file), part.public)
             if isinstance(part, MapFile):
                 return part.read(base)
-            table = part.file.lower().endswith((".csv", ".parquet"))
-            return read_public(
-                base / part.file,
-                domain,
-                name=part.public,
-                columns=places(part.columns) if part.columns is not None else columns if table else None,
-                value=part.value if part.value is not None or not table else value,
-            )
+            return public_table(part, base, domain, columns, value)
 
         return self.make(opened)
 
@@ -197,6 +190,20 @@ class Recipe(Part):
         except KasuriError as error:
             raise ValueError("; ".join(error.faults)) from None
         return self
+
+
+def public_table(
+    part: PublicFile, base: Path, domain: Domain, columns: Mapping[str, Any] | None, value: str | None
+) -> PublicTable:
+    """A table that a file of everyone's holds; `columns` and `value` as for `Recipe.mechanism`."""
+    table = part.file.lower().endswith((".csv", ".parquet"))
+    return read_public(
+        base / part.file,
+        domain,
+        name=part.public,
+        columns=places(part.columns) if part.columns is not None else columns if table else None,
+        value=part.value if part.value is not None or not table else value,
+    )
 
 
 def _stand_in(part: PublicFile | MatrixFile | MapFile) -> PublicTable | PublicMatrix | RegionMap:
@@ -262,7 +269,7 @@ def parse(text: str) -> Recipe:
 
 
 def arguments(text: str) -> dict[str, Any]:
-    """What stands in the brackets of a recipe or an axis: keys and values in TOML. ValueError (RecursionError for lists
+    """What is in the brackets of a recipe or an axis: keys and values in TOML. ValueError (RecursionError for lists
     in lists in lists, numbers of thousands of digits among the former) where it is something else."""
     last = token_hex(8)
     (given,) = tomllib.loads(f"given = {{ {text}{', ' if text else ''}{last} = 0 }}").values()
@@ -332,11 +339,16 @@ def _words(fault: Any, content: Any) -> tuple[Place, str]:
     return tuple(at), said if kind == "value_error" else f"{said[0].lower()}{said[1:]}"
 
 
-def refuse_public(recipe: Recipe, data: str | None, sources: Sequence[Path | str | Query | Table], base: Path) -> None:
+def refuse_public(
+    public: Sequence[PublicFile | MatrixFile | MapFile],
+    data: str | None,
+    sources: Sequence[Path | str | Query | Table],
+    base: Path,
+) -> None:
     """Refuse what is declared public and has the name of the confidential data, or is (or may be) one of its
     `sources`: files and folders as paths; addresses and patterns, as Spark takes them, as text; a table or a query."""
     found = []
-    for part in recipe.public:
+    for part in public:
         what = f"the public {'matrix' if isinstance(part, MatrixFile) else 'table'} {part.public!r}"
         if part.public == data:
             found.append(f"{what} has the name of the confidential data: it is not public")

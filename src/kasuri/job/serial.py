@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,13 +10,15 @@ from typing import Any
 
 from kasuri import files
 from kasuri.budget.ledger import Ledger
-from kasuri.errors import BudgetError, DomainError, PrivacyError
+from kasuri.errors import BudgetError, DomainError, PrivacyError, raise_faults
 from kasuri.job.facts import domain, mechanism, unit
 from kasuri.job.models import Data, Job, SeriesPart
 from kasuri.job.running import counts, judge_exports
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Unit, Window
 from kasuri.series import Calendar, Hour, Series
+from kasuri.series import folder as disk
+from kasuri.store.export import adds, finished
 
 
 def part(job: Job) -> SeriesPart:
@@ -32,7 +35,54 @@ def _facts(job: Job, base: Path) -> tuple[Window, Domain, Unit, Mechanism, Calen
     table, who = domain(job, base), unit(job)
     calendar = Calendar(tuple(told.off), tuple(map(str, told.days_off)), told.season)
     window = Window(told.window, told.slot, told.zone)
+    raise_faults(DomainError, _source_faults(job.data, window))
     return window, table, who, mechanism(job, base, table), calendar, base / job.budget.ledger
+
+
+def _source_faults(data: Data, window: Window) -> list[str]:
+    """Where the rows of a slot are not told from those of others. A record that is counted in other slots than its own
+    changes what is published outside the window that its unit is protected in."""
+    said = "[data] must take the rows of one slot, or a record counts in slots that it is not of"
+    if data.files:
+        return [f"{said}: {file} does not name the slot" for file in data.files if not _names_start(file, window)]
+    if data.database is not None and _names_start(str(data.database), window):
+        return []
+    if data.table is not None:
+        of_start, of_end, whole = _bounds(data, window)
+        if whole or of_start & of_end:
+            return []
+        return [f'{said}: where = [time >= "{{start}}", time < "{{end}}"], on one column']
+    query = data.query or ""
+    reads = any(_names_start(file, window) for file in data.reads.values())
+    both = ("{start}" in query or "{local_start}" in query) and ("{end}" in query or "{local_end}" in query)
+    if reads or both or _names_start(" ".join(re.findall(r"(?<![<>!=])=\s*'([^']*)'", query)), window):
+        return []
+    return [f"{said}: its query must name {{start}} and {{end}}"]
+
+
+def _bounds(data: Data, window: Window) -> tuple[set[tuple[str, bool]], set[tuple[str, bool]], bool]:
+    """(column, is the start itself in) of lower bounds, the same of upper ones, and whether what columns equal names
+    the slot."""
+    lower: set[tuple[str, bool]] = set()
+    upper: set[tuple[str, bool]] = set()
+    equal: list[str] = []
+    for one in data.where:
+        text = one.value if isinstance(one.value, str) else ""
+        if one.op in (">=", ">") and text in ("{start}", "{local_start}"):
+            lower.add((one.column, one.op == ">="))
+        elif one.op in ("<", "<=") and text in ("{end}", "{local_end}"):
+            upper.add((one.column, one.op == "<"))
+        elif one.op == "=":
+            equal.append(text)
+    return lower, upper, _names_start(" ".join(equal), window)
+
+
+def _names_start(text: str, window: Window) -> bool:
+    """Are these words different in every slot?"""
+    if "{start}" in text or "{local_start}" in text:
+        return True
+    hour = window.seconds % 86400 == 0 or "{hour}" in text
+    return "{date}" in text and hour and (window.seconds % 3600 == 0 or "{minute}" in text)
 
 
 def begin(job: Job, base: Path) -> Series:
@@ -41,6 +91,9 @@ def begin(job: Job, base: Path) -> Series:
     window, table, who, recipe, calendar, ledger = _facts(job, base)
     window.index(told.start)
     if not (base / job.output.folder).exists():
+        one = [f"{target}: one file for every slot; name the slot in it" for target in job.output.exports
+               if not adds(target) and not _names_start(target, window)]  # fmt: skip
+        raise_faults(DomainError, one)
         first = _words(window, window.index(told.start))
         judge_exports(table, [_filled(target, first) for target in job.output.exports], job.output.levels)
     book = Ledger.open(
@@ -88,11 +141,17 @@ def run(
     for slot in slots:
         label = series.window.label(slot)
         if slot in series.ledger.paid_slots():
-            raise BudgetError(f"slot {label} is paid for; a slot is drawn once. Nothing was drawn")
+            continue  # another run of the same job was quicker
         begun(label)
         words = _words(series.window, slot)
         data = Data.model_validate(_filled(job.data.model_dump(exclude_unset=True), words))
-        hour = series.release(counts(job.model_copy(update={"data": data}), base), slot=label, threads=threads)
+        table = counts(job.model_copy(update={"data": data}), base)
+        try:
+            hour = series.release(table, slot=label, threads=threads)
+        except BudgetError:
+            if slot in series.ledger.paid_slots():
+                continue
+            raise
         _export(job, base, series, hour)
         yield hour
 
@@ -110,18 +169,25 @@ def _mark(series: Series, label: str) -> Path:
 
 
 def _export(job: Job, base: Path, series: Series, hour: Hour, *, again: bool = False) -> None:
-    """Append the slot to every export; `again`: what is there already is what a crash left."""
+    """Append the slot to every export, once; `again`: what is there already is what a crash left."""
     if not job.output.exports:
         return
+    with disk.alone(series.folder, ".exporting"):
+        if not _mark(series, hour.slot).exists():
+            _append(job, base, series, hour, again)
+
+
+def _append(job: Job, base: Path, series: Series, hour: Hour, again: bool) -> None:
     words = _words(series.window, series.window.index(hour.slot))
     for target in job.output.exports:
         filled = _filled(target, words)
         where = filled if "://" in filled else str(base / filled)
+        if again and not adds(where) and finished(where, job.output.levels):
+            continue
         try:
             hour.export(where, levels=job.output.levels)
         except DomainError as error:
-            there = "never written over" in str(error) or ("://" not in where and Path(where).is_file())
-            if not (again and there):
+            if not (again and adds(where) and "never written over" in str(error)):
                 raise
     mark = _mark(series, hour.slot)
     mark.parent.mkdir(exist_ok=True)
@@ -143,7 +209,7 @@ def _words(window: Window, slot: int) -> dict[str, str]:
 
 
 def _filled(told: Any, words: dict[str, str]) -> Any:
-    """The same with every {...} of a slot filled in; braces that are none of them stay."""
+    """The same with every {...} of a slot filled in; other braces stay."""
     if isinstance(told, str):
         for name, text in words.items():
             told = told.replace(name, text)

@@ -64,8 +64,17 @@ folder = "release"                # a new folder
 exports = []                      # "release.gpkg", "release.csv", "release.sqlite", "postgresql://..."
 levels = []                       # "1km", "10km": the sums at coarser levels, in the exports
 
+# [acceptance]                    # what the release must be expected to reach, judged before the data is read
+# on = { public = "census-2015", file = "census-2015.csv" }    # on a public table, where no closed form tells
+# [[acceptance.criteria]]         # "95 % of areas of 16 cells over 500 people within 5 %"
+# areas = 16                      # cells, or a view: "age, sex", the name of a map
+# people = 500
+# within = "5 %"
+# share = "95 %"
+
 # [about]                         # words for readers: on the report, the certificates and every export
 # title = "Where people live around Tokyo, 2020"   # a sentence
+# title_ja = "東京周辺の人口（2020年）"              # on the Japanese pages
 # publisher = "Statistics Office"
 # contact = "statistics@example.org"
 # source = "2020 census, Statistics Office"        # the credit that the source asks for

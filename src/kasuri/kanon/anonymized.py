@@ -134,7 +134,7 @@ class Anonymized:
 
 
 def checked_path(path: str | Path) -> Path:
-    """Where a release may be written; refused if it is no .csv or .parquet file in a folder that is there."""
+    """Where a release may be written; refused unless it is a .csv or .parquet file in a folder that exists."""
     path = Path(path)
     faults = [] if path.suffix.lower() in (".csv", ".parquet") else [f"{path}: a .csv or .parquet file is needed"]
     if not path.parent.is_dir():

@@ -29,9 +29,10 @@ from kasuri.kanon.delta import Sampling, exact_delta, least_epsilon, li_qardaji_
 from kasuri.kanon.draw import checked_source, coins
 from kasuri.kanon.hierarchy import Hierarchy
 from kasuri.kanon.recoding import Coded, Recoding, encode
-from kasuri.kanon.specialize import Conditions, checked, decimal_of, specialized, too_few
+from kasuri.kanon.specialize import Conditions, checked, specialized, too_few
 from kasuri.noise.rng import Source, Streams
 from kasuri.privacy import Exact, decimal
+from kasuri.schema.axis import rational
 
 DELTA = Fraction(1, 10**6)
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
@@ -246,7 +247,7 @@ def audit(
         conditions = checked(spec, k)
     except KasuriError as error:
         faults += error.faults
-    rate = decimal_of(sampling_rate)
+    rate = rational(sampling_rate)
     if rate is None or not 0 < rate < 1:
         faults.append("sampling_rate must lie between 0 and 1, both excluded, e.g. 0.2")
     raise_faults(DomainError, faults)

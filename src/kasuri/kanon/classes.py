@@ -98,7 +98,7 @@ def _dense(key: Int, room: int) -> bool:
 
 def _first_rows(key: Int, room: int) -> Int:
     out = np.zeros(room, dtype=np.int64)
-    out[key[::-1]] = np.arange(key.size - 1, -1, -1)  # of several writes the last stands: the first row
+    out[key[::-1]] = np.arange(key.size - 1, -1, -1)  # of several writes the last remains: the first row
     return out
 
 

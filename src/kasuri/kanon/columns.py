@@ -102,7 +102,7 @@ def _holds_objects(series: Any) -> bool:
 
 
 def _values(column: Any) -> list[Any]:
-    """The entries as Python values; one that has none (a date past year 9999, text that is no UTF-8) is `_NO_VALUE`."""
+    """The entries as Python values; one without (a date past year 9999, text that is not UTF-8) is `_NO_VALUE`."""
     try:
         return list(column.to_pylist())
     except (ValueError, ArithmeticError, TypeError):
@@ -159,7 +159,7 @@ def _text(value: Any) -> str | None:
         if isinstance(value, bytes):
             return value.decode()
         if isinstance(value, str):
-            value.encode()  # a lone surrogate is no text
+            value.encode()  # a lone surrogate is not text
             return str(value)
         return str(value) if isinstance(value, _PLAIN) else UNREADABLE
     except (ValueError, ArithmeticError):

@@ -1,6 +1,6 @@
 """Generalisation trees: for categories, numbers, mesh cells and dates. Public: declared, never taken from data.
 
-A tree's nodes are numbered from the root (0) downward, parents before children, left to right; its leaves stand in
+A tree's nodes are numbered from the root (0) downward, parents before children, left to right; its leaves are in
 one row from left to right, so that every node covers a run of leaves [low, high). The loss of writing a node instead
 of a value is NCP = leaves under the node / leaves of the tree [Horigome2020, sec. 2.4].
 """
@@ -245,7 +245,7 @@ def categories_csv(name: str, path: str | Path, *, missing: str | None = None) -
     except UnicodeDecodeError:
         raise FormatError(f"{path}: the hierarchy file of {name!r} is not UTF-8 text") from None
     except ValueError:
-        raise FormatError(f"{name!r}: a hierarchy file cannot be called so") from None
+        raise FormatError(f"{name!r}: a hierarchy file cannot have this name") from None
     if len(text) > MAX_TEXT:
         raise FormatError(f"{path}: the hierarchy file of {name!r} has more than {MAX_TEXT >> 20} million characters")
     first = text.partition("\n")[0]

@@ -57,7 +57,7 @@ class Randomized:
         tree, rho = self.release.spec.attributes[at], self.retention[attribute]
         seen = np.bincount(self.release.codes[at], self.release.weights, tree.leaves)
         if rho == 0:
-            raise DomainError(f"attribute {attribute!r} was replaced wholly: nothing can be estimated")
+            raise DomainError(f"attribute {attribute!r} was replaced entirely: nothing can be estimated")
         estimate = (seen - self.release.rows * float((1 - rho) / tree.leaves)) / float(rho)
         return dict(zip(tree.leaf_labels, estimate.tolist(), strict=True))
 

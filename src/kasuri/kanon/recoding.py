@@ -197,7 +197,7 @@ class Coded:
 
 
 def encode(rows: Any, spec: Recoding, *, file: str = "rows", drop: bool = False) -> Coded:
-    """Leaf numbers of every row. A value that is no leaf, or missing without a declared category, is a fault.
+    """Leaf numbers of every row. A value that is not a leaf, or is missing without a declared category, is a fault.
 
     All faults of all columns are raised at once, by row and never by value; with `drop` they are only marked in
     `good` (a release that claims differential privacy must not refuse because of one record).

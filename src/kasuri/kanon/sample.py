@@ -111,7 +111,7 @@ def sample_then_anonymize(
     )
     if before:
         guarantee = guarantee.assuming(*before.guarantee.assumes)
-    # only what is shown goes on: how many rows were hidden is no part of the release
+    # only what is shown goes on: how many rows were hidden is not part of the release
     visible = Tuples(tuple(leaf[shown] for leaf in tuples.leaves), (), tuples.weights[shown], tuples.first[shown])
     out = by_cut(coded, visible, np.ones(visible.weights.size, dtype=bool), chosen, "sample_then_anonymize")
     measures = replace(out.measures, suppressed=None)

@@ -15,6 +15,7 @@ from kasuri.errors import DomainError, raise_faults
 from kasuri.kanon.anonymized import Anonymized, by_cut
 from kasuri.kanon.classes import Tuples, grouped, spread, tuples_of
 from kasuri.kanon.recoding import Coded, Recoding, encode
+from kasuri.schema.axis import rational
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,12 @@ def checked(
         faults.append("spec must be a Recoding (see Recoding.load)")
     if not isinstance(k, int) or isinstance(k, bool) or k < 2:
         faults.append("k must be a whole number of at least 2")
-    share = decimal_of(suppression)
+    share = rational(suppression)
     if share is None or not 0 <= share < 1:
         faults.append('suppression must be a share such as "0.01", from 0 up to (not including) 1')
     if l_diversity is not None and (not isinstance(l_diversity, int) or l_diversity < 2):
         faults.append("l_diversity must be a whole number of at least 2")
-    closeness = None if t_closeness is None else decimal_of(t_closeness)
+    closeness = None if t_closeness is None else rational(t_closeness)
     if t_closeness is not None and (closeness is None or not 0 <= closeness <= 1):
         faults.append('t_closeness must be a number such as "0.2", from 0 to 1')
     if closeness is not None and share:
@@ -91,22 +92,6 @@ def checked(
     raise_faults(DomainError, faults)
     assert share is not None
     return Conditions(k, l_diversity, closeness, share)
-
-
-def decimal_of(value: object) -> Fraction | None:
-    """An exact rational of a decimal text, a whole number or a Fraction; a float is read as it prints. None: no number.
-
-    >>> decimal_of(0.2)
-    Fraction(1, 5)
-    """
-    if isinstance(value, float):
-        value = repr(value)
-    if isinstance(value, bool) or not isinstance(value, (str, int, Fraction)):
-        return None
-    try:
-        return Fraction(value)
-    except (ValueError, ZeroDivisionError):
-        return None
 
 
 def too_few(rows: int, k: int) -> None:
@@ -219,7 +204,7 @@ class _State:
 
     def _try_all(self, own: tuple[Any, ...]) -> tuple[int, float, Int, NDArray[np.bool_]]:
         """As the kernel `try_split`, with l and t: (more suppressed rows, change of loss, tuples under the node, which
-        of them would stand in a class that breaks a condition)."""
+        of them would be in a class that breaks a condition)."""
         order, edges, shares, share, of, weights, _, ncp = own
         worst = float(len(self.trees))
         tuples = order[edges[0] : edges[-1]]

@@ -242,7 +242,7 @@ class _Desk:
     def status(self, _: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
         delta = query.get("delta", DELTA)
         rounds = [self._status(opened, delta) for opened in self._store.rounds()]
-        return 200, {"rounds": rounds, "waiting": self._store.waiting()}
+        return 200, {"rounds": rounds, "together": self._together(delta), "waiting": self._store.waiting()}
 
     def open_round(self, _: Opened | None, body: bytes, query: Mapping[str, str]) -> Answer:
         data = _object(body)
@@ -301,6 +301,22 @@ class _Desk:
         if not opened.closed:
             raise PrivacyError("no shuffle-model claim of an open round. The local epsilon is what holds")
         return central_claim(opened.round, self._store.count(opened), delta)
+
+    def _together(self, delta: str) -> dict[str, Any] | None:
+        """What the estimates of all closed rounds cost a person who joined every one; a round that can state no other
+        claim counts with its local one. None where no round is closed."""
+        from kasuri.shuffle.rounds import together
+
+        claims = []
+        for opened in (one for one in self._store.rounds() if one.closed):
+            try:
+                claims.append(self._central(opened, delta))
+            except PrivacyError:
+                claims.append(opened.round.randomizer.guarantee(reports=opened.round.reports_per_device))
+        try:
+            return together(claims).to_json() if claims else None
+        except PrivacyError as fault:
+            return {"none": str(fault)}
 
     def export(self, opened: Opened | None, body: bytes, query: Mapping[str, str]) -> Path:
         """A new file of the round's reports, to be deleted when it is sent."""

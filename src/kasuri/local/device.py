@@ -204,7 +204,9 @@ def locked(path: Path) -> Iterator[None]:
     try:
         import fcntl
     except ImportError:
-        raise KasuriError("a state file needs file locks, which this system has not; keep to_json yourself") from None
+        raise KasuriError(
+            "a state file needs file locks, which this system does not have; keep to_json yourself"
+        ) from None
 
     with os.fdopen(os.open(f"{path}.lock", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -232,7 +234,7 @@ def send(url: str, body: bytes, *, token: str | None = None, tries: int = 5) -> 
                 stored = json.loads(answer.read())["stored"]
             if type(stored) is int:
                 return stored
-            raise KasuriError("the collector's answer is none; keep the bytes and send them again")
+            raise KasuriError("the collector did not send a valid answer; keep the bytes and send them again")
         except urllib.error.HTTPError as fault:
             if fault.code == 409:
                 return 0
@@ -245,7 +247,7 @@ def send(url: str, body: bytes, *, token: str | None = None, tries: int = 5) -> 
                 raise KasuriError("the collector does not answer; keep the bytes and send them again") from None
             time.sleep(0.2 * 2**attempt)
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise KasuriError("the collector's answer is none; keep the bytes and send them again") from None
+            raise KasuriError("the collector did not send a valid answer; keep the bytes and send them again") from None
         except http.client.HTTPException:
             if attempt == tries - 1:
                 raise KasuriError("the collector does not answer; keep the bytes and send them again") from None

@@ -472,7 +472,7 @@ def _information_error(rows: Rows, theta: Floats, pseudo: Floats, randomizer: Ra
     """Standard errors of n theta from the observed information on the simplex, less what sampling the people adds.
 
     Where the reports leave a direction undetermined (few reports, many categories) the information says 0 or anything
-    of it: there, and where it says more than the inversion's error or nothing at all, the inversion's error stands.
+    of it: there, and where it says more than the inversion's error or nothing at all, the inversion's error is kept.
     """
     n, size = rows.shape[0], randomizer.size
     gain = float(randomizer.law.ratio - 1)

@@ -173,7 +173,7 @@ class Numeric(ABC):
         bad = ~((x >= float(self.low)) & (x <= float(self.high)))
         if x.ndim != 1 or bad.any():
             raise DomainError(
-                f"{int(bad.sum())} of {x.size} numbers lie outside the bounds (or are none): clip them on the device"
+                f"{int(bad.sum())} of {x.size} numbers lie outside the bounds or are NaN: clip them on the device"
             )
         at = np.clip(at, 0, self.steps)
         source = trusted(source)

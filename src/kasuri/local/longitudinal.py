@@ -136,7 +136,7 @@ class MemoisedClient:
             if not (isinstance(category, str) and category.isascii() and category.isdigit() and len(category) < 10):
                 raise ProtocolError("this memory is damaged: categories are whole numbers")
             if int(category) >= d or type(bits) is not int or not 0 <= bits < 1 << d:
-                raise ProtocolError("this memory is damaged: a category or report is none of this randomizer")
+                raise ProtocolError("this memory is damaged: it holds what this randomizer does not make")
             kept[int(category)] = bits
         if len(kept) != len(given) or len(kept.keys() - {d - 1}) > self.randomizer.v_max - 1:
             raise ProtocolError("this memory holds more than v_max permanent reports")

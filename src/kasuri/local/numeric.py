@@ -9,7 +9,7 @@ two_point, piecewise and hybrid, up to `bias` for laplace. Proof: docs/proofs/lo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
@@ -25,6 +25,7 @@ from kasuri.local.randomizer import WIRE_VERSION, Word
 from kasuri.noise.rng import Streams
 from kasuri.noise.survival import exp_minus
 from kasuri.privacy import Exact, asked, exact
+from kasuri.schema.axis import rational
 
 Bounds = tuple[object, object]
 _MAX_ENTRIES = 1 << 24
@@ -213,11 +214,10 @@ class Hybrid(Numeric):
 
 
 def _bounds(bounds: Bounds) -> tuple[Fraction, Fraction]:
-    try:
-        low, high = (Fraction(str(bound)) for bound in bounds)
-    except (TypeError, ValueError, OverflowError):
-        raise DomainError("bounds must be two numbers (low, high), declared and not taken from data") from None
-    return low, high
+    found = [rational(bound) for bound in bounds] if isinstance(bounds, Iterable) else []
+    if len(found) != 2 or found[0] is None or found[1] is None:
+        raise DomainError("bounds must be two numbers (low, high), declared and not taken from data; at most 60 digits")
+    return found[0], found[1]
 
 
 def two_point(
@@ -246,7 +246,7 @@ def two_point(
             raise PrivacyError("two_point: a must be less than b; with a = b every report is the truth")
         slope = math.floor(a / b * N / (2 * steps))
     if slope < 1:
-        raise PrivacyError("two_point: the words are too short for this epsilon and grid; take fewer steps")
+        raise PrivacyError("two_point: random numbers have too few bits for this epsilon and grid; take fewer steps")
     return TwoPoint(low, high, eps, steps, slope=slope, bits=bits)
 
 
@@ -310,7 +310,7 @@ def laplace(bounds: Bounds, *, epsilon: Exact, steps: int = 64, margin: int | No
             return Laplace(*_bounds(bounds), eps, steps, margin=margin, decay=decay, bits=bits)
         except PrivacyError:
             continue
-    raise NumericsError("laplace: the words are too short for this epsilon, grid and margin")
+    raise NumericsError("laplace: the random numbers have too few bits for this epsilon, grid and margin")
 
 
 def _decay(rate: Fraction, far: int, N: int) -> tuple[int, ...]:
@@ -343,9 +343,10 @@ MAKERS: dict[str, Callable[..., Numeric]] = {
 
 def _bound(value: object) -> Fraction:
     """A bound from its exact text."""
-    if not isinstance(value, str) or len(value) > 400 or not set(value) <= set("-0123456789./"):
+    found = rational(value) if isinstance(value, str) and set(value) <= set("-0123456789./") else None
+    if found is None:
         raise FormatError("fields low, high: exact decimals as text")
-    return Fraction(value)
+    return found
 
 
 def from_json(data: Mapping[str, Any]) -> Numeric:

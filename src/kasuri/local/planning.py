@@ -76,12 +76,13 @@ def plan(
 ) -> Plan:
     """Compare the randomizers for `users` people who each may spend `epsilon` in all, over `reports` fresh reports.
 
-    randomizer: one of them by name, where the operator has chosen; `elsewhere` False leaves out the category of places
-    outside the domain: then nobody may be elsewhere. "memoised" takes `v_max` and `epsilon_instant` as well: epsilon is
-    then that of v_max permanent reports together, however many copies are sent.
+    randomizer: one of them by name, where the operator has chosen ("cms" is count_mean_sketch). `elsewhere` False
+    leaves out the category of places outside the domain: then nobody may be elsewhere. "memoised" takes `v_max` and
+    `epsilon_instant` as well: epsilon is then that of v_max permanent reports together, however many copies are sent.
     standard_error = sqrt(n q (1 - q)) / (p - q) with the exact p and q: of the inversion; em and a prior do better.
     """
     _check(users, reports)
+    randomizer = "count_mean_sketch" if randomizer == "cms" else randomizer
     if not 0 <= share <= 1:
         raise DomainError("plan: share lies in 0..1")
     if randomizer not in (None, "memoised", *MAKERS):

@@ -109,12 +109,13 @@ class Randomizer(ABC):
             faults.append("local randomizers take a domain without a mask: list the possible places as labels")
         if not 1 <= self.bits <= BITS:
             faults.append(f"bits must be 1 to {BITS}")
+        elif not (0 < self.q < self.p < self.words):
+            faults.append(
+                "probabilities must satisfy 0 < q < p < 2^bits: the random numbers have too few bits, or epsilon is "
+                "too small for them"
+            )
         if not 2 <= self.size <= MAX_CATEGORIES:
             faults.append(f"{self.size} categories; a randomizer takes 2 to {MAX_CATEGORIES}")
-        if not (0 < self.q < self.p < self.words):
-            faults.append(
-                "probabilities must satisfy 0 < q < p < 2^bits: words too short, or epsilon too small for them"
-            )
         if self.elsewhere and any(ELSEWHERE in (axis.labels or ()) for axis in self.domain.axes):
             faults.append(f"the label {ELSEWHERE!r} is the one that is added; leave it out, or give elsewhere=False")
         raise_faults(DomainError, faults)
@@ -122,8 +123,8 @@ class Randomizer(ABC):
 
     @property
     def words(self) -> int:
-        """N = 2^bits."""
-        return 1 << self.bits
+        """N = 2^bits; 0, which every check refuses, where the bits of a description are out of range."""
+        return 1 << self.bits if 1 <= self.bits <= BITS else 0
 
     @cached_property
     def size(self) -> int:
@@ -163,7 +164,7 @@ class Randomizer(ABC):
 
     @abstractmethod
     def bad_rows(self, rows: Rows) -> NDArray[np.bool_]:
-        """True where a report is none this randomizer can send."""
+        """True where a report is not one that this randomizer can send."""
 
     def guarantee(self, *, reports: int = 1, person: str = "person") -> Guarantee:
         """The claim for a person who sends `reports` fresh reports."""
@@ -196,8 +197,8 @@ class Randomizer(ABC):
         if bad.any():
             where = int(np.flatnonzero(bad)[0])
             raise DomainError(
-                f"{int(bad.sum())} of {found.size} values (the first at position {where}) are none of the {self.size} "
-                f"categories; a place outside the domain is reported as {ELSEWHERE!r}"
+                f"{int(bad.sum())} of {found.size} values (the first at position {where}) are not among the "
+                f"{self.size} categories; a place outside the domain is reported as {ELSEWHERE!r}"
             )
         return found
 
@@ -235,12 +236,12 @@ class Randomizer(ABC):
         return Reports(rows, self.fingerprint, source.secure)
 
     def check(self, rows: Rows) -> None:
-        """Refuse rows that are no reports of this randomizer."""
+        """Refuse rows that are not reports of this randomizer."""
         if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != self.width:
             raise FormatError(f"reports of {self.kind} are rows of {self.width} bytes")
         bad = self.bad_rows(rows)
         if bad.any():
-            raise FormatError(f"{int(bad.sum())} of {rows.shape[0]} reports are none that {self.kind} can send")
+            raise FormatError(f"{int(bad.sum())} of {rows.shape[0]} reports are not ones that {self.kind} can send")
 
     def to_json(self) -> dict[str, Any]:
         more = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("domain", "epsilon")}

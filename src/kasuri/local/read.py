@@ -41,6 +41,6 @@ def from_json(data: Mapping[str, Any]) -> Randomizer | Numeric:
             raise FormatError(f"field kind: the probabilities are those of {made.kind}")
     except KasuriError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as fault:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as fault:
         raise FormatError(f"not a randomizer's description: {type(fault).__name__}") from None
     return made

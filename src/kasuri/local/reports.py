@@ -121,7 +121,7 @@ class Store:
             self._db.executescript(_SCHEMA)
             found = self._db.execute("SELECT version FROM meta").fetchall()
         except sqlite3.DatabaseError:
-            raise FormatError("the store is no SQLite file of a kasuri collector") from None
+            raise FormatError("the store is not a SQLite file of a kasuri collector") from None
         if not found:
             self._db.execute("INSERT INTO meta VALUES (?)", (_STORE_VERSION,))
         elif found != [(_STORE_VERSION,)]:
@@ -154,7 +154,7 @@ class Store:
             return opened
 
     def close_round(self, id: str) -> None:
-        """No further batch is stored, and the round's token hashes are gone. Closing twice is no fault."""
+        """No further batch is stored, and the round's token hashes are gone. Closing twice is not a fault."""
         with self._admin:
             opened = self._rounds[id]
             db = self._connect()

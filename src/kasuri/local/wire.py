@@ -120,7 +120,7 @@ def read_round(text: str) -> Round:
         odd = set(data) ^ set(own) | set(data["guarantee"]) ^ set(own["guarantee"])
     except KasuriError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as fault:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as fault:
         raise FormatError(f"not a round description: {type(fault).__name__}") from None
     if odd or stated != [own["guarantee"][name] for name in _CLAIM]:
         raise FormatError("field guarantee: not the claim that the round's randomizer gives, or unknown fields")

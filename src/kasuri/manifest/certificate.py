@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from kasuri.privacy import written
 from kasuri.words.bias import AREAS
-from kasuri.words.japanese import ja, unit
+from kasuri.words.japanese import MEASURED, REFINED, ja, measured, unit
 
 
 def english(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) -> str:
@@ -21,13 +23,13 @@ def english(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) 
                 "Release",
                 [
                     f"Release `{privacy['release_id']}` of the data set **{privacy['data'] or 'without a name'}**.",
-                    *_about(about, _ABOUT),
+                    *_about(about, _ABOUT, "en"),
                 ],
             ),
             (
                 "What is promised",
                 [
-                    f"{_VARIANT[variant['name']]}, {_parameters(parameters)}.",
+                    f"{_VARIANT[variant['name']]}, {_parameters(parameters, _ENGLISH)}.",
                     f"Protected: {loss['privacy_unit_description']}. Whoever sees this release and knows everything "
                     "else can tell the two cases apart hardly better than without it: their odds change by at most a "
                     f"factor of e^{parameters['epsilon']}"
@@ -59,6 +61,7 @@ def english(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None) 
                 "How far off it may be",
                 [*_errors(privacy["expected_error"], _ENGLISH), *_bias(privacy["expected_error"]["bias"], "en")],
             ),
+            *_accepted(privacy.get("acceptance"), "Acceptance", _ENGLISH, _criterion),
         ],
     )
 
@@ -68,6 +71,7 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
     loss, variant = privacy["privacy_loss"], privacy["dp_variant"]
     parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
     implementation, accounting = privacy["implementation"], privacy["accounting"]
+    refined = accounting["post_processing"]["name"]
     change = {"add-remove": "データに加わる、または抜ける", "replace": "記録の内容が変わる"}[variant["relation"]]
     if "total" in variant["unprotected_quantities"]:
         change = "別のセルに移る（出入りはなく、総数は変わらない）"
@@ -78,13 +82,13 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
                 "公表物",
                 [
                     f"データセット **{privacy['data'] or '（名称なし）'}** の公表 `{privacy['release_id']}`。",
-                    *_about(about, _ABOUT_JA),
+                    *_about(about, _ABOUT_JA, "ja"),
                 ],
             ),
             (
                 "保証の内容",
                 [
-                    f"{_VARIANT_JA[variant['name']]}、{_parameters(parameters)}。",
+                    f"{_VARIANT_JA[variant['name']]}、{_parameters(parameters, _JAPANESE)}。",
                     f"保護の単位：{unit(loss['privacy_unit'])} 1 単位（最大 {bound['max_cells']} セル"
                     + _most(bound, "、合計 {} 以下", "、重み {} 以下")
                     + f"）が{change}場合。ほかのすべてを知る人がこの公表物を見ても、二つの場合を見分けるオッズは"
@@ -100,11 +104,11 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
                 "作成方法",
                 [
                     *(
-                        f"- {part['query']}：{ja(part['noise'])}雑音、尺度 {part['scale']}、"
-                        f"感度 {part['sensitivity']}（レシピ `{part['recipe']}`）"
+                        f"- {measured(part['query'])}：{ja(part['noise'])}雑音、尺度 {part['scale']}、"
+                        f"感度 {part['sensitivity']}（方式 `{part['recipe']}`）"
                         for part in implementation["mechanisms"]
                     ),
-                    f"- 後処理：{accounting['post_processing']['name']}（雑音を加えた値のみを参照）",
+                    f"- 後処理：{REFINED.get(refined, refined)}（雑音を加えた値のみを参照）",
                     f"- 乱数：{ja(implementation['randomness'])}、雑音の生成：{ja(implementation['sampler'])}",
                     f"- ソフトウェア：{implementation['software']}、証明：{implementation['basis']}",
                 ],
@@ -113,6 +117,7 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
                 "誤差の目安",
                 [*_errors(privacy["expected_error"], _JAPANESE), *_bias(privacy["expected_error"]["bias"], "ja")],
             ),
+            *_accepted(privacy.get("acceptance"), "受け入れ基準", _JAPANESE, _criterion_ja),
         ],
     )
 
@@ -138,7 +143,10 @@ _ENGLISH = {
     "split": "Part {part} of one table that was split (`{id}`). Its parts are charged in parallel: a unit is in at "
     "most {parts_per_unit} of them, so together they cost as much as the dearest {parts_per_unit}, and each is charged "
     "what it adds to that.",
-    "row": "| | {currency} |",
+    "epsilon": "epsilon",
+    "delta": "delta",
+    "rho": "rho",
+    "comma": ", ",
     "before": "left before",
     "charged": "charged",
     "after": "left after",
@@ -152,32 +160,44 @@ _ENGLISH = {
     "at_most": "at most {}",
     "unknown": "This recipe has no closed form for its error.",
     "advised": "Advised smallest area: {cells} cells.",
+    "accepted": "Declared and judged before the charge, without a look at the data:",
+    "form": "Judged by a closed form, for the smallest areas of the kind.",
+    "public": "Where areas are counted: judged on {trials} releases of the public table {name}, less twice the "
+    "standard error of the simulation.",
 }
 _JAPANESE = {
     "none": "この公表は台帳に計上されていません。同じデータのほかの公表による消費は制限されません。",
     "ledger": "台帳 `{ledger}`、記録番号 {entry}。",
     "series": "あらかじめ宣言した系列 {of} 回のうち {number} 回目。系列全体の消費は {price} で、"
     "最初に確保されています。",
-    "window": "終わりのない系列の時間枠 {slot}（長さ {length}）。連続するどの {span} の間の一人の行動も、"
+    "window": "終わりのない系列の時間枠 {slot}（長さ {length}）。"
+    "時間枠単位で数えて連続するどの {span} の間の一人の行動も、"
     "この系列で公表されるすべての結果の確率を e^{price} 倍以内でしか変えません（δ = {delta} を除く）。"
     "それより長い期間についての保証ではありません。",
     "split": "一つの表を分割したもの（`{id}`）の一部：{part}。分割の各部は並列に計上されます。"
     "一つの単位は最大 {parts_per_unit} 個の部に属するため、全体の消費は大きいほうから {parts_per_unit} 個の部の合計で、"
     "各部にはその増分だけが計上されます。",
-    "row": "| | {currency} |",
+    "epsilon": "ε",
+    "delta": "δ",
+    "rho": "ρ",
+    "comma": "、",
     "before": "公表前の残り",
     "charged": "今回の消費",
     "after": "公表後の残り",
     "allowance": "許容総量",
     "cells": "| 区域のセル数 | 公表される合計の誤差の期待値（二乗平均平方根） |",
     "earlier": "| 区域のセル数 | 誤差の期待値（二乗平均平方根、補正前） |",
-    "noise": "| 区域のセル数 | ノイズのみの誤差（二乗平均平方根）。補正により変わります |",
+    "noise": "| 区域のセル数 | 雑音のみの誤差（二乗平均平方根）。補正により変わります |",
     "views": "| 合計の表 | 合計の数 | 合計一つの誤差の期待値（二乗平均平方根） |",
-    "estimated": "誤差は、公表されたノイズ付きの数値から、同じ大きさの区域全体について推定したものです。"
+    "estimated": "誤差は、公表された雑音入りの数値から、同じ大きさの区域全体について推定したものです。"
     "個々の区域の誤差はこれより大きいことがあります。",
     "at_most": "{} 以下",
-    "unknown": "このレシピには誤差を与える式がありません。",
+    "unknown": "この方式には誤差を与える式がありません。",
     "advised": "利用を推奨する最小の区域：{cells} セル。",
+    "accepted": "計上前に宣言し、データを参照せずに判定したもの：",
+    "form": "該当する最小の区域について、式により判定しました。",
+    "public": "区域数を示した項目は、公開表 {name} を {trials} 回公表する模擬計算により、"
+    "計算の標準誤差の 2 倍を差し引いて判定しました。",
 }
 
 
@@ -199,9 +219,12 @@ _ABOUT_JA = {
 }
 
 
-def _about(said: Mapping[str, str] | None, words: Mapping[str, str]) -> list[str]:
-    """What the publisher declares, a line each."""
-    return [f"- {words[name]}{said[name]}" for name in words if name in said] if said else []
+def _about(said: Mapping[str, str] | None, words: Mapping[str, str], language: str) -> list[str]:
+    """What the publisher declares, a line each; the title as it is in the language of the page."""
+    if not said:
+        return []
+    own = {**said, **({"title": said[f"title_{language}"]} if f"title_{language}" in said else {})}
+    return [f"- {words[name]}{own[name]}" for name in words if name in own]
 
 
 def _cells(most: int) -> str:
@@ -222,9 +245,9 @@ def _page(title: str, sections: list[tuple[str, list[str]]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _parameters(parameters: Mapping[str, Any]) -> str:
-    named = [("epsilon", parameters["epsilon"]), ("delta", parameters["delta"]), ("rho", parameters["rho"])]
-    return ", ".join(f"{name} = {value}" for name, value in named if value not in (None, "0"))
+def _parameters(parameters: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    found = [(name, parameters[name]) for name in ("epsilon", "delta", "rho") if parameters[name] not in (None, "0")]
+    return words["comma"].join(f"{words[name]} = {value}" for name, value in found)
 
 
 def _budget(accounting: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
@@ -237,7 +260,8 @@ def _budget(accounting: Mapping[str, Any], words: Mapping[str, str]) -> list[str
         (words["charged"], ledger["charged"]["amount"]),
         (words["after"], ledger["after"]["left"]),
     ]
-    table = [words["row"].format(currency=ledger["charged"]["currency"]), "|---|---|"]
+    currency = ledger["charged"]["currency"]
+    table = [f"| | {words.get(currency, currency)} |", "|---|---|"]
     place = [words[kind].format(**ledger[kind]) for kind in ("series", "window", "split") if kind in ledger]
     return [words["ledger"].format(**ledger), *table, *(f"| {name} | {value} |" for name, value in rows), *place]
 
@@ -278,8 +302,81 @@ def _bias(said: str | list[Mapping[str, str]], language: str) -> list[str]:
     return ["偏り（公表値と真の値の差の平均）、区域の種類別：", *lines]
 
 
+def _accepted(
+    said: Mapping[str, Any] | None,
+    heading: str,
+    words: Mapping[str, str],
+    line: Callable[[Mapping[str, Any]], str],
+) -> list[tuple[str, list[str]]]:
+    """What the release had to reach, where something was declared."""
+    if said is None:
+        return []
+    closed = any(row["judged"] is None for row in said["criteria"])
+    how = [words["form"]] if closed else []
+    if said["public"] is not None:
+        how.append(words["public"].format(trials=said["trials"], name=said["public"]["name"]))
+    return [(heading, [words["accepted"], *(line(row) for row in said["criteria"]), *how])]
+
+
+def _criterion(row: Mapping[str, Any]) -> str:
+    areas = f"areas of {row['areas']:,} cells" if isinstance(row["areas"], int) else row["areas"]
+    asked = f"{_share(row['share'])} of {areas} over {row['people']:,} within {_share(row['within'])}"
+    return f"- {asked}: {_found(row)} expected" + ("" if row["judged"] is None else f", on {row['judged']:,} areas")
+
+
+def _criterion_ja(row: Mapping[str, Any]) -> str:
+    areas = f"{row['areas']:,} セルの区域" if isinstance(row["areas"], int) else row["areas"]
+    asked = f"{areas}のうち {row['people']:,} を超えるものの {_share(row['share'])} で誤差 {_share(row['within'])} 以内"
+    return f"- {asked}：期待値 {_found(row)}" + ("" if row["judged"] is None else f"（{row['judged']:,} 区域）")
+
+
+def _share(text: str) -> str:
+    return f"{float(100 * written(text)):.4g} %"
+
+
+def _found(row: Mapping[str, Any]) -> str:
+    return f"{100 * (row['found'] - row['margin']):.2f} %"
+
+
 def _most(bound: Mapping[str, Any], sums: str, weights: str) -> str:
     """The most of one unit in a cell, where that is not 1."""
     if "max_sum" in bound:
         return sums.format(bound["max_sum"])
     return weights.format(bound["max_weight"]) if bound["max_weight"] else ""
+
+
+def japanese_before(page: str) -> str:
+    """certificate.ja.md as earlier versions worded it: the same facts, some of them in English. `verify` takes both,
+    so that their releases stay whole."""
+    return "\n".join(map(_line_before, page.split("\n")))
+
+
+_LINES_BEFORE = {
+    f"- {ja('the keystream')}": "- 鍵列（BLAKE2b 鍵による AES-256-CTR）は理想的な乱数と同等である",
+    _JAPANESE["noise"]: "| 区域のセル数 | ノイズのみの誤差（二乗平均平方根）。補正により変わります |",
+    _JAPANESE["estimated"]: "誤差は、公表されたノイズ付きの数値から、同じ大きさの区域全体について推定したものです。"
+    "個々の区域の誤差はこれより大きいことがあります。",
+    _JAPANESE["unknown"]: "このレシピには誤差を与える式がありません。",
+    "| | ε |": "| | epsilon |",
+    "| | ρ |": "| | rho |",
+}
+_MEASURED_BEFORE = {words: name for name, words in MEASURED.items()}
+_NAMES_BEFORE = {"ε": "epsilon", "δ": "delta", "ρ": "rho"}
+_REFINED_BEFORE = {words: name for name, words in REFINED.items()}
+
+
+def _line_before(line: str) -> str:
+    if line in _LINES_BEFORE:
+        return _LINES_BEFORE[line]
+    if made := re.fullmatch(r"- (.+?)：(.+雑音、尺度 .+)（方式 (`.+`)）", line):
+        level = re.fullmatch(r"階層 (.+) の計数", made[1])
+        query = f"counts of level {level[1]}" if level else _MEASURED_BEFORE.get(made[1], made[1])
+        return f"- {query}：{made[2]}（レシピ {made[3]}）"
+    if refined := re.fullmatch(r"- 後処理：(.+)（雑音を加えた値のみを参照）", line):
+        return f"- 後処理：{_REFINED_BEFORE.get(refined[1], refined[1])}（雑音を加えた値のみを参照）"
+    if line.startswith("公開情報として扱うもの："):
+        return line.replace("方式に書かれた行列（", "レシピに書かれた行列（")
+    if promise := re.fullmatch(rf"({'|'.join(_VARIANT_JA.values())})、(ε = .+|ρ = .+)。", line):
+        said = promise[2].replace("、", ", ")
+        return f"{promise[1]}、" + re.sub("[εδρ]", lambda sign: _NAMES_BEFORE[sign[0]], said) + "。"
+    return line

@@ -260,6 +260,7 @@ def privacy_block(release: Described) -> dict[str, Any]:
             "configuration_hash": release.provenance.get("plan"),
             "basis": guarantee.basis,
         },
+        **({"acceptance": dict(judged)} if (judged := release.provenance.get("acceptance")) else {}),
         "assumes": list(guarantee.assumes),
         "expected_error": {
             "before_refinement": noise,

@@ -35,7 +35,7 @@ from kasuri.noise.laws import IDEALISED, KEYSTREAM
 from kasuri.noise.rng import secure
 from kasuri.privacy import Guarantee, decimal, written
 from kasuri.public import Named
-from kasuri.published import intervals
+from kasuri.published import acceptance, intervals
 from kasuri.published.measurements import Measurements
 from kasuri.published.protected import NO_LEDGER, Described, Protected, files_of
 from kasuri.recipes.mechanism import Drawn, Run
@@ -105,10 +105,10 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         try:  # its rows, where they are told, have a cost; the rest of the promise does not rest on it
             run, again = read(words, release.domain, guarantee.unit, guarantee.epsilon, told=True), False
         except FormatError:
-            faults.append(f"{MANIFEST}: no recipe has these words on this domain, unit and epsilon")
+            faults.append(f"{MANIFEST}: no recipe is described like this on this domain, unit and epsilon")
             return
     except FormatError:
-        faults.append(f"{MANIFEST}: no recipe has these words on this domain, unit and epsilon")
+        faults.append(f"{MANIFEST}: no recipe is described like this on this domain, unit and epsilon")
         return
     faults += [f"{MANIFEST}: {fault}" for fault in _promise(manifest, guarantee, run)]
     names = files_of("measurements", (item["path"] for item in manifest["resources"]))
@@ -132,8 +132,12 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         faults += [f"{MANIFEST}: {fault}" for fault in _price(manifest, run, guarantee)]
         _plan(manifest, run, guarantee, faults, notes)
     else:
-        notes.append("configuration_hash: the matrix it is made of is not told")
-    in_parts = "release.parquet" not in [item["path"] for item in manifest["resources"]]
+        notes.append("configuration_hash: the matrix it is made of is not published")
+    paths = [item["path"] for item in manifest["resources"]]
+    faults += [f"{files_of('release', paths)[0]}: {fault}" for fault in _kernels(manifest)]
+    if faults:
+        return
+    in_parts = "release.parquet" not in paths
     large = () if whole or in_parts else ("total", "intervals", "expected_error")
     _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
     if manifest["intervals"]["level"] is not None and implementation["environment"].get("machine") != machine():
@@ -289,11 +293,16 @@ def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[s
     untold = [table for table, _ in mechanism.tables if isinstance(table, Named) and not table.digest]
     versions = manifest["privacy"]["implementation"]["environment"].get("versions")
     if untold or not isinstance(versions, dict) or versions.get("kasuri") != _versions()["kasuri"]:
-        why = "a public table is told without its fingerprint" if untold else "made by another version of kasuri"
+        why = "a public table is named without its fingerprint" if untold else "made by another version of kasuri"
         notes.append(f"configuration_hash: {why}")
         return
     tried = [mechanism, *mechanism.once_told_alike()]
-    hashes = [each.plan(run.domain, said.unit, said.epsilon) for each in tried]
+    judged = manifest["privacy"].get("acceptance")
+    if judged is not None:
+        wrong, untold_of = acceptance.wrong(judged, run)
+        faults += [f"{MANIFEST}: {fault}" for fault in wrong]
+        notes += untold_of
+    hashes = [acceptance.fingerprint(each.plan(run.domain, said.unit, said.epsilon), judged) for each in tried]
     if manifest["privacy"]["implementation"].get("configuration_hash") not in hashes:
         faults.append(f"{MANIFEST}: configuration_hash is not that of recipe, domain, unit and epsilon")
 
@@ -371,15 +380,20 @@ def _values(
         notes.append("the noise: it is random; tested was only that it is not too small for its scale")
 
 
+def _kernels(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Where the version of the refinement is none that this kasuri knows; stated of every release, refined or not."""
+    version = manifest["privacy"]["implementation"].get("refinement", {}).get("version", 1)
+    if type(version) is int and version > refine.VERSION:
+        yield f"refined by version {version}, newer than this kasuri runs; update kasuri"
+    elif type(version) is not int or version < 1 or (same_version(manifest) and version != refine.VERSION):
+        yield "refined by a version of the kernels that never was"
+
+
 def _refined(manifest: Mapping[str, Any], release: Protected, found: tuple[Any, Any], notes: list[str]) -> str | None:
     """The fault of values that are not what the measurements give: to the last one where this machine made them, to
     within rounding where another did."""
     implementation = manifest["privacy"]["implementation"]
     version = implementation.get("refinement", {}).get("version", 1)
-    if type(version) is int and version > refine.VERSION:
-        return f"refined by version {version}, newer than this kasuri runs; update kasuri"
-    if type(version) is not int or version < 1 or (same_version(manifest) and version != refine.VERSION):
-        return "refined by a version of the kernels that never was"
     if version != refine.VERSION:
         notes.append(f"values: refined by version {version} of the kernels; this kasuri has {refine.VERSION}")
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def _release(
     try:
         signed = _signed(folder, domain, guarantee)
     except FormatError:
-        faults.append("datapackage.json: no recipe has these words on this domain, unit and epsilon")
+        faults.append("datapackage.json: no recipe is described like this on this domain, unit and epsilon")
         signed = True
     except UNREADABLE:  # named below
         signed = True
@@ -206,6 +207,7 @@ def _meta(said: Mapping[str, Any], manifest: Mapping[str, Any], guarantee: Guara
         "plan": implementation["configuration_hash"],
         "ledger": privacy["accounting"]["ledger"],
         "about": manifest.get("about"),
+        "acceptance": privacy.get("acceptance"),
     }
     return (
         set(said) == {*plain, "recipe", "guarantee", "provenance", "domain"}
@@ -231,28 +233,73 @@ def _once(text: str) -> Any:
 
 
 def _beside(folder: Path, names: list[str]) -> list[str]:
-    """Parquet files that hold text beside their table: kasuri writes none, and a reader may take it for a promise."""
-    from pyarrow import parquet
-
+    """Parquet files that hold more than their table: kasuri writes no such text, and a reader may take it for a
+    promise, or may never show it."""
     found = []
     for name in names:
         if name.endswith(".parquet"):
             try:
-                more = parquet.read_schema(folder / name).metadata
+                whole = _plainly(folder / name)
             except UNREADABLE:  # named where it is read
                 continue
-            if more:
+            if not whole:
                 found.append(f"{name}: holds something beside its table")
     return found
 
 
+_WRITER = re.compile(r"parquet-cpp-arrow version [0-9.]+(-SNAPSHOT)?")
+
+
+def _plainly(path: Path) -> bool:
+    """Whether a Parquet file has no text beside its columns' names, every byte of it belongs to a column or to the
+    footer, and the least and largest values that it states (by which readers skip rows) are those of its rows."""
+    import pyarrow.compute as pc
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        footer, schema = file.metadata, file.schema_arrow
+        told = [schema.metadata, *(field.metadata for field in schema)]
+        groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+        chunks = [[group.column(at) for at in range(footer.num_columns)] for group in groups]
+        size = sum(chunk.total_compressed_size for own in chunks for chunk in own) + footer.serialized_size + _FRAME
+        if any(told) or not _WRITER.fullmatch(footer.created_by) or size != path.stat().st_size:
+            return False
+    start, table = 0, read_parquet(path)
+    for group, own in zip(groups, chunks, strict=True):
+        for at, chunk in enumerate(own):
+            rows, said = table.column(at).slice(start, group.num_rows), chunk.statistics
+            ends = pc.min_max(rows).as_py() if said is not None and said.has_min_max else {}
+            if ends and (ends["min"], ends["max"]) != (said.min, said.max):
+                return False
+            if said is not None and said.has_null_count and said.null_count != rows.null_count:
+                return False
+        start += group.num_rows
+    return True
+
+
+_FRAME = 12
+"""Bytes of a Parquet file before its columns and around its footer."""
+
 _BESIDE = (
-    *(f"duckdb_{kind}() WHERE NOT internal" for kind in ("functions", "schemas", "types", "views")),
-    "duckdb_sequences()",
-    *(f"duckdb_{kind}() WHERE NOT internal AND comment IS NOT NULL" for kind in ("tables", "columns")),
-    "duckdb_columns() WHERE NOT internal AND column_default IS NOT NULL",
-)
-"""What a DuckDB file may hold beside its tables and their rows."""
+    *(f"system.main.duckdb_{kind}() WHERE NOT internal" for kind in ("functions", "schemas", "types", "views")),
+    *(f"system.main.duckdb_{kind}()" for kind in ("indexes", "sequences", "triggers")),
+    "system.main.duckdb_constraints() WHERE constraint_type NOT IN ('NOT NULL', 'PRIMARY KEY')",  # once ours
+    *(f"system.main.duckdb_{kind}() WHERE NOT internal AND comment IS NOT NULL" for kind in ("tables", "columns")),
+    "system.main.duckdb_columns() WHERE NOT internal AND (column_default IS NOT NULL OR is_generated)",
+    "system.main.pragma_database_size() WHERE free_blocks > 0",
+    *(f"(SELECT sum(count) AS stored FROM system.main.pragma_storage_info('release.main.{name}') "
+      f"GROUP BY column_path, segment_type) WHERE stored > (SELECT count(*) FROM release.main.{name})"
+      for name in ("release", "release_meta")),
+)  # fmt: skip
+"""What a DuckDB file may hold beside its tables and their rows; dropped tables and deleted rows leave blocks behind."""
+
+
+def _more(connection: Any) -> bool:
+    """Whether a DuckDB file holds more than its two tables."""
+    names = connection.execute("SELECT function_name FROM system.main.duckdb_functions()").fetchall()
+    known = {f"system.main.{name}()" for (name,) in names}  # an earlier DuckDB knows no triggers
+    asked = [what for what in _BESIDE if what.startswith("(") or what.split()[0] in known]
+    return any(connection.execute(f"SELECT 1 FROM {what} LIMIT 1").fetchall() for what in asked)
 
 
 def _duckdb(folder: Path, table: Any, meta: list[dict[str, Any]], faults: list[str]) -> None:
@@ -272,8 +319,7 @@ def _duckdb(folder: Path, table: Any, meta: list[dict[str, Any]], faults: list[s
             tables = connection.execute(
                 "SELECT schema_name, table_name FROM system.main.duckdb_tables() WHERE NOT internal"
             ).fetchall()
-            beside = [connection.execute(f"SELECT 1 FROM system.main.{what} LIMIT 1").fetchall() for what in _BESIDE]
-            if sorted(tables) != [("main", "release"), ("main", "release_meta")] or any(beside):
+            if sorted(tables) != [("main", "release"), ("main", "release_meta")] or _more(connection):
                 faults.append(f"{name}: holds something else than the tables release and release_meta")
                 return
             copy = connection.sql("SELECT * FROM release.main.release ORDER BY cell").to_arrow_table()

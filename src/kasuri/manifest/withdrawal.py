@@ -4,6 +4,7 @@ was written, because what was published cannot be called back, and what it spent
 from __future__ import annotations
 
 import json
+import os
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,66 +16,84 @@ from kasuri.manifest.package import sha256
 
 NOTICE, TEXT = FILES = ("withdrawn.json", "withdrawn.md")
 _LONGEST = 500
-_FIELDS = {"kasuri", "version", "release_id", "manifest", "day", "reason", "replaced_by", "spent"}
 
 
 def withdraw(folder: str | Path, *, reason: str, day: str, replaced_by: str | None = None) -> dict[str, Any]:
     """Write the notice that a saved release is withdrawn (or replaced by the release whose id is given), and why, in a
     file for machines and one for people. Never over an earlier notice. `day` is declared, such as 2026-11-18.
 
-    Privacy: `reason` is text that its publisher declares; it must not tell about any record. Nothing is refunded.
+    Privacy: `reason` is text that its publisher declares; it must not reveal anything about a record. Nothing is
+    refunded.
     """
     home = Path(folder)
-    faults = [*names.faults(reason, "reason"), *([] if _is_day(day) else ["day must be a day such as 2026-11-18"])]
-    if isinstance(reason, str) and not 1 <= len(reason.strip()) <= _LONGEST:
-        faults.append(f"reason must be text of 1 to {_LONGEST} characters")
-    if replaced_by is not None:
-        faults += names.faults(replaced_by, "replaced_by")
+    faults = _faults(reason, day, replaced_by)
     if (home / NOTICE).exists():
         faults.append(f"{home / NOTICE} exists already: the release is withdrawn; nothing is overwritten")
     raise_faults(DomainError, faults)
-    release_id, digest, loss = _told(home)
-    if replaced_by == release_id:
+    found = _notice(home, reason, day, replaced_by)
+    if replaced_by == found["release_id"]:
         raise DomainError("replaced_by names the release itself; give the id of the corrected one")
-    spent = {name: loss["privacy_parameters"][name] for name in ("epsilon", "delta")}
-    found: dict[str, Any] = {
-        "kasuri": "withdrawal", "version": 1, "release_id": release_id, "manifest": digest, "day": day,
-        "reason": reason, "replaced_by": replaced_by, "spent": spent,
-    }  # fmt: skip
-    write(home / TEXT, _words(found), new=True)
-    write(home / NOTICE, json.dumps(found, ensure_ascii=False, indent=2) + "\n", new=True)
+    for name, text in _files(found).items():
+        write(home / name, text, new=True)
     return found
 
 
 def notice(folder: str | Path) -> dict[str, Any] | None:
-    """The notice in a release's folder, None where there is none; FormatError for one that belongs to another release
-    or is damaged."""
+    """The notice in a release's folder, None where there is none; FormatError for one that belongs to another release,
+    says of this one what its manifest does not, or is damaged."""
     home = Path(folder)
-    if not (home / NOTICE).is_file():
+    if not any(os.path.lexists(home / name) for name in FILES):
         return None
     try:
-        found = json.loads((home / NOTICE).read_text(encoding="utf-8"))
-        good = isinstance(found, dict) and set(found) == _FIELDS and found["kasuri"] == "withdrawal"
-    except (OSError, ValueError, RecursionError):
-        good = False
-    if not good or not _is_day(found["day"]) or not isinstance(found["reason"], str):
-        raise FormatError(f"{home / NOTICE}: not a notice of withdrawal")
-    release_id, digest, _ = _told(home)
-    if (found["release_id"], found["manifest"]) != (release_id, digest):
-        raise FormatError(f"{home / NOTICE}: belongs to another release")
-    return dict(found)
+        texts = {name: _text(home / name) for name in FILES}
+        said = json.loads(texts[NOTICE])
+        given = said["reason"], said["day"], said["replaced_by"]
+        found = None if _faults(*given) else _notice(home, *given)
+        same = found is not None and _files(found) == texts
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        found, same = None, False
+    if not same:
+        raise FormatError(f"{home / NOTICE}, {TEXT}: not a notice of withdrawal of this release")
+    return found
 
 
 def faults(folder: Path) -> list[str]:
-    """What is wrong with the notice in a folder: both files, of this release, and the text that the notice gives."""
-    if not any((folder / name).exists() for name in FILES):
-        return []
+    """What is wrong with the notice in a folder: both files, of this release, as `withdraw` writes them."""
     try:
-        found = notice(folder)
-        same = found is not None and (folder / TEXT).read_text(encoding="utf-8") == _words(found)
-    except (FormatError, OSError, ValueError, LookupError, TypeError):
-        same = False
-    return [] if same else [f"{NOTICE}, {TEXT}: not a notice of withdrawal of this release"]
+        notice(folder)
+    except FormatError:
+        return [f"{NOTICE}, {TEXT}: not a notice of withdrawal of this release"]
+    return []
+
+
+def _text(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():  # reading a pipe would never end
+        raise OSError
+    return path.read_bytes().decode()
+
+
+def _faults(reason: object, day: object, replaced_by: object) -> list[str]:
+    """What is wrong with what a publisher says; it is printed beside a promise."""
+    found = [*names.faults(reason, "reason"), *([] if _is_day(day) else ["day must be a day such as 2026-11-18"])]
+    if isinstance(reason, str) and not 1 <= len(reason.strip()) <= _LONGEST:
+        found.append(f"reason must be text of 1 to {_LONGEST} characters")
+    if replaced_by is not None:
+        found += names.faults(replaced_by, "replaced_by")
+    return found
+
+
+def _notice(home: Path, reason: str, day: str, replaced_by: str | None) -> dict[str, Any]:
+    release_id, digest, loss = _told(home)
+    spent = {name: loss["privacy_parameters"][name] for name in ("epsilon", "delta")}
+    return {
+        "kasuri": "withdrawal", "version": 1, "release_id": release_id, "manifest": digest, "day": day,
+        "reason": reason, "replaced_by": replaced_by, "spent": spent,
+    }  # fmt: skip
+
+
+def _files(found: dict[str, Any]) -> dict[str, str]:
+    """Both files, the one for people first: a notice that is there is whole."""
+    return {TEXT: _words(found), NOTICE: json.dumps(found, ensure_ascii=False, indent=2) + "\n"}
 
 
 def _told(home: Path) -> tuple[str, str, dict[str, Any]]:

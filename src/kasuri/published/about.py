@@ -21,9 +21,12 @@ _LONGEST = 500
 
 @dataclass(frozen=True)
 class About:
-    """Words on a release for its readers; "" where nothing is said."""
+    """Words on a release for its readers; "" where nothing is said. `title_en` and `title_ja` are its title on pages in
+    these languages, where `title` is in another."""
 
     title: str = ""
+    title_en: str = ""
+    title_ja: str = ""
     publisher: str = ""
     contact: str = ""
     source: str = ""

@@ -34,7 +34,7 @@ Values = NDArray[Any]
 FEW = 32
 """An area of more nodes than this is summed from numbers corrected for selection: what selection does to one number is
 within its noise, but it adds up over many (docs/proofs/intervals.md)."""
-REACH = 0.3
+REACH = 0.4
 """The correction takes a node for one like the others of its level, which may be wrong where few live among many empty
 nodes: its limits also reach this part of the half-width around the estimate that takes the numbers as they are."""
 

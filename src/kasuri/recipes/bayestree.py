@@ -124,7 +124,7 @@ def auto(
 
     areas: their sizes in cells. metric: "rmse" or "mae", averaged over the areas (geometric mean). Every preset is
     tried on made-up people, spread below one level of the tree that is measured first with its own part of epsilon,
-    or on a declared public table (`prior`), which then also stands behind the cells. The release says what was chosen
+    or on a declared public table (`prior`), which then also supports the cells. The release says what was chosen
     and why.
 
     Privacy

@@ -63,7 +63,7 @@ from kasuri.trees.order import Order
 from kasuri.trees.visited import Visited
 from kasuri.trees.weave import interleaved
 
-Tree = Literal["morton", "1d", "hierarchy", "interleaved"]
+Tree = Literal["morton", "1d", "hierarchy", "jis", "interleaved"]
 
 
 def refined_tree(
@@ -80,8 +80,9 @@ def refined_tree(
     of epsilon. "u4": every height equally; "even16": every second height from the cells, equally; "tilt16": the same
     heights, 0.40 on the cells and the rest equally; or {height: "exact decimal"}, height 0 among them, summing to 1.
     order: left out, "hierarchy" where an axis has a public tree, else "morton". "hierarchy" splits such axes along
-    their trees, "interleaved" also several axes of one kind together, level by level: pairs of regions, or of squares
-    of two meshes, are nodes. Only nodes that noise left positive are descended: the cost follows them.
+    their trees, "jis" also a grid along the levels of its scheme (10 km, 5 km, 1 km), "interleaved" also several axes
+    of one kind together, level by level: pairs of regions, or of squares of two meshes, are nodes. Only nodes that
+    noise left positive are descended: the cost follows them.
     noise: discrete "laplace"; "gaussian", which needs a delta and spends the shares in squares; or "auto", the
     one of the two whose levels have the smaller sum of variances: Gaussian where a unit moves many counts.
 

@@ -88,7 +88,7 @@ class LeastSquares(Join):
 
 @dataclass(frozen=True)
 class Bayes(Join):
-    """`prior`: an earlier public table that stands behind the cells. `expect`: cells of a table of several axes are
+    """`prior`: an earlier public table that supports the cells. `expect`: cells of a table of several axes are
     compared with what their sums imply."""
 
     prior: PublicTable | None = None

@@ -207,7 +207,7 @@ class ToldRows(Queries):
     def on(self, domain: Domain) -> Strategy:
         rows, cells = matrices.parse(self.rows), matrices.possible_cells(domain)
         if rows.shape[1] != cells.size or np.linalg.matrix_rank(rows.astype(np.float64)) < cells.size:
-            raise DomainError("the rows told do not determine every possible cell")
+            raise DomainError("the rows given do not determine every possible cell")
         return Strategy(rows, cells)
 
     def options(self) -> list[tuple[str, str]]:
@@ -345,7 +345,7 @@ class Untold(Mechanism):
         return {"transform": "matrix", "noise": DiscreteLaplace.name, "refine": "inverse", "options": self.said}
 
     def on(self, domain: Domain, unit: Unit, epsilon: Exact) -> Run:
-        raise PrivacyError("the matrix of a saved release is not told: it cannot be released with again")
+        raise PrivacyError("the matrix of a saved release is not stored in it: it cannot be released with again")
 
     def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> UntoldRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace, _told_public(self.said))
@@ -363,7 +363,7 @@ class UntoldRun(Run):
         return {"options": dict(self.mechanism.stored()["options"])}
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
-        raise PrivacyError("the matrix of a saved release is not told: it cannot be drawn from again")
+        raise PrivacyError("the matrix of a saved release is not stored in it: it cannot be drawn from again")
 
     def errors(self, sizes: Sequence[int] = ()) -> NoForm:
         return NoForm(NO_FORM)

@@ -48,7 +48,7 @@ def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, *
     except UntoldError:
         raise
     except (ArithmeticError, AttributeError, KasuriError, LookupError, TypeError, ValueError):
-        raise FormatError("no recipe has these words on this domain, unit and epsilon") from None
+        raise FormatError("no recipe is described like this on this domain, unit and epsilon") from None
     own = run.words()
     if run.mechanism.name != words["name"] or own.get("chosen") != words.get("chosen"):
         raise FormatError(f"{own['name']} is not what the rule chooses on this domain, or not for that reason")
@@ -116,7 +116,7 @@ def _matrix(options: Mapping[str, str], domain: Domain) -> dict[str, Any]:
     name = given.pop("public", None)
     for use, said in given.items():
         if said.startswith("sha256:"):
-            raise UntoldError(f"the matrix of the recipe ({use}) is told by its fingerprint")
+            raise UntoldError(f"the matrix of the recipe ({use}) is known by its fingerprint alone")
         if said not in ("optimised", *strategy.WORKLOADS):
             rows = strategy.parse(said)
             given[use] = rows if name is None else PublicMatrix(rows, name)

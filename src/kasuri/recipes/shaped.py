@@ -237,7 +237,7 @@ class Shaped(Mechanism):
                         'total="noisy"'
                     )
                 if type(total) is not int or not 0 <= total <= 1 << 62:
-                    raise PrivacyError("a declared total lies from 0 to 2^62")
+                    raise PrivacyError("a declared total must be from 0 to 2^62")
                 public = ("total",)
             case _:
                 raise PrivacyError("the total is Bought or Declared; make a Mechanism by its recipe")

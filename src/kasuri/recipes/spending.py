@@ -23,6 +23,8 @@ from kasuri.trees.visited import LEAST_SCALE
 
 MAX_FAN = 1 << 16
 """Most nodes of a measured level below one node of the level above: all of them are drawn where it is kept."""
+MAX_LEVEL = 1 << 22
+"""Possible nodes of a level that can be drawn all at once, whatever lies below which node."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +134,10 @@ def fits(visit: Visit) -> None:
 
 
 def drawable(tree: Order, cuts: Cuts) -> None:
-    """Refuse levels that leave too much to draw below one kept node, before anything is charged."""
+    """Refuse levels that leave too much to draw below one kept node, before anything is charged. A public tree of
+    uneven groups is wide by its padding alone: a level whose possible nodes can all be drawn is never refused."""
     for (above, _), (below, _) in pairwise(cuts):
-        if tree.width(above, below) > MAX_FAN:
+        if tree.width(above, below) > MAX_FAN and tree.nodes(below) > MAX_LEVEL:
             raise DomainError(
                 f"{tree.width(above, below)} nodes of one measured level would be drawn below a single node of the "
                 f"level above, at most {MAX_FAN} can be: measure a level between them (shares), group the labels of "

@@ -53,7 +53,7 @@ class Visit:
 
     def run(self, keys: Int, values: Int, streams: Streams, threads: int, known: Whole | None = None) -> Visited:
         """Sorted keys and values of the true records -> the visited tree. `known` is a cut that was measured before,
-        whole: its numbers stand as they are. Cost: O(m + drawn nodes log fan-out)."""
+        whole: its numbers stay as they are. Cost: O(m + drawn nodes log fan-out)."""
         sums = prefix_sums(values)
         split = self.split
         top, kept, x = self.top(keys, sums, streams, known)

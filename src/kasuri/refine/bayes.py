@@ -36,7 +36,7 @@ SMALL = 20_000
 WINDOWS = (0.8, 1.6, 4.0)
 """Widths (in cells) of the Gaussian windows; the first two, 0.6 and 0.4, make the near neighbourhood."""
 ROOM = 1 << 20
-"""People inside blocks that were not descended stand in at most so many cells, or as many as nodes were drawn."""
+"""People inside blocks that were not descended are in at most so many cells, or as many as nodes were drawn."""
 SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
 BROAD = 80.0
 PUBLIC_BINS = 14
@@ -219,7 +219,7 @@ class Neighbours:
         rest, row = np.divmod(rest, size_r)
         rows, cols = -(-size_r // TILE), -(-size_c // TILE)
         tile = ((rest * below + after) * rows + row // TILE) * cols + col // TILE
-        if 4 * (1 + int(np.count_nonzero(np.diff(tile)))) > cells.size:  # perhaps tiles stand in several runs
+        if 4 * (1 + int(np.count_nonzero(np.diff(tile)))) > cells.size:  # perhaps tiles are in several runs
             some = tile[tile % 61 == 0] if tile.size > 1 << 20 else tile
             if 4 * np.unique(some).size > some.size:
                 return None

@@ -33,7 +33,7 @@ _KEEP = 2.0  # of the noise: nodes predicted above it are drawn whatever this sl
 
 @dataclass(frozen=True)
 class When:
-    """Where a slot stands in the public calendar: its row of the profiles, the same hour of the other class of days,
+    """Where a slot is in the public calendar: its row of the profiles, the same hour of the other class of days,
     and the part of the day whose coefficients it has."""
 
     row: int

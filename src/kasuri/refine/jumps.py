@@ -71,7 +71,7 @@ def _single(split: Split, V: Float, R: float, learned: Learned) -> tuple[Float, 
 
 
 def _below(split: Split, V: Float) -> Float:
-    """Below a node that jumped: all newcomers may stand in one child."""
+    """Below a node that jumped: all newcomers may be in one child."""
     off = split.surprise
     room = split.parent_noise + np.bincount(split.owner, V, split.parents)
     jumped = np.where(np.abs(off) > 4 * np.sqrt(room), off**2, 0.0)

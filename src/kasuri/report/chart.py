@@ -12,11 +12,11 @@ _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 340, 70, 20, 40, 48
 
 
 def watermark(secret: bool, wide: float = _WIDE, high: float = _HIGH) -> str:
-    """The word that stands across every figure computed from the original data, as large and as steep as fits."""
+    """The word that is printed across every figure computed from the original data, as large and as steep as fits."""
     if not secret:
         return ""
     steep = min(18.0, math.degrees(math.atan2(high, wide)))
-    size = min(44.0, wide / 13, 0.6 * high)
+    size = min(44.0, wide / 13, 0.3 * high)
     x, y = wide / 2, high / 2 + size / 3
     at = f'x="{x:g}" y="{y:g}" font-size="{size:.3g}" text-anchor="middle" transform="rotate({-steep:.3g} {x:g} {y:g})"'
     return f'<text class="mark" {at}>CONFIDENTIAL 部外秘</text>'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.report.pack import Rows, unpack
+from kasuri.report.pack import Rows, bytes_of, unpack
 
 
 def same(found: str, made: str, *, dated: bool = False) -> bool:
@@ -55,7 +54,7 @@ def _same_part(told: Mapping[str, Any], one: str, told_here: Mapping[str, Any], 
         rounding = 0 if told["what"] == "rows" else math.inf if dated else 1
         return _alike(unpack(told["about"], one), unpack(told_here["about"], other), rounding)
     size = 1 + sum(length for _, length in told["about"]["streams"])
-    a, b = (zlib.decompressobj(-15).decompress(base64.b64decode(text, validate=True), size) for text in (one, other))
+    a, b = (zlib.decompressobj(-15).decompress(bytes_of(text), size) for text in (one, other))
     return a == b
 
 

@@ -105,7 +105,7 @@ def _one(axes: Any, title: str, values: NDArray[Any], norm: Any, aspect: float) 
 
 def errors_figure(rows: Sequence[Mapping[str, Any]], path: Path, *, metric: str, title: str, note: str = "") -> None:
     """Errors by area size, one line per recipe and epsilon (rows of `plan` or `compare`); PNG, SVG or PDF by the
-    path's ending. `note` stands under the picture, e.g. that it is confidential."""
+    path's ending. `note` is printed under the picture, e.g. that it is confidential."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

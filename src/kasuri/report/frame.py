@@ -1,6 +1,6 @@
 """The frame every report shares: one HTML file in two languages, with no way to the network.
 
-Text comes as `Text` (English, Japanese); both stand in the page and a switch shows one of them. A page is a function of
+Text comes as `Text` (English, Japanese); both are in the page and a switch shows one of them. A page is a function of
 its parts alone: no time, no path, no random name, so equal parts give equal bytes. The browser itself refuses to
 fetch anything (Content-Security-Policy: only this page's own script, by its hash).
 """
@@ -38,7 +38,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it, as HTML."""
+    """A heading and what is below it, as HTML."""
 
     anchor: str
     heading: Text
@@ -56,7 +56,7 @@ def both(en: str, ja: str, tag: str = "span") -> str:
     return en if en == ja else f'<{tag} lang="en">{en}</{tag}><{tag} lang="ja">{ja}</{tag}>'
 
 
-FORM = 'data-form="2"'
+FORM = 'data-form="3"'
 """Marks pages of today's form. A page of another one is not made again by `verify`: only its hash is checked."""
 FIGURE = ("rows", "codes", "ground", "surfaces", "charts", "bars", "map")
 """The files of the viewer that pages without a table leave out."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import zlib
 from collections.abc import Iterator
@@ -18,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.arrays import Bool, Float, Int
-from kasuri.report.pack import Packed, from_planes, varints, zigzag
+from kasuri.report.pack import Packed, from_planes, text_of, varints, zigzag
 from kasuri.report.window import Window
 
 RING, COUNTRY, STATE, COUNTY = range(4)
 MOST_BYTES = 36_000
-"""Of base64 text; finer lines are thinned until they fit."""
+"""Of packed text; finer lines are thinned until they fit."""
 MOST_NAMES = 1_200
 _WIDEST = {COUNTY: 7.0, STATE: 60.0, COUNTRY: 361.0, RING: 361.0}
 """Degrees of a window up to which lines of a kind are drawn."""
@@ -199,4 +198,4 @@ def _pack(lines: list[Line], names: tuple[list[tuple[str, ...]], Float, Int], wi
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15, 9)
     data = squeeze.compress(b"".join(part for _, part in parts)) + squeeze.flush()
     told = {"lines": len(kept), "names": len(names[0]), "scale": scale, "streams": [[n, len(p)] for n, p in parts]}
-    return told, base64.b64encode(data).decode()
+    return told, text_of(data)

@@ -92,7 +92,22 @@ def audit_page(audit: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]) -> 
                 [_bounds(bounds), frame.note(_quoted(bounds["words"]))]),
         *_trees(trees, secret=True),
     ]  # fmt: skip
-    return frame.page(Text("Audit of k-anonymisation", "k-匿名化の監査"), lead, sections, secret=True)
+    k, asked = _whole(release["k"]), _whole(audit["k_asked"])
+    title = Text(
+        f"Audit: everybody in this release is like at least {_whole(release['k'] - 1)} others ({asked}-anonymity was "
+        "asked for)",
+        f"監査：どの行も同じ値の行が {k} 行以上あります（要求は {asked}-匿名性）",
+    )
+    tiles = frame.tiles(
+        [
+            (Text("Original rows", "元の行数").html(), rows, Text(f"{unique} unique", f"うち唯一 {unique}").html()),
+            (Text("Released rows", "公表した行数").html(), _whole(release["rows"]),
+             Text(f"in {_whole(release['classes'])} classes", f"同値類 {_whole(release['classes'])}").html()),
+            (_FACTS["k"].html(), k, Text("larger is safer", "大きいほど安全").html()),
+            (_FACTS["ncp"].html(), f"{release['ncp_share']:.2f}", Text("smaller is finer", "小さいほど詳細").html()),
+        ]
+    )  # fmt: skip
+    return frame.page(title, [tiles, *lead], sections, secret=True)
 
 
 def _losses(loss: Mapping[str, Any]) -> list[tuple[Text, Text]]:
@@ -157,7 +172,7 @@ def sizes_svg(bins: Sequence[Mapping[str, Any]], *, secret: bool = False) -> str
 
 
 def tree_svg(tree: Mapping[str, Any], *, secret: bool = False) -> str:
-    """One line per node, children below their parent; what is written stands in red, what is merged into it faintly."""
+    """One line per node, children below their parent; what is written is in red, what is merged into it is faint."""
     labels, parent, cut = tree["labels"], tree["parent"], set(tree["cut"] or ())
     depth = [0] * len(labels)
     below = [False] * len(labels)  # under a node of the cut
@@ -192,7 +207,7 @@ def _trees(trees: Sequence[Mapping[str, Any]], *, secret: bool = False) -> list[
     if not trees:
         return []
     words = Text(
-        "Red: the values that stand in the release; below them what they stand for.",
+        "Red: the values in the release; below them what they stand for.",
         "赤は公表物に書かれる値、その下はそれが表す値です。",
     )
     out = [f"<p>{words.html()}</p>"]

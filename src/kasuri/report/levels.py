@@ -14,6 +14,7 @@ from kasuri.report.frame import Text
 from kasuri.report.pack import HUNDREDTHS, Rows
 from kasuri.report.sheet import Sheet, summed
 from kasuri.schema import Axis
+from kasuri.words import japanese
 
 
 def number(value: float) -> str:
@@ -22,7 +23,7 @@ def number(value: float) -> str:
 
 
 def totals(sheet: Sheet) -> str:
-    """Per level of the first mesh: areas that are not 0, the total, the median and the largest."""
+    """Per level of the first mesh, or tree of places: areas that are not 0, the total, the median and the largest."""
     mesh = sheet.meshes[0] if sheet.meshes else None
     head = [
         Text("area", "区域").html(),
@@ -32,7 +33,13 @@ def totals(sheet: Sheet) -> str:
         Text("largest", "最大値").html(),
     ]
     lines = []
-    if mesh is None:
+    tree = next((at for at, axis in enumerate(sheet.domain.axes) if axis.level_names), None) if mesh is None else None
+    if tree is not None:
+        axis, place = sheet.domain.axes[tree], sheet.along()[tree]
+        for at, ((first, _),) in enumerate(margins.spans(axis)):
+            _, (sums,) = summed(np.searchsorted(first, place, side="right") - 1, [sheet.values], first.size)
+            lines.append([kind([axis], (at,)).html(), *_four(sums)])
+    elif mesh is None:
         lines.append([Text("one cell", "1 セル").html(), *_four(sheet.values)])
     else:
         index = sheet.domain.unravel(sheet.cells)
@@ -93,4 +100,4 @@ def kind(axes: Sequence[Axis], key: margins.Key) -> Text:
         step = axis.plane.levels[at]
         return area_name(step.name if axis.plane.level else None, step.side)
     name = axis.own_level if at == 0 else axis.level_names[at - 1]
-    return Text(name or "one cell", name or "1 セル")
+    return Text(name or "one cell", japanese.name(name) if name else "1 セル")

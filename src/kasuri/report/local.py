@@ -11,7 +11,7 @@ import numpy as np
 from kasuri.report import frame, promise
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import HUNDREDTHS, Rows, distances, pack
-from kasuri.report.view import places
+from kasuri.report.view import names, places
 from kasuri.schema import Domain, Nominal
 from kasuri.words.japanese import ja, unit
 
@@ -20,7 +20,7 @@ _WHOLE = 10
 
 
 def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> str:
-    """The report on `Estimate.to_json()`; `domain` is the randomizer's places, "elsewhere" stands below the map."""
+    """The report on `Estimate.to_json()`; `domain` is the randomizer's places, "elsewhere" is below the map."""
     axis = domain.axes[0]
     count, lower, upper = (np.asarray(estimate[name], dtype=float) for name in ("counts", "lower", "upper"))
     labels, level = estimate["labels"], round(100 * estimate["level"])
@@ -35,6 +35,7 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
     axes, parts, credit = places([shown])
     view = {
         "axes": axes,
+        "names": names([shown]),
         "parts": [{**what, "about": told} for what, told, _ in parts],
         "mask": [],
         "estimate": True,
@@ -86,7 +87,7 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
         ]
     )
     heading = Text(
-        f"{title}: {estimate['reports']:,} reports, none of which told a true place",
+        f"{title}: {estimate['reports']:,} reports, none of which is a true place",
         f"{title}：真の所在を含まない {estimate['reports']:,} 件の報告による推定",
     )
     told, text = pack(rows)

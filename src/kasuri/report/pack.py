@@ -1,4 +1,4 @@
-"""Released rows as bytes a page can carry: streams of whole numbers, deflated each on its own, in base64.
+"""Released rows as bytes a page can carry: streams of whole numbers, deflated each on its own, in base 85.
 
 One stream per axis (the first rises, so its gaps are kept; the others as they are), then values, then intervals: how
 far they reach above the value, and their width, or 0 for those that start at 0 (most widths are the same, so that
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kasuri.arrays import Int
 
 Packed = tuple[dict[str, Any], str]
-"""(what a reader must know, base64 text)."""
+"""(what a reader must know, base-85 text)."""
 
 HUNDREDTHS = 100
 """Numbers that are not whole are kept to two decimals."""
@@ -84,13 +84,23 @@ def pack(rows: Rows) -> Packed:
         packed += b"".join(squeeze.compress(part) + squeeze.flush(zlib.Z_SYNC_FLUSH) for part in parts)
         lengths.append([name, sum(map(len, parts))])
     packed += squeeze.flush()
-    return {"rows": rows.size, "unit": rows.unit, "streams": lengths}, base64.b64encode(packed).decode()
+    return {"rows": rows.size, "unit": rows.unit, "streams": lengths}, text_of(packed)
+
+
+def text_of(data: bytes) -> str:
+    """Bytes as text that stands in a page as it is: base 85, five letters for four bytes, with a comma for "<"."""
+    return base64.b85encode(data).decode().replace("<", ",")
+
+
+def bytes_of(text: str) -> bytes:
+    """The inverse of `text_of`; ValueError where the text is not of its making."""
+    return base64.b85decode(text.replace("<", " ").replace(",", "<"))
 
 
 def unpack(about: Mapping[str, Any], text: str) -> Rows:
     """The rows that `pack` was given; ValueError or zlib.error where the bytes are not of its making."""
     size, squeezed = sum(length for _, length in about["streams"]), zlib.decompressobj(-15)
-    data = squeezed.decompress(base64.b64decode(text, validate=True), size + 1)  # never more than was announced
+    data = squeezed.decompress(bytes_of(text), size + 1)  # never more than was announced
     at, index, columns = 0, [], {}
     for name, length in about["streams"]:
         read = from_planes if name in _PLANES else from_varints

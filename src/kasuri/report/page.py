@@ -22,7 +22,7 @@ from kasuri.report import chart, compare, frame, levels, margins, promise
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import Rows, pack
 from kasuri.report.sheet import Sheet
-from kasuri.report.view import places
+from kasuri.report.view import names, places
 from kasuri.store import saved
 from kasuri.words import japanese
 
@@ -98,12 +98,14 @@ def compose(
         "axes": axes,
         "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
         "unit": unit_of_sums(privacy["privacy_loss"]),
+        "names": names(drawn.domain.axes),
         "confidence": CONFIDENCE,
         "parts": [{**what, "about": told} for what, told, _ in parts],
     }
     packed = packed[0], ".".join([packed[1], *(text for _, _, text in parts)])
     placed = any("globe" in axis for axis in axes)
-    figure = [frame.viewer(placed), *credit, *_remarks(about, sheet, drawn, ranges.keys())]
+    figure = [frame.viewer(placed)]
+    remarks = [*_remarks(about, sheet, drawn, ranges.keys()), *credit]
     heading = Text("The table", "統計表")
     if placed:
         plain = all(mesh.where() is None for mesh in sheet.meshes) and sheet.has_mesh
@@ -133,7 +135,10 @@ def compose(
         sections,
         view=view,
         packed=packed,
-        below=[*_credit(said, "source", "licence", "contact"), *_words(about, sheet)],
+        below=[
+            *_credit(said, "source", "licence", "contact"),
+            f'<div class="know"><div>{"".join(_words(about, sheet))}</div><div>{"".join(remarks)}</div></div>',
+        ],
         language=said.get("language", "").partition("-")[0],
         secret=secret,
         paper=promise.printed(about, title, who, tiles, secret=secret),
@@ -166,13 +171,19 @@ def unit_of_sums(loss: Mapping[str, Any]) -> str:
 def _title(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
     """The publisher's own, or a sentence that says what the page shows."""
     said = about.get("about") or {}
-    if "title" in said:
-        return Text(said["title"], said["title"])
+    own = [said.get(f"title_{language}", said.get("title")) for language in ("en", "ja")]
+    made = _sentence(about, sheet, name)
+    return Text(own[0] or made.en, own[1] or made.ja)
+
+
+def _sentence(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
+    """What the page shows, where the publisher does not say it."""
     loss = about["privacy"]["privacy_loss"]
     bound, total = loss["contribution_bound"], levels.number(about["total"])
     counted = japanese.counted(loss["privacy_unit"], bound["max_cells"], bound["max_weight"])
     mesh = sheet.meshes[0] if sheet.meshes else None
-    where = Text(f"{sheet.domain.size:,} cells", f"{sheet.domain.size:,} セル")
+    many = sheet.domain.size
+    where = Text(f"{many:,} cell{'s' if many != 1 else ''}", f"{many:,} セル")
     if mesh is not None and mesh.level:
         where = levels.area_name(mesh.level, 1)
     return Text(
@@ -194,7 +205,7 @@ def _credit(said: Mapping[str, str], *wanted: str) -> list[str]:
     }
     language = f' lang="{escape(said["language"])}" class="always"' if "language" in said else ""
     parts = [
-        f'<span class="item">{words.html()}<span{language}>{escape(said[name])}</span></span>'
+        f'<span class="item {name}">{words.html()}<span{language}>{escape(said[name])}</span></span>'
         for name, words in names.items()
         if name in wanted and name in said
     ]
@@ -205,8 +216,9 @@ def _words(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
     """What every reader should know, below the map."""
     unit = about["privacy"]["privacy_loss"]["privacy_unit"]
     spoken = Text(
-        f"The numbers carry random noise that limits what this table can tell about any one {unit}. Relative to the "
-        "counts the noise is small for large areas and large for small ones: read the error before a single cell.",
+        f"The numbers carry random noise that limits what can be learned from this table about any one {unit}. "
+        "Relative to the counts the noise is small for large areas and large for small ones: read the error before a "
+        "single cell.",
         f"数値には確率的な雑音が加えられており、どの{japanese.unit(unit)}についても、この表から知りうることが限られています。"
         "件数に対する雑音の割合は広い区域では小さく、狭い区域では大きくなります。"
         "個々のセルを読む前に誤差の目安をご覧ください。",
@@ -241,8 +253,8 @@ def _numbers(about: Mapping[str, Any], sheet: Sheet) -> str:
              Text(f"of {size:,}", f"全 {size:,} セル中").html()),
             (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
              escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
-            (Text("Protected", "保護の単位").html(), frame.both(escape(unit), escape(japanese.unit(unit))),
-             frame.both(escape(loss["privacy_unit_description"]), _relation_ja(about))),
+            (Text("Protected", "保護の単位").html(), frame.both(f"one {escape(unit)}", escape(japanese.unit(unit))),
+             frame.both(escape(loss["privacy_unit_description"].removeprefix(f"one {unit}, ")), _relation_ja(about))),
         ]
     )  # fmt: skip
 
@@ -302,13 +314,14 @@ def _bars(sheet: Sheet, told: Mapping[str, Any], kinds: Collection[margins.Key])
     if kinds and len(sheet.domain.axes) == 1:
         named = [levels.kind(sheet.domain.axes, key) for key in sorted(kinds, key=lambda key: key[0] % 99)]
         also = Text(
-            " and with " + ", ".join(name.en for name in named), "と" + "、".join(name.ja for name in named) + "の区域"
+            " and each of their sums (" + ", ".join(name.en for name in named) + ")",
+            "と" + "、".join(name.ja for name in named) + "の区域",
         )
     elif kinds:
-        also = Text(f" and with {len(kinds)} kinds of sums (larger areas, all labels of an axis)",
+        also = Text(f" and with those of {len(kinds)} kinds of sums (larger areas, all labels of an axis)",
                     f"と {len(kinds)} 種類の合計（より広い区域、軸の合計）")  # fmt: skip
     return Text(
-        f"{CONFIDENCE} % intervals are shown with the {sheet.cells.size:,} listed cells, one by one{also.en}.{some.en} "
+        f"A {CONFIDENCE} % interval is shown with {_each(sheet.cells.size)}{also.en}.{some.en} "
         "The page shows none for cells that are not listed (released as 0), nor for other sums, since intervals do not "
         "add up: Release.load(folder).interval(...) computes the right one for any area, empty cells "
         "included.",
@@ -317,6 +330,10 @@ def _bars(sheet: Sheet, told: Mapping[str, Any], kinds: Collection[margins.Key])
         "信頼区間は足し合わせられないためです。"
         "Release.load(folder).interval(...) により、空のセルを含む任意の区域の信頼区間を計算できます。",
     )
+
+
+def _each(many: int) -> str:
+    return "the one listed cell" if many == 1 else f"each of the {many:,} listed cells"
 
 
 def _errors(error: Mapping[str, Any], secret: bool) -> str:
@@ -341,7 +358,7 @@ def _certificate(words: list[list[tuple[str, str]]], after: list[str], curve: st
 
 def _files(about: Mapping[str, Any]) -> list[str]:
     rows = [
-        (f"<code>{escape(str(item['path']))}</code>", f"<code>{escape(str(item['hash']))}</code>")
+        (f"<code>{escape(str(item['path']))}</code>", f'<code class="hash">{escape(str(item["hash"]))}</code>')
         for item in about["resources"]
         if item["path"] != REPORT
     ]
@@ -359,6 +376,7 @@ def _cite(about: Mapping[str, Any], name: str) -> list[str]:
     loss = about["privacy"]["privacy_loss"]["privacy_parameters"]
     software = about["privacy"]["implementation"]["software"]
     said = about.get("about") or {}
+    title, year = said.get("title", name), said.get("published", "")[:4]
     name = ", ".join(said[part] for part in ("publisher", "title", "published") if part in said) or name
     text = Text(
         f"{name}, released with differential privacy (epsilon = {loss['epsilon']}, delta = {loss['delta']}), "
@@ -367,8 +385,11 @@ def _cite(about: Mapping[str, Any], name: str) -> list[str]:
         f"公表番号 {about['id']}、{software} により作成。",
     )
     bibtex = (
-        f"@misc{{kasuri-{about['id'][:8]},\n  title = {{{name}}},\n"
-        f"  note = {{released with differential privacy, epsilon {loss['epsilon']}, delta {loss['delta']}, "
+        f"@misc{{kasuri-{about['id'][:8]},\n"
+        + (f"  author = {{{{{said['publisher']}}}}},\n" if "publisher" in said else "")
+        + f"  title = {{{title}}},\n"
+        + (f"  year = {{{year}}},\n" if year else "")
+        + f"  note = {{released with differential privacy, epsilon {loss['epsilon']}, delta {loss['delta']}, "
         f"release {about['id']}, {software}}}\n}}"
     )
     return [f"<p>{text.html()}</p>", f"<pre>{escape(bibtex)}</pre>"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from fractions import Fraction
 from html import escape
 from typing import Any
 
@@ -30,6 +31,14 @@ def per_cent(share: float, *, up: bool) -> str:
     return f"{min(max(whole, 1), 100 * scale - 1) / scale:.{digits}f}"
 
 
+def _chance(delta: str) -> Text:
+    """A small probability as one in so many."""
+    exact = Fraction(delta)
+    if exact.numerator != 1:
+        return Text(delta, delta)
+    return Text(f"1 in {exact.denominator:,}", f"{exact.denominator:,} 分の 1")
+
+
 def sentence(epsilon: str, delta: str, unit: str, relation: str) -> Text:
     """Epsilon in words."""
     most = belief(float(epsilon))
@@ -40,8 +49,9 @@ def sentence(epsilon: str, delta: str, unit: str, relation: str) -> Text:
         "replace": Text(f"which of two records the data hold of one {unit}", f"ある{own}の記録が二つのうちどちらか"),
         "place": Text(f"at which of two places one {unit} is", f"ある{own}が二つの場所のどちらにいるか"),
     }[relation]
+    chance = _chance(delta)
     but = Text("", "") if delta == "0" else Text(
-        f" (but for cases of probability {delta} at most)", f"（確率 {delta} 以下の例外を除く）"
+        f" (but for cases of probability {chance.en} at most)", f"（確率 {chance.ja} 以下の例外を除く）"
     )  # fmt: skip
     weak = Text("", "")
     if most > _WEAK:

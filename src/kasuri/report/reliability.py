@@ -88,7 +88,7 @@ def _by_size(kind: Kind) -> list[tuple[float, float]]:
     for at in np.unique(step).tolist():
         here = step == at
         if int(here.sum()) >= _FEWEST:
-            out.append((float(np.median(value[here])), float(np.clip(np.median(share[here]), 0.1, 1000))))
+            out.append((float(np.median(value[here])), float(np.clip(np.median(share[here]), 0.001, 1000))))
     return out
 
 
@@ -133,7 +133,7 @@ def _chart(curves: Sequence[tuple[Text, list[tuple[float, float]]]], secret: boo
     parts.append(chart.both_text(_LEFT, 20, Text("± % of the value", "値に対する ± %"), "start"))
     parts.append(chart.both_text(right, _HIGH - 6, Text("released value of the area", "区域の公表値"), "end"))
     parts.append(chart.both_text(_LEFT + 8, y(bottom) - 8, Text("good to use", "利用可"), "start"))
-    parts.append(chart.both_text(_LEFT + 8, _TOP + 16, Text("not alone", "単独では利用不可"), "start"))
+    parts.append(chart.both_text(right - 8, _TOP + 16, Text("not alone", "単独では利用不可"), "end"))
     return (
         f'<figure><svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="error after refinement by size of area / '
         f'区域の大きさ別の補正後の誤差">{"".join(parts)}{chart.watermark(secret, _WIDE, _HIGH)}</svg></figure>'

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from kasuri.report.pack import Packed, varints, zigzag
+from kasuri.report.pack import Packed, text_of, varints, zigzag
 from kasuri.schema import Axis
 
 SIDE = 2000
@@ -56,4 +55,4 @@ def _packed(places: Any) -> Packed:
     parts = [(name, varints(numbers) if numbers.size else b"") for name, numbers in streams.items()]
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15, 9)
     data = squeeze.compress(b"".join(part for _, part in parts)) + squeeze.flush()
-    return {"streams": [[name, len(part)] for name, part in parts]}, base64.b64encode(data).decode()
+    return {"streams": [[name, len(part)] for name, part in parts]}, text_of(data)

@@ -39,7 +39,7 @@ def join_page(about: Mapping[str, Any]) -> str:
     public, n = claims["public"], claims["n"]
     lead = Text(
         f"Two organisations joined what they know of the same {n:,} people. Every value was randomised before it left "
-        "its organisation; the joined rows carry neither name nor pseudonym and stand in random order. The numbers are "
+        "its organisation; the joined rows carry neither name nor pseudonym and are in random order. The numbers are "
         "estimates from noisy reports: read them with their intervals.",
         f"二つの組織が、共通する {n:,} 人について持つデータを結合しました。どの値も組織の外に出る前に確率的に変えられ、"
         "結合した行には氏名も仮名もなく、並び順も無作為です。数値は雑音を含む報告からの推定値です。"

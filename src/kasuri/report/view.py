@@ -10,6 +10,7 @@ import numpy as np
 from kasuri.report import ground, margins, shapes, window
 from kasuri.report.frame import Text
 from kasuri.schema import Axis
+from kasuri.words import japanese
 
 MOST_LABELS = 120_000
 """An axis with more labels is shown by number."""
@@ -42,6 +43,16 @@ _GROUND = Text(
     "海岸線・境界・地名：Natural Earth、「国土数値情報（行政区域データ）」（国土交通省）を加工して作成、"
     "米国国勢調査局。これらは公開情報であり、公表値ではありません。",
 )
+
+
+def names(axes: Sequence[Axis]) -> dict[str, str]:
+    """Japanese for those names of axes, levels and labels that are common words."""
+    words = {word for axis in axes for word in (axis.name, axis.own_level or "", *axis.level_names)}
+    words |= {label for axis in axes if axis.plane is None and axis.sizes[0] <= _FEW for label in axis.shown() or ()}
+    return {word: japanese.name(word) for word in sorted(words) if japanese.name(word) != word}
+
+
+_FEW = 400
 _CODES = ("jis", "eu", "quadkey")
 """Schemes whose codes the viewer can write."""
 

@@ -13,8 +13,6 @@ from kasuri.schema import Axis, Plane, systems
 
 _NODES = 16
 """Patches to a side of a window in which degrees are told; between their corners the page goes in straight lines."""
-_SIDE = 4096
-"""Page units along the longer side of places that have outlines; a plane is measured in its own cells."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +84,6 @@ def of_plane(plane: Plane) -> Window | None:
     if plane.jis_level is not None:
         return Window(None, plane.extent(), (wide, high), plane.crs)
     return Window(_system(plane), plane.extent(), (wide, high))
-
-
-def of_bounds(axis: Axis, bounds: tuple[float, float, float, float]) -> Window:
-    """The window around outlines with these bounds, in the axis's system. Degrees are drawn so that the middle latitude
-    is not stretched."""
-    crs = _system(axis)
-    west, south, east, north = bounds
-    wide, high = max(east - west, 1e-9), max(north - south, 1e-9)
-    if crs is None:
-        wide *= max(math.cos(math.radians((south + north) / 2)), 0.05)
-    scale = _SIDE / max(wide, high)
-    return Window(crs, (west, south, max(east, west + 1e-9), max(north, south + 1e-9)), (wide * scale, high * scale))
 
 
 def _system(axis: Axis) -> str | None:

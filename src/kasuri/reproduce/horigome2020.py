@@ -146,7 +146,7 @@ def run(runs: int = QUICK, *, seed: int = 2020, progress: Callable[[str], None] 
             if (time, epsilon) == ("17:00", "0.5"):
                 maps = {"truth": truth.tolist(), "reports": randomizer.agreeing(reports.rows).tolist()}
     progress("wards at 17:00, epsilon 0.5")
-    found = at_five(max(runs, 10) * 20, seed=seed)
+    found = at_five(20 * runs, seed=seed)
     table = {method: np.mean([by_time[time][method] for time in PEOPLE], axis=0).tolist() for method in METHODS}
     return {
         "paper": "horigome2020",
@@ -281,8 +281,8 @@ def figure_laws(result: dict[str, Any], path: Path) -> None:
         dotted = name not in WARDS
         axes[3].plot(list(PEOPLE), [int(spread(time)[names.index(name)]) for time in PEOPLE], ":" if dotted else "-",
                      label=name + (" (not printed: by population)" if dotted else ""))  # fmt: skip
-    axes[3].set(ylabel="people", title="A.4: people by time")
-    axes[3].legend(frameon=False)
+    axes[3].set(ylabel="people", title="A.4: people by time", ylim=(80, 290))
+    axes[3].legend(frameon=False, loc="upper left", fontsize=8)
     save(shown, path)
 
 

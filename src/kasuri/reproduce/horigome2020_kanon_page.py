@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kasuri.report.frame import Text
-from kasuri.reproduce.horigome2020_kanon import PRINTED_RECORDS, figure, figure_records, text
-from kasuri.reproduce.paper import Chapter, Line, Picture, numbers
+from kasuri.reproduce.horigome2020_kanon import FULL, PRINTED_RECORDS, figure, figure_records, text
+from kasuri.reproduce.paper import Chapter, Line, Picture, numbers, runs_told
 
 
 def chapter(result: dict[str, Any]) -> Chapter:
@@ -20,7 +20,7 @@ def chapter(result: dict[str, Any]) -> Chapter:
                                            "堀込 2020 図 4.2〜4.3：サンプリング率と k による実現損失"),
                 lambda path: figure(result, path)),
     ]  # fmt: skip
-    return Chapter("horigome2020-kanon", title, lines(result), pictures, text(result))
+    return Chapter("horigome2020-kanon", title, runs_told(result["runs"], FULL), lines(result), pictures, text(result))
 
 
 def lines(result: dict[str, Any]) -> list[Line]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kasuri.report.frame import Text
 from kasuri.reproduce.horigome2020 import (
+    FULL,
     PEOPLE,
     PRINTED,
     PRINTED_A4,
@@ -19,7 +20,7 @@ from kasuri.reproduce.horigome2020 import (
     spread,
     text,
 )
-from kasuri.reproduce.paper import Chapter, Line, Picture, numbers, pairs
+from kasuri.reproduce.paper import Chapter, Line, Picture, numbers, pairs, runs_told
 
 
 def pictures(result: dict[str, Any]) -> list[Picture]:
@@ -38,12 +39,22 @@ def pictures(result: dict[str, Any]) -> list[Picture]:
     ]  # fmt: skip
 
 
+def ran(result: dict[str, Any]) -> Text:
+    """How often each setting was run."""
+    many = result["at_five"]["runs"]
+    more = Text(
+        f" The wards at 17:00 (A.4.4, Figures A.10-A.11): {many} runs.",
+        f"17 時の各区（A.4.4、図 A.10〜A.11）は {many} 回。",
+    )
+    return runs_told(result["runs"], FULL, more)
+
+
 def chapter(result: dict[str, Any]) -> Chapter:
     """The appendix' lines on the page."""
     title = Text(
         "Horigome 2020, appendix A: locations under local DP", "堀込 2020 付録 A：局所差分プライバシーによる位置情報"
     )
-    return Chapter("horigome2020-ldp", title, lines(result), pictures(result), text(result))
+    return Chapter("horigome2020-ldp", title, ran(result), lines(result), pictures(result), text(result))
 
 
 def lines(result: dict[str, Any]) -> list[Line]:

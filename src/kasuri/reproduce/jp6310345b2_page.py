@@ -10,12 +10,13 @@ from typing import Any
 
 from kasuri.report.frame import Text
 from kasuri.reproduce.paper import Chapter, Line
+from kasuri.reproduce.terada2015_page import ran
 
 
 def chapter(result: dict[str, Any]) -> Chapter:
     """The patent's lines on the page; `result` is that of `terada2015`."""
     title = Text("Patent JP6310345B2: device, method, database", "特許 6310345：装置・方法・データベース作成方法")
-    return Chapter("jp6310345b2", title, lines(result))
+    return Chapter("jp6310345b2", title, ran(result), lines(result))
 
 
 def lines(result: dict[str, Any]) -> list[Line]:

@@ -39,8 +39,6 @@ EPSILONS = ("0.6", "1.2", "3", "6", "12", "24")
 PRINTED_CROSSING = 3.7
 """Section 4: from this epsilon of a column on Laplace noise has the smaller error of the whole covariance matrix."""
 PRINTED_IDENTITY = 0.054
-PRINTED_AMPLIFIED = (4.0, 1.0)
-"""Figure 7: at eps' = 4 of n = 30,163 the paper reads eps* = 1."""
 COLUMN_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0, 7.0, 10.0)
 MECHANISMS = ("two_point", "coin", "piecewise", "laplace")
 
@@ -320,9 +318,10 @@ def figure_limits(result: dict[str, Any], path: Path) -> None:
     for delta, values in result["figure2"].items():
         right.plot([10**k for k in range(3, 8)], values, label=f"δ* = {delta}")
     right.set(xscale="log", xlabel="n", ylabel="largest ε'", title="Figure 2: δ* fixed")
+    left.set_ylim(top=14)
     for axis in (left, right):
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False)
+        axis.legend(frameon=False, loc="upper left")
     save(shown, path)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from kasuri.report.frame import Text
 from kasuri.reproduce.kii2022 import (
+    FULL,
     PRINTED_CROSSING,
     PRINTED_IDENTITY,
     figure,
@@ -14,7 +15,7 @@ from kasuri.reproduce.kii2022 import (
     figure_surface,
     text,
 )
-from kasuri.reproduce.paper import Chapter, Line, Picture, numbers
+from kasuri.reproduce.paper import Chapter, Line, Picture, numbers, runs_told
 
 
 def chapter(result: dict[str, Any]) -> Chapter:
@@ -30,7 +31,7 @@ def chapter(result: dict[str, Any]) -> Chapter:
         Picture("kii2022-figures5-7", Text("Kii 2022, Figures 5-7 as the paper computes them", "紀伊 2022 図 5〜7（論文の計算方法）"),
                 lambda path: figure_printed(result, path)),
     ]  # fmt: skip
-    return Chapter("kii2022", title, lines(result), pictures, text(result))
+    return Chapter("kii2022", title, runs_told(result["runs"], FULL), lines(result), pictures, text(result))
 
 
 def lines(result: dict[str, Any]) -> list[Line]:
@@ -50,7 +51,7 @@ def lines(result: dict[str, Any]) -> list[Line]:
              "and the unshuffled tables and the generator's state",
              Text("membership in both tables is not protected", "双方に属するという事実は保護されない")),
         Line("sec. 2, option 1", Text("Private set intersection", "秘匿共通集合"), "docs/proofs/shuffle_join.md",
-             "kasuri shuffle --help", "named", "not built: a keyed hash of the join key stands in its place",
+             "kasuri shuffle --help", "named", "not built: a keyed hash of the join key is used instead",
              Text("the paper names it as an option and does not use it", "論文は選択肢として挙げるのみ")),
         Line("sec. 2, option 2", Text("Pk-anonymisation inside the join, over the columns of both sides", "双方の属性数による Pk-匿名化"),
              "kasuri.shuffle.pk", "pytest tests/laws/test_shuffle_pk.py", "k by randomisation with mA + mB columns",

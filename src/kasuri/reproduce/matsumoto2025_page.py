@@ -7,6 +7,7 @@ from typing import Any
 
 from kasuri.report.frame import Text
 from kasuri.reproduce.matsumoto2025 import (
+    FULL,
     NATIONAL,
     PRINTED_NATIONAL,
     PRINTED_SECONDS,
@@ -16,7 +17,7 @@ from kasuri.reproduce.matsumoto2025 import (
     figure_6,
     text,
 )
-from kasuri.reproduce.paper import Chapter, Line, Picture, numbers, pairs
+from kasuri.reproduce.paper import Chapter, Line, Picture, numbers, pairs, runs_told
 
 
 def pictures(result: dict[str, Any], data: Path | None) -> list[Picture]:
@@ -40,10 +41,19 @@ def pictures(result: dict[str, Any], data: Path | None) -> list[Picture]:
     return out
 
 
+def ran(result: dict[str, Any]) -> Text:
+    """How often each setting was run; Table 4 has 25 restorations in the paper."""
+    few = (result["national"] or {"runs": 0})["runs"]
+    more = Text(
+        f" Table 4 and Figure 6: {few} restorations, 25 in the paper.", f"表 4・図 6 は {few} 回（論文は 25 回）。"
+    )
+    return runs_told(result["runs"], FULL, more)
+
+
 def chapter(result: dict[str, Any], data: Path | None = None) -> Chapter:
     """The paper's lines on the page."""
     title = Text("Matsumoto, Matsui, Terada 2025: negative l2 on a simplex", "松本・松井・寺田 2025：負の ℓ2 正則化")
-    return Chapter("matsumoto2025", title, lines(result), pictures(result, data), text(result))
+    return Chapter("matsumoto2025", title, ran(result), lines(result), pictures(result, data), text(result))
 
 
 def lines(result: dict[str, Any]) -> list[Line]:

@@ -44,13 +44,29 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chapter:
-    """One paper on the page: its anchor, title, lines, pictures, and the text of its tables."""
+    """One paper on the page: its anchor, title, how often each setting was run, lines, pictures, and the text of its
+    tables."""
 
     anchor: str
     title: Text
+    runs: Text
     lines: Sequence[Line]
     pictures: Sequence[Picture] = ()
     text: str = ""
+
+
+def runs_told(runs: int, full: int, more: Text | None = None) -> Text:
+    """How often each setting was run, and whether that is what `--full` does; `more` names what was run otherwise."""
+    more = more or Text("", "")
+    if runs < full:
+        return Text(
+            f"From a quick run: {runs} runs a setting; --full takes {full}.{more.en}",
+            f"簡易実行：各設定 {runs} 回（--full では {full} 回）。{more.ja}",
+        )
+    return Text(
+        f"From a full run: {runs} runs a setting, no fewer than in the paper.{more.en}",
+        f"完全実行：各設定 {runs} 回（文献の回数以上）。{more.ja}",
+    )
 
 
 def sheet(wide: float, high: float, rows: int = 1, columns: int = 1, **how: Any) -> tuple[Any, list[Any]]:
@@ -90,7 +106,7 @@ def markdown(chapters: Sequence[Chapter]) -> str:
         "Errata in full: [references](references.md).",
     ]
     for chapter in chapters:
-        out += ["", f"## {chapter.title.en}", ""]
+        out += ["", f"## {chapter.title.en}", "", chapter.runs.en, ""]
         out += ["| place | what | where | command | printed | measured | erratum, remark |", "| --- " * 7 + "|"]
         for line in chapter.lines:
             cells = (
@@ -136,6 +152,7 @@ def page(chapters: Sequence[Chapter], folder: Path) -> str:
             chapter.anchor,
             chapter.title,
             [
+                f"<p>{chapter.runs.html()}</p>",
                 *(_figure(picture, folder) for picture in chapter.pictures),
                 frame.table(head, [_row(line) for line in chapter.lines]),
                 f"<details><summary>{Text('Tables as printed by the command', 'コマンドが出力する表').html()}</summary>"

@@ -235,7 +235,7 @@ def range_variance(depth: int, first: int, last: int, scale: float) -> float:
 
 
 def unaligned(counts: ks.Counts, runs: int, source: Any) -> list[dict[str, Any]]:
-    """Section 5.3 for ranges that are no blocks: measured against the exact law of Privelet, and the refined method."""
+    """Section 5.3 for ranges that are not blocks: measured against the exact law of Privelet and the refined one."""
     ranges = [(1, 2), (3, 77), (1000, 5097), (32767, 98305), (5, 262139)]
     tree = row_major(counts.domain)
     truth = np.zeros(counts.domain.size)

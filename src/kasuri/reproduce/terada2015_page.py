@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from kasuri.report.frame import Text
-from kasuri.reproduce.paper import Chapter, Line, Picture, numbers
-from kasuri.reproduce.terada2015 import PRINTED, PRINTED_DENSITY, PRINTED_NEGATIVE, PRINTED_TIME, figure, maps, text
+from kasuri.reproduce.paper import Chapter, Line, Picture, numbers, runs_told
+from kasuri.reproduce.terada2015 import (
+    FULL,
+    PRINTED,
+    PRINTED_DENSITY,
+    PRINTED_NEGATIVE,
+    PRINTED_TIME,
+    figure,
+    maps,
+    text,
+)
 
 
 def pictures(result: dict[str, Any]) -> list[Picture]:
@@ -31,10 +40,17 @@ def pictures(result: dict[str, Any]) -> list[Picture]:
     ]  # fmt: skip
 
 
+def ran(result: dict[str, Any]) -> Text:
+    """How often each recipe was run."""
+    few = result["standard"]["runs"]
+    more = Text(f" The standard decomposition (section 6): {few} runs.", f"標準分解（6 節）は {few} 回。")
+    return runs_told(result["runs"], FULL, more)
+
+
 def chapter(result: dict[str, Any]) -> Chapter:
     """The paper's lines on the page."""
     title = Text("Terada, Suzuki, Yamaguchi, Hongo 2015: large tables", "寺田ほか 2015：大規模集計データ")
-    return Chapter("terada2015", title, lines(result), pictures(result), text(result))
+    return Chapter("terada2015", title, ran(result), lines(result), pictures(result), text(result))
 
 
 def lines(result: dict[str, Any]) -> list[Line]:

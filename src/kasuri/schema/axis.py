@@ -7,9 +7,13 @@ its page in docs.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,6 +25,27 @@ from kasuri.errors import DomainError
 from kasuri.schema import columns
 from kasuri.schema.columns import Found, Place
 from kasuri.schema.drawing import SIDE, Drawing, drawn
+
+_NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?|[+-]?[0-9]+/[0-9]+")
+_VAST = Fraction(10) ** 60
+"""No public number is as large, or but for 0 as near to 0: its square and the square of that are ordinary doubles."""
+
+
+def rational(value: object) -> Fraction | None:
+    """The exact number that a public description says (a decimal, p/q, a whole number); None where it is none, or one
+    that would fill the memory, such as "1e999999999".
+
+    >>> rational("1/120"), rational(0.5), rational("1e999999999")
+    (Fraction(1, 120), Fraction(1, 2), None)
+    """
+    if isinstance(value, bool) or not isinstance(value, Rational | float | Decimal | str):
+        return None
+    try:
+        text = str(value).strip()  # ValueError: a whole number of more than 4,300 digits
+        found = Fraction(text) if len(text) <= 400 and _NUMBER.fullmatch(text) else None
+    except (ValueError, ZeroDivisionError):
+        return None
+    return found if found is not None and (not found or 1 / _VAST < abs(found) < _VAST) else None
 
 
 class Axis(ABC):
@@ -151,6 +176,10 @@ class Axis(ABC):
         at = self.labels.index(label)
         return at, at + 1
 
+    def code_level(self, code: str) -> str | None:
+        """The level of a code by its form; None where it has that of none, or the axis has no levels."""
+        return None
+
     def codes(self) -> Any:
         """What a record writes for each cell of the axis, in order; None where one column cannot tell them."""
         return np.arange(self.sizes[0]) if self.labels is None else self.labels
@@ -160,7 +189,7 @@ class Axis(ABC):
         return None if self.labels is None else list(self.labels)
 
     def place_faults(self, place: Place) -> list[str]:
-        """Why its cells cannot be told by columns that stand so."""
+        """Why its cells cannot be found by these columns."""
         if isinstance(place, Mapping):
             return [f"axis {self.name!r} is not a mesh with a level, so coordinates cannot place it"]
         return [] if len(columns.names(place)) == 1 else [f"axis {self.name!r} needs exactly 1 column"]
@@ -256,7 +285,7 @@ class Plane(Axis):
     @abstractmethod
     def nesting(self) -> tuple[int, ...] | None:
         """Into how many rows (and columns) each standard level splits the one above it, from the top; None where there
-        are no standard levels."""
+        are not standard levels."""
 
     @abstractmethod
     def area(self, code: str) -> tuple[slice, slice]:

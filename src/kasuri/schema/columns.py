@@ -12,7 +12,7 @@ from kasuri.arrays import Bool, Float, Int
 from kasuri.errors import DomainError
 
 Place = str | Sequence[str] | Mapping[str, str]
-"""Where an axis stands: one column; two (row, col); or {"lat": column, "lon": column}."""
+"""Where an axis is: one column; two (row, col); or {"lat": column, "lon": column}."""
 
 Found = tuple[list[Int], Bool, str]
 """Index arrays of one axis, which rows are wrong, and the rule they break."""
@@ -64,7 +64,7 @@ def is_text(column: Any) -> bool:
 
 def labelled(column: Any, labels: tuple[str, ...], others: int = -1) -> Int:
     """Places of an Arrow column's entries among `labels`, -1 where there is none, and `others` where there is an entry
-    that is none of them. The axis alone decides: reading
+    that is not one of them. The axis alone decides: reading
     numbers as indices where a column happens to be numeric would let one row (a text among numbers) move every other
     row. Whole numbers stand for their digits, also where a gap has made the column one of floats."""
     import pyarrow as pa
@@ -108,7 +108,7 @@ def from_arrow(column: Any, axis: str, decimals: bool) -> NDArray[Any]:
         column = pc.if_else(good, column, pa.scalar(None, kind)).cast(pa.float64() if decimals else pa.int64())
         kind = column.type
     if pa.types.is_integer(kind):
-        if column.null_count:  # an entry that is no code, no index and in no window
+        if column.null_count:  # an entry that is neither a code nor an index nor in a window
             big = pa.types.is_uint64(kind)
             column = pc.fill_null(column if big else column.cast(pa.int64()), (1 << 64) - 1 if big else -(1 << 62))
         return column.to_numpy(zero_copy_only=False)

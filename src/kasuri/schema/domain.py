@@ -128,7 +128,7 @@ class Domain:
         return tuple(plane for axis in self.axes if (plane := axis.plane) is not None)
 
     def prefix(self, axis: Axis) -> str:
-        """What stands before the names of an axis's dimensions and columns: its own name where several axes have rows
+        """What is put before the names of an axis's dimensions and columns: its own name where several axes have rows
         and columns."""
         return f"{axis.name}_" if axis.plane is not None and len(self.planes) > 1 else ""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kasuri.arrays import Bool, Float, Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns, systems
-from kasuri.schema.axis import Plane, Step, name_faults, pair
+from kasuri.schema.axis import Plane, Step, name_faults, pair, rational
 from kasuri.schema.columns import Found, Place
 from kasuri.schema.schemes import Lines, Scheme, scheme, words
 
@@ -129,16 +129,20 @@ class Grid(Plane):
     def window(cls, name: str, scheme_word: str, south_west: str, north_east: str, **more: Any) -> Grid:
         """The window between two cells of a scheme, told by their codes, both included."""
         found = scheme(scheme_word)
+        faults = name_faults(name)
+        faults += systems.faults(more.get("points", systems.DEGREES), f"axis {name!r}: points")
         if found is None:
-            raise DomainError(f"axis {name!r}: scheme {scheme_word!r} is not known; use {', '.join(words())}")
+            faults.append(f"axis {name!r}: scheme {scheme_word!r} is not known; use {', '.join(words())}")
+            raise DomainError(*faults)
         import pyarrow as pa
 
         level = found.level_of(south_west)
         if level is None or found.level_of(north_east) != level:
-            raise DomainError(f"axis {name!r}: a window is told by two codes of one level of {scheme_word}")
+            raise DomainError(*faults, f"axis {name!r}: a window is given by two codes of one level of {scheme_word}")
         row, col, good = found.decode(level, pa.array([south_west, north_east]))
         if not good.all() or row[1] < row[0] or col[1] < col[0]:
-            raise DomainError(f"axis {name!r}: the codes of its window are not its south-west and its north-east cell")
+            faults.append(f"axis {name!r}: the codes of its window are not its south-west and its north-east cell")
+        raise_faults(DomainError, faults)
         shape = int(row[1] - row[0]) + 1, int(col[1] - col[0]) + 1
         return cls(name, scheme=scheme_word, level=level, origin=(int(row[0]), int(col[0])), shape=shape, **more)
 
@@ -174,6 +178,9 @@ class Grid(Plane):
     @property
     def code_scheme(self) -> str | None:
         return self.scheme
+
+    def code_level(self, code: str) -> str | None:
+        return self._cells.level_of(code)
 
     def codes(self) -> Any:
         if self.scheme is None:
@@ -215,7 +222,7 @@ class Grid(Plane):
 
     def _decoded(self, codes: Any) -> Found:
         row, col, good = self._cells.decode(self._level, codes)
-        return self._inside(row, col, good, f"not a {self.scheme} code of level {self.level} inside the window")
+        return self._inside(row, col, good, f"not a code of {self.scheme} inside the window, of level {self.level}")
 
     def _find(self, y: Float, x: Float) -> tuple[Int, Int, Bool]:
         y, x = systems.mover(self.points, self.crs)(y, x)
@@ -296,7 +303,7 @@ class Grid(Plane):
         row, col, good = self._cells.decode(level, pa.array([str(code)]))
         low = int(row[0]) * step.side - self.origin[0], int(col[0]) * step.side - self.origin[1]
         if not good[0] or min(low) < 0 or any(at + step.side > size for at, size in zip(low, self.shape, strict=True)):
-            raise DomainError(f"code {code} is not wholly in the window; give rows and cols for a part of it")
+            raise DomainError(f"code {code} is only partly inside the window; use rows= and cols=")
         return slice(low[0], low[0] + step.side), slice(low[1], low[1] + step.side)
 
     def edges(self, row: Int, col: Int) -> tuple[Float, Float, Float, Float]:
@@ -346,8 +353,5 @@ class _Plain(Scheme):
 def _exact(given: Any) -> tuple[Fraction, Fraction] | None:
     """One exact number for both directions, or two (north, east); None where it is something else."""
     both = list(given) if isinstance(given, list | tuple) else [given, given]
-    try:
-        north, east = (Fraction(str(part)) for part in both)
-    except (ValueError, ZeroDivisionError):
-        return None
-    return north, east
+    found = [part for part in map(rational, both) if part is not None]
+    return (found[0], found[1]) if len(found) == len(both) == 2 else None

@@ -51,9 +51,9 @@ class H3(Axis):
     def __post_init__(self) -> None:
         own, faults = f"axis {self.name!r}", name_faults(self.name)
         object.__setattr__(self, "within", tuple(self.within))
+        faults += systems.faults(self.points, f"{own}: points")
         if not isinstance(self.resolution, int) or isinstance(self.resolution, bool) or not 0 <= self.resolution <= 15:
             raise DomainError(*faults, f"{own}: resolution must be a whole number from 0 to 15")
-        faults += systems.faults(self.points, f"{own}: points")
         bad = [i for i, code in enumerate(self.within) if not self._may_hold(code)]
         faults += [f"{own}: within {i} is not an H3 index of resolution {self.resolution} or coarser" for i in bad[:10]]
         if not bad:
@@ -67,10 +67,14 @@ class H3(Axis):
                 faults.append(f"{own}: {self._count} cells; at most {MAX_HEXAGONS}: coarsen it, or name fewer within")
         raise_faults(DomainError, faults)
 
-    def _may_hold(self, code: object) -> bool:
+    def code_level(self, code: str) -> str | None:
         h3 = library()
-        cell = int(code, 16) if isinstance(code, str) and re.fullmatch("[0-9a-f]{15}", code) else 0
-        return bool(h3.is_valid_cell(cell)) and h3.get_resolution(cell) <= self.resolution
+        cell = int(code, 16) if re.fullmatch("[0-9a-f]{15}", code) else 0
+        return str(h3.get_resolution(cell)) if h3.is_valid_cell(cell) else None
+
+    def _may_hold(self, code: object) -> bool:
+        level = self.code_level(code) if isinstance(code, str) else None
+        return level is not None and int(level) <= self.resolution
 
     @property
     def _tops(self) -> list[int]:

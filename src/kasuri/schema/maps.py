@@ -31,7 +31,7 @@ _KIND = "kasuri map of regions 1"
 @dataclass(frozen=True, eq=False)
 class RegionMap:
     """Every cell of axis `axis` is in one region, or in none: `labels`, row-major over the axis' own dimensions, number
-    the regions from 0 up, -1 is none. Declared public by `name`: it must not come from the confidential data.
+    the regions from 0 up, -1 for none. Declared public by `name`: it must not come from the confidential data.
 
     A cell is in one region at most, so one unit changes one region's count: that is what its share of epsilon pays for.
     """

@@ -98,6 +98,12 @@ class Mesh(Plane):
     def jis_level(self) -> str | None:
         return self.level
 
+    def code_level(self, code: str) -> str | None:
+        try:
+            return meshcode.level_of(code)
+        except DomainError:
+            return None
+
     def codes(self) -> Int | None:
         if self.level is None:
             return None
@@ -173,12 +179,12 @@ class Mesh(Plane):
         level = meshcode.level_of(str(code))
         per = Fraction(meshcode.level(self.level or "").per_first, meshcode.level(level).per_first)
         if per.denominator != 1:
-            raise DomainError(f"mesh code {code} ({level}) is no whole number of {self.level} cells")
+            raise DomainError(f"mesh code {code} ({level}) is not a whole number of {self.level} cells")
         side = int(per)
         row, col = (int(part[0]) * side for part in meshcode.decode([int(code)], level))
         low = row - self.origin[0], col - self.origin[1]
         if min(low) < 0 or low[0] + side > self.shape[0] or low[1] + side > self.shape[1]:
-            raise DomainError(f"mesh code {code} lies not wholly in the window; give rows and cols for a part of it")
+            raise DomainError(f"mesh code {code} is only partly inside the window; use rows= and cols=")
         return slice(low[0], low[0] + side), slice(low[1], low[1] + side)
 
     def edges(self, row: Int, col: Int) -> tuple[Float, Float, Float, Float]:

@@ -42,42 +42,42 @@ class Listed:
 
 def read(
     source: Source, code: str, parent: str | None, titles: Sequence[str] | None, layers: Sequence[str], crs: str | None
-) -> Listed:
-    """Files, a mapping of columns or an Arrow table, one after the other where there are several."""
+) -> tuple[Listed, list[str]]:
+    """Files, a mapping of columns or an Arrow table, one after the other where there are several; and what is wrong
+    with them. A system that they do not agree on is left out."""
     parts = list(source) if isinstance(source, list | tuple) else [source]
     tables = [table for part in parts for table in _tables(part, layers)]
     own = {system for _, system in tables if system is not None}
+    wrong = []
     if crs is not None and own - {crs}:
-        raise DomainError(f"the shapes are in {', '.join(sorted(own))}, not in {crs}; leave crs out")
-    if len(own) > 1:
-        raise DomainError(f"the shapes are in several systems, {', '.join(sorted(own))}; bring them into one")
+        wrong.append(f"the shapes are in {', '.join(sorted(own))}, not in {crs}; leave crs out")
+    elif len(own) > 1:
+        wrong.append(f"the shapes are in several systems, {', '.join(sorted(own))}; bring them into one")
     every = list(dict.fromkeys(name for table, _ in tables for name in table))
     wanted = parent or ("parent" if "parent" in every else None)
     title = [name for name in every if name == "name" or name.startswith("name_")] if titles is None else list(titles)
     lost = [name for name in (code, wanted, *title) if name is not None and name not in every]
     if lost:
-        raise DomainError(f"the list of places has no column {', '.join(lost)}; its columns are {', '.join(every)}")
+        wrong.append(f"the list of places has no column {', '.join(lost)}; its columns are {', '.join(every)}")
     columns = {name: [value for table, _ in tables for value in _column(table, name)] for name in every}
     shapes = tuple(columns["geometry"]) if "geometry" in columns else None
-    system = next(iter(own), crs)
-    if shapes is not None and system is None:
-        raise DomainError("the shapes come without a reference system; say it: crs = EPSG:4326")
-    return Listed(
-        tuple(map(_text, columns[code])),
-        None if wanted is None else tuple(map(_text, columns[wanted])),
-        {name: tuple(map(_text, columns[name])) for name in title},
-        shapes,
-        system or "",
-    )
-
-
-def _text(value: object) -> str:
-    """A cell as text; only text keeps the zeros that a code begins with, so that numbers are refused."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise DomainError("codes, parents and names of places must be text: a number has lost its leading zeros")
-    return value
+    system = None if wrong and own else next(iter(own), crs)
+    if shapes is not None and system is None and not own:
+        wrong.append("the shapes come without a reference system; name it: crs = EPSG:4326")
+    if code not in every:
+        raise DomainError(*wrong)
+    wanted = wanted if wanted in every else None
+    told = [name for name in (code, wanted, *title) if name in every]
+    numbers = [name for name in told if not all(isinstance(value, str | None) for value in columns[name])]
+    if numbers:
+        wrong.append(
+            f"column {', '.join(numbers)} is not text; codes, parents and names of places must be text, since a number "
+            "has lost its leading zeros"
+        )
+    texts = {name: tuple("" if value is None else str(value) for value in columns[name]) for name in told}
+    above = None if wanted is None else texts[wanted]
+    names_of = {name: texts[name] for name in title if name in texts}
+    return Listed(texts[code], above, names_of, shapes, system or ""), wrong
 
 
 def _column(table: Mapping[str, Sequence[Any]], name: str) -> Sequence[Any]:
@@ -149,15 +149,18 @@ def _layer(path: Path, layer: str | None) -> tuple[dict[str, list[Any]], str | N
     return columns, system
 
 
-def by_prefix(found: Listed, prefix: Sequence[int]) -> tuple[Listed, tuple[str, ...]]:
-    """Parents by the first characters of codes; places above that the list lacks are added without a name."""
+def by_prefix(found: Listed, prefix: Sequence[int]) -> tuple[Listed, tuple[str, ...], list[str]]:
+    """Parents by the first characters of codes, and what is wrong with that; places above that the list lacks are added
+    without a name."""
     lengths = list(prefix)
+    wrong = []
     if not lengths or any(a >= b for a, b in zip([0, *lengths], lengths, strict=False)):
-        raise DomainError("prefix is the length of the codes of every level, rising from the top: (2, 5)")
-    wrong = [code for code in found.codes if len(code) not in lengths]
-    if wrong:
-        some = ", ".join(wrong[:5])
-        raise DomainError(f"{len(wrong)} codes have a length that is not in prefix {tuple(lengths)}: {some}")
+        wrong.append("prefix is the length of the codes of every level, rising from the top: (2, 5)")
+        lengths = []
+    odd = [code for code in found.codes if len(code) not in lengths]
+    if odd and lengths:
+        some = ", ".join(odd[:5]) + (f" and {len(odd) - 5} more" if len(odd) > 5 else "")
+        wrong.append(f"there are codes of a length that is not in prefix {tuple(lengths)}: {some}")
     codes = dict.fromkeys(found.codes)
     for code in found.codes:
         codes.update(dict.fromkeys(code[:size] for size in lengths if size < len(code)))
@@ -167,7 +170,7 @@ def by_prefix(found: Listed, prefix: Sequence[int]) -> tuple[Listed, tuple[str, 
     blank = ("",) * len(added)
     titles = {title: values + blank for title, values in found.titles.items()}
     shapes = None if found.shapes is None else found.shapes + (None,) * len(added)
-    return replace(found, codes=every, titles=titles, shapes=shapes), above
+    return replace(found, codes=every, titles=titles, shapes=shapes), above, wrong
 
 
 def faults(found: Listed, parents: Sequence[str], axis: str) -> list[str]:
@@ -225,29 +228,30 @@ def shapely() -> Any:
 
 def outlines(
     shapes: Sequence[bytes | None], codes: Sequence[str], crs: str, axis: str, repair: bool, tolerance: float
-) -> tuple[bytes, ...]:
-    """Shapes as WKB multipolygons, rings counter-clockwise; refused where one is missing, crosses itself (unless it may
-    be repaired: its ground stays, lines without ground go), is not in its system or covers another."""
+) -> tuple[tuple[bytes, ...], list[str]]:
+    """Shapes as WKB multipolygons, rings counter-clockwise; and all that is wrong with them: one is missing, crosses
+    itself (unless it may be repaired: its ground stays, lines without ground go), is not in its system (where that is
+    known) or covers another."""
     library, own = shapely(), f"axis {axis!r}"
-    found = library.force_2d(library.from_wkb(np.array([shape or None for shape in shapes], dtype=object)))
-    if repair:
-        found = library.make_valid(found, method="structure", keep_collapsed=False)
-    area = np.isin(library.get_type_id(found), (3, 6))
+    told = np.array([shape if isinstance(shape, bytes) else None for shape in shapes], dtype=object)
+    with np.errstate(invalid="ignore"):  # coordinates that are not numbers cross themselves
+        found = library.force_2d(library.from_wkb(told, on_invalid="ignore"))
+        if repair:
+            found = library.make_valid(found, method="structure", keep_collapsed=False)
+    area = np.isin(library.get_type_id(found), (3, 6)) & ~library.is_empty(found)
     out = _listed([codes[i] for i in np.flatnonzero(~area).tolist()], f"{own}: {{}} has no polygon")
     valid = library.is_valid(found)
     crossing = [codes[i] for i in np.flatnonzero(area & ~valid).tolist()]
     out += _listed(crossing, f"{own}: the outline of {{}} crosses itself; correct it, or say repair = true")
-    if systems.geographic(crs) and area.any():
-        west, south, east, north = library.total_bounds(found)
-        if west < -180.001 or south < -90.001 or east > 360 or north > 90.001:
-            out.append(f"{own}: the shapes are not in {crs}: coordinates leave the globe")
+    if crs and area.any():
+        out += systems.elsewhere(crs, library.total_bounds(found).tolist(), f"{own}: the shapes")
     sound = np.flatnonzero(area & valid)
     out += _overlaps(found[sound], [codes[i] for i in sound.tolist()], own, tolerance)
     if out:
-        raise DomainError(*out)
+        return (), out
     parts = [library.get_parts(one) for one in found]
     turned = library.orient_polygons(np.array([library.multipolygons(part) for part in parts], dtype=object))
-    return tuple(library.to_wkb(turned, byte_order=1).tolist())
+    return tuple(library.to_wkb(turned, byte_order=1).tolist()), []
 
 
 def _overlaps(found: Any, codes: Sequence[str], own: str, tolerance: float) -> list[str]:
@@ -257,9 +261,11 @@ def _overlaps(found: Any, codes: Sequence[str], own: str, tolerance: float) -> l
     relation = ~library.touches(found[a], found[b])
     a, b = a[relation], b[relation]
     both = library.area(library.intersection(found[a], found[b]))
-    wrong = both > tolerance * np.minimum(library.area(found[a]), library.area(found[b]))
-    pairs = [f"{codes[i]} and {codes[j]} cover" for i, j in zip(a[wrong].tolist(), b[wrong].tolist(), strict=True)]
-    return _listed(pairs, f"{own}: {{}} the same ground; correct them, or say a larger tolerance")
+    share = both / np.minimum(library.area(found[a]), library.area(found[b]))
+    wrong = np.flatnonzero(share > tolerance)
+    worst = wrong[np.argsort(-share[wrong], kind="stable")].tolist()
+    pairs = [f"{codes[a[i]]} and {codes[b[i]]} cover the same ground ({share[i]:.2g} of the smaller)" for i in worst]
+    return _listed(pairs, f"{own}: {{}}; correct them, or say a larger tolerance")
 
 
 def union(shapes: Sequence[bytes]) -> bytes:

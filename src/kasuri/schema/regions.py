@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.arrays import Float, Int
-from kasuri.errors import DomainError, FormatError, raise_faults
+from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.schema import columns, places, systems
 from kasuri.schema.axis import Axis, name_faults
 from kasuri.schema.columns import Found, Place
@@ -72,39 +72,50 @@ class Regions(Axis):
         points: str = systems.DEGREES,
     ) -> None:
         faults = name_faults(name) + systems.faults(points, f"axis {name!r}: points")
-        found = places.read(table, code, parent, names, layers, crs)
+        try:
+            found, wrong = places.read(table, code, parent, names, layers, crs)
+        except KasuriError as error:
+            raise type(error)(*faults, *error.faults) from None
         above = found.parents
         if prefix is not None:
             if parent is not None:
-                faults.append(f"axis {name!r}: give prefix or a parent column, not both")
-            found, above = places.by_prefix(found, prefix)
-        faults += places.faults(found, above or ("",) * len(found.codes), name)
+                wrong.append("give prefix or a parent column, not both")
+            found, above, odd = places.by_prefix(found, prefix)
+            wrong += odd
+        above = above or ("",) * len(found.codes)
+        list_faults = [f"axis {name!r}: {fault}" for fault in wrong] + places.faults(found, above, name)
+        if not list_faults:
+            parents = dict(zip(found.codes, above, strict=True))
+            order = _order(parents)
+            self._set(
+                name=name,
+                every=order,
+                parents=tuple(parents[one] for one in order),
+                titles=tuple((title, _sorted(values, found.codes, order)) for title, values in found.titles.items()),
+                levels=tuple(levels),
+                shapes=None,
+                crs=found.crs,
+                points=points,
+            )
+            faults += self._level_faults()
+        faults += list_faults
         if found.shapes is not None:
-            systems_faults = systems.faults(found.crs, f"axis {name!r}: crs")
-            faults += systems_faults
-            if faults and not systems_faults:
-                faults += _shape_faults(found, set(above or ()), name, repair, tolerance)
-        raise_faults(DomainError, faults)
-        parents = dict(zip(found.codes, above or ("",) * len(found.codes), strict=True))
-        order = _order(parents)
-        self._set(
-            name=name,
-            every=order,
-            parents=tuple(parents[one] for one in order),
-            titles=tuple((title, _sorted(values, found.codes, order)) for title, values in found.titles.items()),
-            levels=tuple(levels),
-            shapes=None,
-            crs=found.crs,
-            points=points,
-        )
-        if found.shapes is not None:
+            unknown = systems.faults(found.crs, f"axis {name!r}: crs") if found.crs else []
             shapes = dict(zip(found.codes, found.shapes, strict=True))
-            told = places.outlines([shapes[c] for c in self.labels], self.labels, self.crs, name, repair, tolerance)
+            # of a list that is not a tree, those that are there and that no place names as its parent
+            held = [c for c, shape in shapes.items() if shape and c not in set(above)] if list_faults else self.labels
+            system = "" if unknown else found.crs
+            told, more = places.outlines([shapes[c] for c in held], held, system, name, repair, tolerance)
+            faults += unknown + more
             object.__setattr__(self, "shapes", told)
+        raise_faults(DomainError, faults)
 
     def _set(self, **fields: Any) -> None:
         for what, value in fields.items():
             object.__setattr__(self, what, value)
+
+    def _level_faults(self) -> list[str]:
+        """What is wrong with the names of its levels; numbers are put where none are given."""
         deepest = max(len(path) for path in self._paths.values())
         if not self.levels:
             object.__setattr__(self, "levels", tuple(str(depth) for depth in range(1, deepest + 1)))
@@ -113,7 +124,7 @@ class Regions(Axis):
             faults.append(f"axis {self.name!r}: {deepest} levels need as many different names, from the top")
         if not all(re.fullmatch("[A-Za-z0-9_]+", level) and level != "meta" for level in self.levels):
             faults.append(f"axis {self.name!r}: names of levels are of letters, digits and underscores, and not meta")
-        raise_faults(DomainError, faults)
+        return faults
 
     def to_json(self) -> dict[str, Any]:
         shapes = None
@@ -249,6 +260,9 @@ class Regions(Axis):
         out = {self.name: pa.array(self.every, pa.string()).take(at)}
         return out | {f"{self.name}_{title}": pa.array(values, pa.string()).take(at) for title, values in self.titles}
 
+    def code_level(self, code: str) -> str | None:
+        return self.levels[len(self._paths[code]) - 1] if code in self._paths else None
+
     def place_faults(self, place: Place) -> list[str]:
         if not isinstance(place, Mapping):
             return super().place_faults(place)
@@ -356,17 +370,6 @@ def _order(parents: Mapping[str, str]) -> tuple[str, ...]:
         out.append(left.pop())
         left += below.get(out[-1], [])[::-1]
     return tuple(out)
-
-
-def _shape_faults(found: places.Listed, groups: set[str], axis: str, repair: bool, tolerance: float) -> list[str]:
-    """What else is wrong with a list that is not a tree: the shapes of those that no place names as its parent."""
-    pairs = zip(found.codes, found.shapes or (), strict=True)
-    held = {code: shape for code, shape in pairs if shape is not None and code not in groups}
-    try:
-        places.outlines(list(held.values()), list(held), found.crs, axis, repair, tolerance)
-    except DomainError as error:
-        return list(error.faults)
-    return []
 
 
 def _sorted(values: Sequence[str], codes: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -67,6 +67,34 @@ def faults(crs: object, what: str) -> list[str]:
 def geographic(crs: str) -> bool:
     """Are its coordinates latitude and longitude?"""
     return _BUILT_IN[crs] if crs in _BUILT_IN else bool(system(crs).is_geographic)
+
+
+def elsewhere(crs: str, extent: Sequence[float], what: str) -> list[str]:
+    """Why coordinates that extend so (west, south, east, north) are not in the system `crs`."""
+    west, south, east, north = extent
+    if geographic(crs) and (west < -180.001 or south < -90.001 or east > 360 or north > 90.001):
+        return [f"{what} are not in {crs}: coordinates leave the globe"]
+    if not geographic(crs) and max(abs(west), abs(east)) <= 360 and max(abs(south), abs(north)) <= 90:
+        return [f"{what} are not in {crs}: they are within 360 units of its origin, as degrees are"]
+    low, bottom, high, top = _used(crs)
+    if west > high or east < low or south > top or north < bottom:
+        return [f"{what} are not in {crs}: they are far from where it is used; are its coordinates exchanged?"]
+    return []
+
+
+@lru_cache(maxsize=64)
+def _used(crs: str) -> tuple[float, float, float, float]:
+    """West, south, east and north of where a system is meant to be used, a tenth wider, in its own coordinates; without
+    an end where that cannot be told, or goes across the 180th meridian."""
+    everywhere = (-np.inf, -np.inf, np.inf, np.inf)
+    told = None if crs == DEGREES else system(crs).area_of_use
+    if told is None or told.west >= told.east:
+        return everywhere
+    move = pyproj().Transformer.from_crs(DEGREES, crs, always_xy=True)
+    west, south, east, north = move.transform_bounds(told.west, told.south, told.east, told.north)
+    wide, high = (east - west) / 10, (north - south) / 10
+    found = west - wide, south - high, east + wide, north + high
+    return found if np.isfinite(found).all() and west < east else everywhere
 
 
 @lru_cache(maxsize=64)

@@ -96,15 +96,12 @@ class Window:
         return self.start(index + 1) <= moment
 
     def words(self) -> str:
-        """The span, for a certificate: "any 7 consecutive days"."""
+        """The span, for a certificate: "any 7 consecutive days (168 whole slots)". A span that begins inside a slot
+        touches one slot more, and parts of two: docs/proofs/window.md."""
         number, unit = _parts(self.span)
         name = _NAMES[unit]
-        return f"any {number} consecutive {name}s" if number > 1 else f"any {name}"
-
-    def slot_words(self) -> str:
-        """One slot: "hour"."""
-        number, unit = _parts(self.slot)
-        return _NAMES[unit] if number == 1 else f"{number} {_NAMES[unit]}s"
+        span = f"any {number} consecutive {name}s" if number > 1 else f"any {name}"
+        return f"{span} ({self.slots} whole slot{'s' if self.slots > 1 else ''})"
 
     def spans(self) -> tuple[tuple[str, int], ...]:
         """Spans whose price readers are told, with their slots: slot, hour, day, window, 30 days, 365 days."""

@@ -57,7 +57,7 @@ class Calendar:
         return 2 * self.phases(window)
 
     def when(self, window: Window, slot: int) -> When:
-        """Where a slot stands."""
+        """Where a slot is."""
         phases = self.phases(window)
         start = window.start(slot)
         daily = self.season is None and window.seconds <= _DAY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -134,6 +135,7 @@ class Series:
             said = disk.slots(self.folder)
             if index in self.missing():
                 raise DomainError(f"slot {label} was declared missing")
+            self._backed(said)
             if index in self.ledger.paid_slots():
                 raise BudgetError(f"slot {label} is paid for; a slot is drawn once. Nothing was drawn")
             state, last = self._state(said)
@@ -230,7 +232,13 @@ class Series:
                 return self._hour(one)
         raise DomainError(f"slot {label} is not published in {self.folder}")
 
-    def _hour(self, one: dict[str, Any]) -> Hour:
+    def hours(self, last: int) -> Iterator[Hour]:
+        """The last so many published slots in the order of time, for looking at: without their receipts."""
+        said = sorted(disk.slots(self.folder), key=lambda one: self.window.index(one["slot"]))
+        for one in said[-max(last, 1) :]:
+            yield self._hour(one, paid=False)
+
+    def _hour(self, one: dict[str, Any], *, paid: bool = True) -> Hour:
         cells, values, spread = disk.values(one["folder"])
         guarantee = self.run.guarantee.assuming(*one["assumes"])
         provenance = {name: one[name] for name in ("release_id", "ledger", "software", "source")}
@@ -238,7 +246,8 @@ class Series:
         numbers = disk.measurements(one["folder"])
         parts = self.run.domain, cells, values, numbers, guarantee, MappingProxyType(self.run.words())
         told = {"slot": one["slot"], "status": one["status"], "spread": spread, "flags": tuple(one["flags"])}
-        return Hour(*parts, MappingProxyType(provenance), self.ledger.receipt(one["ledger"]["entry"]), **told)
+        receipt = self.ledger.receipt(one["ledger"]["entry"]) if paid else None
+        return Hour(*parts, MappingProxyType(provenance), receipt, **told)
 
     def status(self) -> dict[str, Any]:
         """The series in plain data: what was declared, what is published, paid, lost and missing, and the prices."""
@@ -299,6 +308,19 @@ class Series:
                         disk.publish(part)
             disk.drop(part)
 
+    def _backed(self, said: list[dict[str, Any]]) -> None:
+        """FormatError where the ledger no longer knows a published slot: both its files were put back to an earlier
+        state, and slots that it has forgotten could be drawn twice."""
+        paid = self.ledger.paid_slots()
+        lost = [one for one in said if paid.get(self.window.index(one["slot"])) != one["ledger"]["entry"]]
+        if not lost and said and not self.ledger.holds(said[-1]["ledger"]["entry"], said[-1]["ledger"]["hash"]):
+            lost = said[-1:]
+        if lost:
+            raise FormatError(
+                f"{self.ledger.path.name}: does not know that slot {lost[0]['slot']} was paid, which is published: it "
+                "was put back to an earlier state. Nothing was drawn; restore its latest copy"
+            )
+
     def _state(self, said: list[dict[str, Any]]) -> tuple[State, int | None]:
         """The filter's state after the last slot: the one held, or the kept one brought up to date from the published
         measurements."""
@@ -319,10 +341,15 @@ class Series:
         """Compute everything again from the published measurements: nodes drawn, filtered maps, flags, the state; and
         compare files, ledger and facts. `faults` lists what differs."""
         faults: list[str] = []
+        plan = self.ledger.allowance.series.plan  # type: ignore[union-attr]
+        if disk.read_json(self.folder / disk.FACTS) != _declared(
+            self.ledger, self.run.domain, self.run, plan, self.calendar
+        ):
+            faults.append(f"{disk.FACTS}: does not say what the ledger and the recipe do")
         try:
             said = disk.slots(self.folder)
         except FormatError as error:
-            return {"ok": False, "slots": 0, "faults": [str(error)], "state": None}
+            return {"ok": False, "slots": 0, "faults": [*faults, str(error)], "state": None}
         entries = {entry["entry"]: entry for entry in self.ledger.entries()}
         settled = {entry["of"]: entry for entry in entries.values() if entry["kind"] == "committed"}
         state, marks = filters.begin(self.shape), {}
@@ -371,12 +398,22 @@ def _begin(place: Path, ledger: Ledger, recipe: Mechanism, domain: Domain, calen
     if not isinstance(run, CountTreeRun):
         raise PrivacyError("a series is filtered along a tree of counts: use refined_tree('series', ...)")
     shape_of(run, 1)  # refuses what it cannot filter
+    facts = _declared(ledger, domain, run, series.plan, calendar)
+    (place / "slots").mkdir(parents=True, exist_ok=True)
+    files.write(place / disk.FACTS, disk.text(facts), new=True)
+
+
+def _declared(ledger: Ledger, domain: Domain, run: CountTreeRun, plan: str, calendar: Calendar) -> dict[str, Any]:
+    """What a series says of itself from its first slot on."""
+    allowance = ledger.allowance
+    window, series = allowance.window, allowance.series
+    assert window is not None and series is not None
     claim = (
         f"whatever one {ledger.unit.id} did in {window.words()} changes the probability of anything published of this "
         f"series, ever, by a factor of at most e^{decimal(allowance.epsilon)}, but for delta {decimal(allowance.delta)}"
     )
     rows = prices(series, window, allowance.delta)
-    facts = {
+    return {
         "format": FORMAT,
         "ledger": ledger.id,
         "data": ledger.data,
@@ -385,7 +422,7 @@ def _begin(place: Path, ledger: Ledger, recipe: Mechanism, domain: Domain, calen
         "domain": domain.to_json(),
         "epsilon": decimal(series.epsilon),
         "delta": decimal(allowance.delta),
-        "plan": series.plan,
+        "plan": plan,
         "recipe": run.words(),
         "calendar": calendar.to_json(),
         "filter": filters.VERSION,
@@ -393,8 +430,6 @@ def _begin(place: Path, ledger: Ledger, recipe: Mechanism, domain: Domain, calen
         "must_not_be_claimed": list(MUST_NOT),
         "prices": [{"span": name, "slots": slots, "epsilon": decimal(price)} for name, slots, price in rows],
     }
-    (place / "slots").mkdir(parents=True, exist_ok=True)
-    files.write(place / disk.FACTS, disk.text(facts), new=True)
 
 
 def _read(cls: type[Series], place: Path, ledger: Ledger, facts: dict[str, Any]) -> Series:
@@ -411,6 +446,7 @@ def _read(cls: type[Series], place: Path, ledger: Ledger, facts: dict[str, Any])
     series = ledger.allowance.series
     assert series is not None
     plan = run.mechanism.plan(domain, unit, series.epsilon)
-    if facts["ledger"] != ledger.id or plan != series.plan or not isinstance(run, CountTreeRun):
+    same = facts["ledger"] == ledger.id and plan == series.plan and window == ledger.allowance.window
+    if not same or not isinstance(run, CountTreeRun):
         raise PrivacyError(f"{place}: is the series of another ledger, recipe or domain")
     return cls(place, ledger, run, window, calendar, name)

@@ -69,7 +69,7 @@ def read(path: str | Path, kind: str, plan: Plan | None) -> tuple[Any, dict[str,
         with parquet.ParquetFile(path) as file:
             head = json.loads((file.schema_arrow.metadata or {})[_FIELD])
             if head["kind"] != kind or head["version"] != FORMAT:
-                raise FormatError(f"{path}: is no {kind} of version {FORMAT}")
+                raise FormatError(f"{path}: not a {kind} of version {FORMAT}")
             if not isinstance(head["plan"], dict) or (kind == JOINED and type(head["claims"]["n"]) is not int):
                 raise FormatError(f"{path}: field plan or claims")
             if plan is not None and head["plan_hash"] != plan.hash:

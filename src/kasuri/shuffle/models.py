@@ -143,7 +143,7 @@ def _features(joined: Joined, target: str, features: tuple[str, ...]) -> tuple[R
     """The features' unbiased values, without the first label of each category."""
     features = names_of(features, "features")
     if target in features:
-        raise DomainError("features: the target is none of them")
+        raise DomainError("features: the target is not one of them")
     r = reports_of(joined, features)
     category = [not joined.plan.column(features[k]).is_number for k in r.of]
     keep = [i for i in range(len(r.names)) if not (category[i] and (i == 0 or r.of[i] != r.of[i - 1]))]

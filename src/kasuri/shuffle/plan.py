@@ -70,8 +70,8 @@ class Claims:
         lines = [
             f"The public, who sees {self.n} joined rows: {self.public.words()} (bound: {self.bound}).",
             joiner,
-            f"Pk-anonymity: no joined row is laid to a person with probability above 1/{decimal(self.pk)}, whatever "
-            f"else is known; {PK_NOT}.",
+            f"Pk-anonymity: no joined row can be attributed to a person with a probability above "
+            f"1/{decimal(self.pk)}, whatever else is known; {PK_NOT}.",
             NOT_PROTECTED,
             "Assumed: " + "; ".join(self.public.assumes) + ".",
         ]
@@ -156,7 +156,7 @@ class Plan:
         for name, labels in self.categories.items():
             faults += names.first(labels, f"plan: column {name!r}: label") if isinstance(labels, tuple) else []
         if PSEUDONYM in map(str.lower, filter(lambda name: isinstance(name, str), every)):
-            faults.append(f"plan: {PSEUDONYM!r} is the name of the pseudonyms in the tables; call the column otherwise")
+            faults.append(f"plan: {PSEUDONYM!r} is the name of the pseudonyms in the tables; rename the column")
         if not self.a or not self.b:
             faults.append("plan: each side needs at least one column")
         if len({self.key, *every}) != len(every) + 1:

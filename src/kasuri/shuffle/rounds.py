@@ -8,6 +8,7 @@ collector itself sees every report.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from kasuri.errors import PrivacyError
@@ -23,8 +24,9 @@ ASSUMES = (
     "the collector shuffles, shows symmetric functions of the reports alone and keeps the reports to itself",
     "nothing was shown of the round while it was open: two estimates tell of the reports between them",
     "a person has one token",
-    "rounds that one person joins add up",
 )
+ADD_UP = "rounds that one person joins add up"
+_DEVICE = Unit("device", "replace", 1)
 
 
 def central_claim(opened: Round, n: int, delta: object) -> Guarantee:
@@ -34,7 +36,7 @@ def central_claim(opened: Round, n: int, delta: object) -> Guarantee:
     -------
     Neighbours: one device's value changes; n is public. Sensitivity: one fresh report a device, epsilon-LDP in exact
     odds. Guarantee: (epsilon, delta) by the least valid shuffle bound. Proof: docs/proofs/shuffle_bounds.md. Public: n,
-    the round. Assumes: `ASSUMES`, and one-round tokens, so that n reports are n devices'.
+    the round. Assumes: `ASSUMES` and `ADD_UP`, and one-round tokens, so that n reports are n devices'.
     """
     wanted = exact(delta, "delta")
     faults = [
@@ -48,6 +50,26 @@ def central_claim(opened: Round, n: int, delta: object) -> Guarantee:
     if told:
         raise PrivacyError(f"no shuffle-model claim: {'; '.join(told)}. The local epsilon is what holds")
     found = bounds.least(n, [Fraction(opened.randomizer.epsilon)], wanted, paired=False)
-    return Guarantee(
-        "shuffle", found.epsilon, found.delta, Unit("device", "replace", 1), ("round", "n"), ASSUMES, PROOF
-    )
+    return Guarantee("shuffle", found.epsilon, found.delta, _DEVICE, ("round", "n"), (*ASSUMES, ADD_UP), PROOF)
+
+
+def together(claims: Sequence[Guarantee]) -> Guarantee:
+    """What the published estimates of several rounds cost a person who joined them all: the sum.
+
+    `claims` has one claim a round: the central one, or the local one where a round has no other.
+
+    Privacy
+    -------
+    Neighbours: one person's values change, in every round; n of each is public. Sensitivity: as of the rounds.
+    Guarantee: sums of epsilon and delta (basic composition: every round draws fresh noise, and a round may be opened
+    in view of the estimates of those before it). Proof: docs/proofs/shuffle_bounds.md. Public: as of the rounds.
+    Assumes: as of the rounds, and that a person has one device.
+    """
+    epsilon = sum((claim.epsilon for claim in claims), Fraction(0))
+    delta = sum((claim.delta for claim in claims), Fraction(0))
+    if not claims or delta >= 1:
+        raise PrivacyError("no claim of these rounds together: there is none, or their deltas add up to 1 and more")
+    caveats = tuple(dict.fromkeys(words for claim in claims for words in claim.assumes if words != ADD_UP))
+    public = tuple(dict.fromkeys(words for claim in claims for words in claim.public))
+    assumes = (*caveats, "a person joins each round with one device")
+    return Guarantee("shuffle", epsilon, delta, _DEVICE, public, assumes, PROOF)

@@ -254,7 +254,7 @@ def covariance(joined: Joined, columns: tuple[str, ...] | None = None) -> Moment
         if i in influence:
             ratio[i, i], r_error[i, i] = (1.0, 0.0) if c[i, i] > 0 else (np.nan, np.nan)
             if c[i, i] <= 0:
-                notes.append(f"{r.names[i]}: the noise is larger than the variance; no correlation can be told")
+                notes.append(f"{r.names[i]}: the noise is larger than the variance; no correlation can be estimated")
     units = np.outer(r.half, r.half)
     return Moments(
         r.names, n, r.centre + r.half * m, r.half * r.z.std(axis=0) / math.sqrt(n), c * units, c_error * units,

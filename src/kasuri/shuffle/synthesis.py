@@ -282,7 +282,7 @@ class Quality:
     correlation: float
     """Mean absolute difference of correlations, off the diagonal."""
     correlation_noise: float
-    """Mean standard error of the estimated correlations: less than this cannot be told."""
+    """Mean standard error of the estimated correlations: less than this cannot be told apart from noise."""
     regression: dict[str, float]
     """Coefficients of the first number on the other numbers, on standardised columns: largest difference."""
     means: tuple[float, ...]

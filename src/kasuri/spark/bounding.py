@@ -149,7 +149,7 @@ def _silent(share: float) -> None:
 
 
 def _key_frame(frame: Any, key: bytes) -> Any:
-    """The sampling key as one row made in a task: as a literal it would stand in plans and logs."""
+    """The sampling key as one row made in a task: as a literal it would be in plans and logs."""
     import pyarrow as pa
 
     def hexadecimal(batches: Iterator[Any]) -> Iterator[Any]:

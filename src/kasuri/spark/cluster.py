@@ -24,6 +24,7 @@ from kasuri.ingest.axes import Place
 from kasuri.noise.rng import Source
 from kasuri.privacy import Exact, Guarantee, asked
 from kasuri.published.about import About
+from kasuri.published.acceptance import Acceptance
 from kasuri.published.measurements import Measurements
 from kasuri.published.release import Release
 from kasuri.recipes.mechanism import Mechanism
@@ -151,11 +152,12 @@ def release(
     partitions: int | None = None,
     assume: str | None = None,
     about: Mapping[str, str] | None = None,
+    acceptance: Acceptance | None = None,
 ) -> SparkRelease:
     """Publish the records of a Spark DataFrame with `recipe` at `epsilon`, without bringing them to one machine.
 
     The rows are records with the id column `unit.id`; `columns`, `weight`, `data` and `key` (the sampling key) are
-    those of `ks.count`, `epsilon`, `ledger`, `source` and `about` those of
+    those of `ks.count`, `epsilon`, `ledger`, `source`, `about` and `acceptance` those of
     `ks.release`. work: a folder that driver and
     executors see under one path (a path, not a URI); a private folder is made in it, which holds the counts while the
     release runs and the released files until it is closed. partitions: tasks per shuffle, the session's
@@ -204,7 +206,10 @@ def release(
             if counts.total != pairs.total:
                 raise NumericsError("the counts do not add up to the bounded records; nothing is released")
             blocks, sums = copy.sums(counts)
-            paid = charge(run, ledger, source, data=data, assumes=(*vouched, STEADY, LOGS), part=None, about=said)
+            paid = charge(
+                run, ledger, source, data=data, assumes=(*vouched, STEADY, LOGS), part=None, about=said,
+                acceptance=acceptance,
+            )  # fmt: skip
             with paid.streams() as streams:
                 drawn = cut.draw(copy, counts, blocks, sums, streams)
                 tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)

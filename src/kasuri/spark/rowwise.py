@@ -153,7 +153,7 @@ class _Plan:
                 yield f"{setting} is {wrong.lower()}, and {why}; set it to {right}"
         stored = list(relation.schema().fieldNames())
         if self.leaf.output().size() != len(stored):
-            yield "it reads _metadata, which tells about files and not about a record"
+            yield "it reads _metadata, which describes files and not a record"
         if any(name.lower().startswith("_tmp_metadata") for name in stored):
             yield "its schema has a column _tmp_metadata..., which Spark makes from the place of a row in its file"
         folders = {name.casefold() for name in relation.partitionSchema().fieldNames()}
@@ -176,7 +176,8 @@ def _unsafe(expression: Any) -> set[str]:
         return found
     if name in TRIED:
         return found | {
-            f"{name} fails on some values, and a release that fails tells about a record; use {TRIED[name]} instead"
+            f"{name} fails on some values, and a release that fails reveals something about a record; use "
+            f"{TRIED[name]} instead"
         }
     return found | {
         f"it computes with {_simple(expression)}, which may look beyond the row, change from run to run or fail on a "

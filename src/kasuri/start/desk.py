@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import threading
@@ -34,7 +35,16 @@ ROWS = 6
 """Rows of the first look."""
 DROP = 4 << 30
 """Most bytes of a file that is dropped on the page; a larger one is named when the page is started."""
+PATHS = frozenset(
+    {"files", "database", "reads", "labels_file", "places", "file", "ledger", "folder", "exports", "work"}
+)
+"""Keys of a job file, at any depth, whose values are paths."""
+_NAMED = ("reads",)
+"""Of these, the ones whose values are named by the operator."""
+_STORES, _ADDRESSES = ("database", "exports"), ("postgresql://", "postgres://")
+"""Of these, the ones that may hold an address of PostgreSQL instead."""
 _TEXT = 60
+_FIRST = re.compile("[0-9]{4}")
 _FAST = ("best", "woven_tree", "bayes_tree", "refined_tree", "haar_topdown", "geometric")
 _SLOW = ("auto", "matrix")
 """Recipes that the page tries first, and those that take too long for a page to wait."""
@@ -98,12 +108,16 @@ class Desk:
             if mark != own:
                 raise ChangedError("the job file was changed elsewhere; the page shows the new state")
             if self._done(before) is not None:  # the file says what was released, for ever
-                raise ChangedError("this job is released; what it says stays. Use Next release")
+                raise ChangedError("this job is released, so its file does not change any more; use Next release")
             for name in _paths(content):
                 self.inside(name)
-            text = job.toml(content, self.path.name)
-            if tomllib.loads(text) != _plain(content):
-                raise DomainError("the job cannot be written: a key or a value is not one of a job file")
+            try:
+                text = job.toml(content, self.path.name)
+                same = tomllib.loads(text) == _plain(content)
+            except (AttributeError, TypeError, ValueError):
+                same = False
+            if not same:
+                raise DomainError("the job cannot be written: it has a key or a value that a job file does not have")
             if before and not self.path.read_text(encoding="utf-8").startswith(job.toml({}, self.path.name)[:40]):
                 kept = self.path.with_name(f"{self.path.stem}.before-start.toml")
                 if not kept.exists():  # with its comments, as its author wrote it
@@ -116,10 +130,12 @@ class Desk:
         if not isinstance(name, str) or not name or "\0" in name:
             raise DomainError("a file name is needed")
         path = Path(os.path.realpath(self.base / name))
-        if path not in self._given and not path.is_relative_to(self.base):
+        if path not in self._given and (not path.is_relative_to(self.base) or "://" in name):
             raise PrivacyError(
                 f"{Path(name).name}: not in the folder that was opened; start the page with it: kasuri start FILE"
             )
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for, for ever
+            raise DomainError(f"{path.name}: not a file")
         return path
 
     def state(self) -> dict[str, Any]:
@@ -210,7 +226,7 @@ class Desk:
 
     def around(self, codes: Sequence[str], level: str) -> dict[str, Any]:
         """The rectangle around first-order meshes."""
-        if not codes or any(len(code) != 4 or not (code.isascii() and code.isdecimal()) for code in codes):
+        if not codes or not all(isinstance(code, str) and _FIRST.fullmatch(code) for code in codes):
             raise DomainError("first-order meshes have four digits each, such as 5339")
         return lists.first_order(list(codes), level)
 
@@ -378,20 +394,20 @@ def _held(folder: Path) -> int:
     return handle
 
 
-def _paths(content: Mapping[str, Any]) -> Iterator[str]:
-    """Every path that a job names; addresses of databases are not paths."""
-    data, output = content.get("data", {}), content.get("output", {})
-    found: list[Any] = [*data.get("files", []), data.get("database"), *data.get("reads", {}).values()]
-    for axis in content.get("axes", []):
-        found += [axis.get("labels_file"), axis.get("places")]
-    found += [mask.get("file") for mask in content.get("masks", [])]
-    for value in content.get("recipe", {}).values():
-        found += [
-            part.get("file") for part in (value if isinstance(value, list) else [value]) if isinstance(part, dict)
-        ]
-    found += [content.get("budget", {}).get("ledger"), output.get("folder"), *output.get("exports", [])]
-    found.append(content.get("spark", {}).get("work"))
-    yield from (name for name in found if isinstance(name, str) and "://" not in name)
+def _paths(content: Any, key: str = "") -> Iterator[str]:
+    """Every path that a job names, wherever in it that is, and every address that is not one of PostgreSQL: a store
+    of files (s3://, file://) reads what is outside too."""
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            if key in _NAMED:
+                yield from _paths(value, key)
+            elif name != "columns":  # names of columns by axes, however these are called
+                yield from _paths(value, name)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _paths(value, key)
+    elif key in PATHS and isinstance(content, str) and not (key in _STORES and content.startswith(_ADDRESSES)):
+        yield content
 
 
 def _mark(text: str) -> str:

@@ -96,7 +96,7 @@ class Door:
     def enter(self, token: str) -> str | None:
         """The session word for a token that was not used before. A used one has a new address printed in the terminal,
         which only the operator sees."""
-        if secrets.compare_digest(token.encode(), self.token.encode()):
+        if secrets.compare_digest(token.encode(errors="replace"), self.token.encode()):
             self._used.add(self.token)
             self.token, self._session = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
             return self._session
@@ -229,7 +229,7 @@ async def _drop(desk: Desk, scope: Any, receive: Any, headers: Mapping[bytes, by
     length = headers.get(b"content-length", b"")
     try:
         if not length.isdigit() or len(length) > 15:
-            raise PrivacyError("a dropped file says how long it is")
+            raise PrivacyError("the length of a dropped file must be given")
         target = desk.room(name, int(length))
         with files.whole(target, new=True, private=True) as part:
             with part.open("wb") as out:
@@ -237,7 +237,7 @@ async def _drop(desk: Desk, scope: Any, receive: Any, headers: Mapping[bytes, by
                 async for piece in _pieces(receive):
                     size += len(piece)
                     if size > int(length):
-                        raise PrivacyError("a dropped file is as long as it says")
+                        raise PrivacyError("the dropped file is longer than its given length")
                     await asyncio.to_thread(out.write, piece)
             if size != int(length):
                 raise PrivacyError("the file did not arrive whole; drop it again")

@@ -144,7 +144,7 @@ const opens = {
   data: () => [!hasData() && w("choosefile"), hasData() && !data().name && w("dataname")],
   columns: () => [hasData() && !axes().length && w("noaxis"), look && axes().length > 0 && !data().weight && !hasId() && w("nocount"), ...axes().map((axis) => axisOpen(axis) && (axis.kind === "mesh" ? `${w("level")}, ${w("window")}` : axis.name))],
   who: () => { const unit = state.content.unit || {}; return [!(unit.id && unit.change && unit.max_cells) && w("who")]; },
-  budget: () => { const own = state.content.budget || {}; return [!(own.ledger || own.unmetered) && w("newledger"), !own.epsilon && w("epsilon")]; },
+  budget: () => { const own = state.content.budget || {}; return [!(own.ledger || own.unmetered) && w("payer"), !own.epsilon && w("epsilon")]; },
   exact: () => [],
   release: () => [!(state.content.output || {}).folder && w("folder")],
 };
@@ -210,9 +210,14 @@ async function begin(file) {
 async function upload(file) {
   if (!file) return;
   if (file.size > 4 * 2 ** 30) { say(w("toolarge", { file: file.name }), "fault"); return; }
-  const answer = await fetch(`/api/drop?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "kasuri-session": session, "content-type": "application/octet-stream" }, body: file });
-  const told = await answer.json();
-  if (!answer.ok) { say(told.error, "fault"); return; }
+  say(w("copying", { file: file.name }), "why");
+  let told;
+  try {
+    const answer = await fetch(`/api/drop?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "kasuri-session": session, "content-type": "application/octet-stream" }, body: file });
+    told = await answer.json();
+    if (!answer.ok) { say(answer.status === 401 ? w("nosession") : told.error, "fault"); return; }
+  } catch { say(w("notcopied", { file: file.name }), "fault"); return; }  // a server that refuses closes in the middle
+  say("");
   state = await ask("state");
   if (/\.(csv|xlsx|parquet)$/i.test(told.file)) await begin(told.file); else draw();
 }
@@ -238,7 +243,7 @@ async function peek() {
 function drawColumns() {
   const roles = ["none", "mesh", "lat", "lon", "time", "nominal", "ordered", "count", "id"];
   section("columns",
-    look ? [h("p", {}, w("roles")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": w("columns") }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, w("column")), h("th", { scope: "col" }, w("role")))),
+    look ? [h("p", {}, w("roles")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": w("columns") }, h("table", { class: "roles" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, w("column")), h("th", { scope: "col" }, w("role")))),
       h("tbody", {}, look.names.map((name, at) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, h("select", { id: `role-${at}`, "aria-label": `${name}: ${w("role")}`, onchange: (event) => setRole(name, event.target.value) },
         roles.map((role) => h("option", { value: role, selected: roleOf(name) === role }, w(`r_${role}`))))))))))] : h("p", { class: "hint" }, w("choosefile")),
     hasData() && h("h3", {}, w("frame")), hasData() && h("p", { class: "why" }, w("framewhy")),
@@ -354,7 +359,7 @@ function drawBudget() {
   const choose = (value) => { example = value; change((content) => { part(content, "budget").epsilon = value; }); };
   const meter = all ? h("div", { class: "meter", role: "img", "aria-label": w("left", { left: book.balance.left, all: book.balance.allowance }) }, h("i", {}), h("b", {})) : null;
   if (meter) {
-    const spent = Math.max(0, 1 - free / all), part2 = own.epsilon ? Math.min(loss / all, 1 - spent) : 0;
+    const spent = Math.max(0, 1 - free / all), part2 = own.epsilon && !state.done ? Math.min(loss / all, 1 - spent) : 0;
     meter.children[0].style.width = `${100 * spent}%`;
     meter.children[1].style.left = `${100 * spent}%`;
     meter.children[1].style.width = `${100 * part2}%`;
@@ -376,7 +381,7 @@ function drawBudget() {
       onchange: (event) => choose(STOPS[event.target.value]), onclick: (event) => { if (!epsilon()) choose(STOPS[event.target.value]); } }),
     h("div", { class: "ends" }, h("span", {}, w("safer")), h("span", {}, w("finer"))),
     h("p", { id: "learn" }, learn(loss)),
-    meter, free !== null && own.epsilon && h("p", { class: loss > free ? "fault" : "hint" }, loss > free ? w("toomuch", { left: book.balance.left }) : w("spends", { e: own.epsilon, left: book.balance.left })),
+    meter, free !== null && own.epsilon && !state.done && h("p", { class: loss > free ? "fault" : "hint" }, loss > free ? w("toomuch", { left: book.balance.left }) : w("spends", { e: own.epsilon, left: book.balance.left })),
     h("div", { class: "row" }, field("exactly", w("exactly"), own.epsilon, (text) => choose(text), { inputmode: "decimal" })),
   );
   function learn(value) { const band = value <= 0.1 ? "s1" : value <= 1 ? "s2" : value <= 3 ? "s3" : value <= 8 ? "s4" : "s5"; return `${w(band)} ${w("learn", { p: sure(value) })}`; }
@@ -399,6 +404,7 @@ async function runSimulation() {
   const frame = JSON.stringify([axes(), state.content.unit]);
   try {
     await queue;
+    if (!errors) { trying = true; drawErrors(); }
     sketch = { ...(await ask("simulate", { epsilon: loss, recipe })), epsilon: loss };
     drawMaps();
     const key = JSON.stringify([frame, loss, sizes]);
@@ -468,7 +474,8 @@ function drawErrors() {
   const now = recipeName(), town = errors.rows.filter((row) => row.recipe === now && row.percent !== null).sort((a, b) => Math.abs(Math.log(a.people / 5000)) - Math.abs(Math.log(b.people / 5000)))[0];
   box.replaceChildren(
     town ? h("p", { class: "big" }, w("town", { n: town.people.toLocaleString("en"), p: town.percent >= 0.0005 ? w("about", { p: share(town) }) : w("less") })) : "",
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": w("usual") }, h("table", { class: trying ? "waiting" : "" }, h("caption", { class: "hint" }, w("usual")), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, w("recipe")), columns.map((people) => h("th", { scope: "col", class: "n" }, people ? w("people", { n: people.toLocaleString("en") }) : w("empty"))))),
+    h("p", { class: "hint" }, w("usual")),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": w("usual") }, h("table", { class: trying ? "waiting errors" : "errors" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, w("recipe")), columns.map((people) => h("th", { scope: "col", class: "n" }, people ? w("people", { n: people.toLocaleString("en") }) : w("empty"))))),
       h("tbody", {}, recipes.map((name) => h("tr", { class: name === now ? "picked" : "" }, h("th", { scope: "row", class: "name" }, h("label", { class: "line" }, h("input", { type: "radio", name: "recipe", id: `recipe-${name}`, checked: name === now, onchange: () => change((content) => { content.recipe = { name }; }) }),
         h("span", {}, name === "best" && errors.best.chosen ? `best (${errors.best.chosen})` : name, errors.recommended.recipe === name ? h("span", { class: "tag" }, w("recommended")) : WORDS[`b_${name}`] ? h("span", { class: "hint below" }, w(`b_${name}`)) : ""))),
         columns.map((people) => h("td", { class: "n" }, share(errors.rows.find((row) => row.recipe === name && row.people === people))))))))),
@@ -538,9 +545,22 @@ function drawDone() {
   const found = state.done;
   if (!verdict) ask("verify").then((told) => { verdict = told; draw(); }, () => {});
   const words = verdict ? (verdict.ok ? h("p", { class: "good", id: "verified" }, h("b", {}, w("done"))) : h("div", { class: "fault" }, w("notok"), h("ul", {}, verdict.faults.map((fault) => h("li", {}, fault))))) : h("p", {}, `${w("isdone")} ${w("verifying")} …`);
-  if (!report) { report = h("iframe", { title: w("report"), sandbox: "allow-scripts" }); ask("look").then((told) => report.setAttribute("src", told.address), () => {}); }
   return [words, h("p", {}, w("at", { path: found.path })), found.exports.length ? h("p", {}, w("alsoin", { files: found.exports.join(", ") })) : "",
-    h("div", { class: "row" }, h("button", { type: "button", class: "button", id: "opentab", onclick: async () => { const tab = window.open("about:blank"); const told = await ask("look"); if (tab) tab.location = told.address; } }, w("opentab")), h("button", { type: "button", class: "button", id: "next", onclick: next }, w("next")), h("span", { class: "hint" }, w("nexthint"))), h("h3", {}, w("report")), report];
+    h("div", { class: "row" }, h("button", { type: "button", class: "button", id: "opentab", onclick: async () => { const tab = window.open("about:blank"); const told = await ask("look"); if (tab) tab.location = `${told.address}#${language}`; } }, w("opentab")), h("button", { type: "button", class: "button", id: "next", onclick: next }, w("next")), h("span", { class: "hint" }, w("nexthint")))];
+}
+
+function drawReport() {  // its frame stays where it is: moved, it would load again, and its address works once
+  const box = $("report"), folder = state.done && state.done.folder;
+  if (report !== folder) box.replaceChildren();
+  report = folder;
+  if (!folder) return;
+  if (!box.children.length) {
+    const frame = h("iframe", { sandbox: "allow-scripts" });
+    box.append(h("h2", { id: "report-h" }), frame);
+    ask("look").then((told) => frame.setAttribute("src", `${told.address}#${language}`), () => {});
+  }
+  $("report-h").textContent = w("report");
+  box.querySelector("iframe").title = w("report");
 }
 
 async function check() {
@@ -575,7 +595,7 @@ async function follow() {
 }
 
 async function next() {
-  try { state = await ask("next"); verdict = report = checked = null; await peek(); draw(); $("budget").scrollIntoView(); } catch (error) { say(error.message, "fault"); }
+  try { state = await ask("next"); verdict = checked = null; await peek(); draw(); $("budget").scrollIntoView(); } catch (error) { say(error.message, "fault"); }
 }
 
 function drawFiles() {
@@ -589,9 +609,9 @@ function drawFiles() {
 function drawSteps() {
   $("steps").setAttribute("aria-label", w("steps"));
   $("steps").replaceChildren(h("ol", {}, STEPS.map((step, at) => {
-    const ok = step === "release" ? Boolean(state.done) : !open(step).length;
+    const ok = step === "release" ? Boolean(state.done) : step === "exact" ? Boolean(errors) : !open(step).length;
     const first = STEPS.find((own) => open(own).length) || "release";
-    return h("li", { class: `${ok ? "" : "todo"}${step === first ? " now" : ""}` }, h("a", { href: `#${step}` }, h("span", { class: "tick", "aria-hidden": "true" }, ok ? "✓" : `${at + 1}`), w(step)));
+    return h("li", { class: `${ok || step === "exact" ? "" : "todo"}${step === first ? " now" : ""}` }, h("a", { href: `#${step}` }, h("span", { class: "tick", "aria-hidden": "true" }, ok ? "✓" : `${at + 1}`), w(step)));
   })));
 }
 
@@ -604,7 +624,7 @@ function draw() {
   document.title = `kasuri: ${w("title")}`;
   if (!state) return;
   $("where").textContent = w("where", { file: state.file, folder: state.folder });
-  for (const one of [drawSteps, drawData, drawColumns, drawWho, drawBudget, drawExact, drawRelease, drawFiles]) one();
+  for (const one of [drawSteps, drawData, drawColumns, drawWho, drawBudget, drawExact, drawRelease, drawReport, drawFiles]) one();
   for (const own of document.querySelectorAll("details > summary")) if (opened.includes(own.textContent)) own.parentElement.open = true;
   for (const [id, text] of typed) if (text && $(id)) $(id).value = text;
   const busy = ["reading", "writing", "verifying"].includes(state.progress.phase);

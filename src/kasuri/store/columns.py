@@ -29,7 +29,7 @@ def may_leave(release: Described, unmetered: bool) -> None:
         raise PrivacyError("this release was charged to no ledger; save(..., unmetered=True) publishes it all the same")
     if release.receipt is None and release.provenance.get("ledger") is not None:
         raise PrivacyError(
-            "this release names a ledger but carries no receipt, so the ledger cannot hear of it: save what release() "
+            "this release names a ledger but carries no receipt, so the ledger cannot be charged: save what release() "
             "returned"
         )
 
@@ -106,7 +106,9 @@ def level_of(domain: Domain, level: str) -> tuple[Axis, RegionMap | None]:
     if len(found) == 1:
         return found[0]
     if found:
-        raise DomainError(f"level {level}: {len(found)} axes or maps have one of that name, so it says too little")
+        raise DomainError(
+            f"level {level}: {len(found)} axes or maps have one of that name, so it is not clear which is meant"
+        )
     known = [name for axis in domain.axes for name in axis.level_names]
     known += [name for _, _, places in over for name in (places.own_level or "", *places.level_names)]
     if domain.planes and not known:

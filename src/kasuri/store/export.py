@@ -100,6 +100,22 @@ def export_faults(domain: Domain, targets: Sequence[str], levels: Sequence[str])
     return faults
 
 
+def adds(target: str) -> bool:
+    """Does an export there join the releases that it holds? Other files hold one release."""
+    return "://" in target or Path(target).suffix.lower() in (".duckdb", ".sqlite", ".gpkg")
+
+
+def finished(target: str, levels: Sequence[str]) -> bool:
+    """After a crash: whether the files of one release are all there. What is there without the table of values, which
+    comes last, is taken away."""
+    path = Path(target)
+    if path.is_file():
+        return True
+    for part in _targets(path, ["release_meta", *(f"release_{level}" for level in levels)]).values():
+        part.unlink(missing_ok=True)
+    return False
+
+
 def _writable(path: Path) -> bool:
     """Whether the file, or the nearest folder above it that is there, may be written to."""
     place = path if path.exists() else next((folder for folder in path.absolute().parents if folder.exists()), path)
@@ -123,7 +139,7 @@ def _files(path: Path, tables: dict[str, Any], write: Callable[[Any, Path], None
         for name, table in tables.items():
             write(table, parts[name])
             files.sync(parts[name])
-        for name in reversed(list(tables)):  # the table of values last: where it stands, all the others do
+        for name in reversed(list(tables)):  # the table of values last: where it is there, all the others are
             files.place(parts[name], targets[name])  # refuses to replace what appeared meanwhile
             placed.append(targets[name])
     except BaseException:

@@ -233,7 +233,7 @@ def areas_of(
             out[key] = Regions((cells.cells_on(domain),))
             continue
         if not isinstance(cells, int) or isinstance(cells, bool) or not 1 <= cells <= domain.size:
-            faults.append(f"areas: {cells!r} is no number of cells of this domain (1..{domain.size})")
+            faults.append(f"areas: {cells!r} is not a number of cells of this domain (1..{domain.size})")
             continue
         steps = [1] * len(domain.shape)
         if meshes:
@@ -247,7 +247,7 @@ def areas_of(
             for d in range(len(steps) - 1, -1, -1):  # runs of cells: whole dimensions from the last
                 steps[d] = min(cells, domain.shape[d])
                 if cells % steps[d]:
-                    faults.append(f"areas: {cells} cells are no whole number of the last dimensions")
+                    faults.append(f"areas: {cells} cells are not a whole number of the last dimensions")
                     break
                 cells //= steps[d]
             cells = math.prod(steps)

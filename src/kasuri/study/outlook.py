@@ -197,6 +197,10 @@ class Outlook:
             least = "best"
         return {"recipe": least, "chosen": self.chosen if least == "best" else least, "scores": scores}
 
+    def untried(self) -> list[str]:
+        """The recipes that were neither tried nor refused."""
+        return sorted(set(RECIPES) - {row["recipe"] for row in self.rows} - set(self.refused))
+
     def to_json(self) -> dict[str, Any]:
         return {
             "model": self.model,

@@ -21,10 +21,6 @@ from kasuri.schema import Domain, Unit
 from kasuri.study.evaluate import compare, keys_of, names_of
 from kasuri.table import Counts
 
-_FORM = ("none", "inverse", "topdown", "least squares", "consistency")
-_NO_FORM = ("bayes", "chosen", "simplex", "nonneg lasso", "lasso", "threshold", "linear program")
-"""Refinements with a closed form of their error, and without."""
-
 
 def block_errors(mechanism: Mechanism, domain: Domain, unit: Unit, epsilon: Exact) -> list[BlockError]:
     """Error of block sums, one entry per height of the recipe's tree from one cell to the whole table; DomainError

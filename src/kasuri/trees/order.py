@@ -28,7 +28,7 @@ _EXPLICIT = 1 << 28  # largest factor held leaf by leaf (mask, hierarchy)
 
 @dataclass(frozen=True)
 class Dim:
-    """One dimension of the tree: its size, and (hierarchies only) where each index stands among the padded leaves."""
+    """One dimension of the tree: its size, and (hierarchies only) where each index is among the padded leaves."""
 
     size: int
     places: Int | None = field(default=None, repr=False)
@@ -208,7 +208,7 @@ class Order:
 
     @cached_property
     def shared_tail(self) -> tuple[int, int]:
-        """(cells, leaves) of the last dimensions that stand last in the tree too, in the same order: inside such a
+        """(cells, leaves) of the last dimensions that are last in the tree too, in the same order: inside such a
         tail keys rise with cells, so only what is above it needs sorting. (size, leaves) if all keys rise."""
         cells = leaves = 1
         at = self.depth
@@ -222,7 +222,7 @@ class Order:
 
     @cached_property
     def rising_cells(self) -> int:
-        """Size of the runs of cells inside which keys rise with cells, whatever stands between their digits: the last
+        """Size of the runs of cells inside which keys rise with cells, whatever is between their digits: the last
         dimensions whose digits follow one another in declared order (a mesh: its columns, and every axis below)."""
         cells, last = 1, [digit.dim for digit in self.digits]
         for d in range(len(self.dims) - 1, -1, -1):

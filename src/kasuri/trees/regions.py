@@ -67,7 +67,7 @@ class Boxes:
 
     def in_places(self, order: Order, domain: Domain) -> Boxes | None:
         """The same areas as ranges of the tree's places, open ended where they reach the edge; None where a range of
-        labels is no range of places."""
+        labels is not a range of places."""
         if len(order.dims) != len(domain.shape):  # cells one after the other, whatever their dimensions
             return None
         low, high = self.low.copy(), self.high.copy()

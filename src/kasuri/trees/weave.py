@@ -63,7 +63,7 @@ def _kind(axis: Axis) -> str:
 
 
 def _steps(axis: Axis, domain: Domain, dims: dict[int, Dim]) -> list[Step]:
-    """The splits of one axis from the top; `dims` learns where labels stand among the padded leaves."""
+    """The splits of one axis from the top; `dims` learns where labels are among the padded leaves."""
     positions = domain.positions(axis.name)
     paths = axis.tree_paths()
     if paths is None:

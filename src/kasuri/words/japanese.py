@@ -9,7 +9,7 @@ from typing import Any
 PHRASES = {
     # what a claim rests on
     "no ledger": "台帳なし：同じデータのほかの公表による消費は制限されない",
-    "the keystream": "鍵列（BLAKE2b 鍵による AES-256-CTR）は理想的な乱数と同等である",
+    "the keystream": "鍵ストリーム（BLAKE2b 鍵による AES-256-CTR）は理想的な乱数と同等である",
     "idealised numerics": "理想的な数値計算を仮定する（浮動小数点の雑音、論文の再現用）",
     "the provider bounded each": "提供者が単位ごとの寄与を制限している（表は集計済みで受領した）",
     "rows depend on their own id alone": "各行はその識別子の記録だけから決まる（申告による。kasuri は検査していない）",
@@ -66,7 +66,7 @@ PHRASES = {
     "Making the table non-negative": "負の値をなくす補正のため、小さな区域には偏りが生じます。"
     "空のセルは平均して高め、密なセルは低めになります。偏りは広い区域の合計では小さく、総数ではほとんどありません。",
     # no interval
-    "drawn with level jumps": "階層を飛ばして描いたため、区間の計算に必要な測定値が残っていません"
+    "drawn with level jumps": "階層を飛ばして抽出したため、区間の計算に必要な測定値が残っていません"
     "（haar_topdown(descent='plain') では公表されます）",
     "a cluster wrote the table in parts": "クラスターが表を分割して書いたため、lower 列と upper 列がありません"
     "（Release.load(folder).interval(...) で任意の区域の信頼区間を計算できます）",
@@ -95,6 +95,35 @@ PHRASES = {
 }
 """Beginnings of phrases; one that ends in a letter must be followed by none."""
 
+MEASURED = {
+    "counts": "計数",
+    "identity": "セルごとの計数",
+    "total": "総数",
+    "sum_difference": "和と差",
+    "haar": "ハール係数",
+    "haar_nd": "多次元のハール係数",
+    "nominal": "区分の木の係数",
+    "fourier": "フーリエ係数",
+    "matrix": "行列による合計",
+}
+"""What was measured, by the name of the transform."""
+REFINED = {
+    "none": "なし",
+    "inverse": "逆変換",
+    "topdown": "上位から順に整合させる補正",
+    "consistency": "階層間の整合化",
+    "least squares": "最小二乗",
+    "linear program": "線形計画",
+    "bayes": "ベイズ推定",
+    "woven": "織り合わせた木の推定",
+    "chosen": "測定値から選ばれた補正",
+    "threshold": "閾値処理",
+    "simplex": "単体への射影",
+    "lasso": "LASSO による縮小",
+    "nonneg lasso": "非負の LASSO による縮小",
+}
+"""What was done with the noisy numbers, by the name of the refinement."""
+
 _MODEL = {
     "central": "差分プライバシー",
     "local": "局所差分プライバシー",
@@ -105,13 +134,13 @@ _PATTERNS = (
     (r"(.+) joins, passes on joined rows only and keeps nothing",
      "{} が結合を行い、結合できた行だけを渡し、何も保持しない"),
     (r"(.+) with these options publishes no measurements",
-     "レシピ {} は、この設定では区間の計算に必要な測定値を公表しません"),
+     "方式 {} は、この設定では区間の計算に必要な測定値を公表しません"),
     (r"a device sends at most (\d+) reports? of this randomizer", "一つの端末がこの方式で送る報告は {} 件までである"),
     (r"a device is in at most (\d+) categories, .*",
      "一つの端末が報告する区分は {} 個までで、以後は「範囲外」と報告し、引いた値を保持する"),
     (r"table (.+) \(prior\)", "事前情報とした表 {}"),
     (r"table (.+) \(tuning\)", "調整に用いた表 {}"),
-    (r"matrix of the recipe \((.+)\)", "レシピに書かれた行列（{}）"),
+    (r"matrix of the recipe \((.+)\)", "方式に書かれた行列（{}）"),
     (r"matrix (.+) \(strategy\)", "測定に用いた行列 {}"),
     (r"matrix (.+) \(workload\)", "質問の一覧とした行列 {}"),
 )  # fmt: skip
@@ -134,6 +163,27 @@ def ja(phrase: str) -> str:
 def _known(phrase: str) -> str | None:
     fits = [start for start in PHRASES if phrase.startswith(start) and not phrase[len(start) :][:1].isalpha()]
     return PHRASES[max(fits, key=len)] if fits else None
+
+
+def measured(query: str) -> str:
+    """What a mechanism measured."""
+    level = re.fullmatch(r"counts of level (.+)", query)
+    return f"階層 {level[1]} の計数" if level else MEASURED.get(query, query)
+
+
+_NAMES = {
+    "age": "年齢", "sex": "性別", "female": "女", "male": "男", "hour": "時刻", "day": "日", "month": "月",
+    "year": "年", "place": "場所",
+    "home": "居住地", "work": "就業地", "origin": "出発地", "destination": "到着地", "ward": "区",
+    "municipality": "市区町村", "prefecture": "都道府県", "region": "地方", "country": "国", "state": "州",
+    "county": "郡", "district": "地区", "town": "町", "occupation": "職業", "income": "所得", "elsewhere": "範囲外",
+}  # fmt: skip
+"""Names that axes, levels and labels often have."""
+
+
+def name(word: str) -> str:
+    """An axis, a level or a label that is called so; one that is not known stays as it is."""
+    return _NAMES.get(word, word)
 
 
 def unit(name: str) -> str:

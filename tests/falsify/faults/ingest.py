@@ -66,6 +66,8 @@ FAULTS = [
     Fault("a macro of the database called by its short name", "kasuri.ingest.workshop:short_text",
           "system.main.strlen", "strlen",
           f"{ROWWISE}::test_one_person_changes_an_accepted_query_by_at_most_the_claim"),
+    Fault("any format of times is taken", "kasuri.ingest.rowwise:_call", "if name in _FORMATS and not",
+          "if False and not", f"{ROWWISE}::test_a_query_that_may_mix_rows_is_refused"),
     Fault("a failing expression stops the query", "kasuri.ingest.rowwise:_tried", 'f"TRY({value.sql})"',
           'f"({value.sql})"', f"{ROWWISE}::test_common_parts_of_expressions_stay_inside_their_try",
           also=(("kasuri.ingest.workshop:compute", "            own[0].close()\n            own[0] = workshop()",

@@ -11,6 +11,9 @@ COLLECTOR = "tests/collector/test_collector.py"
 FAULTS = [
     Fault("a claim is made of a round that is open", "kasuri.cli.local:_central", "if time.time() < rounded.closes:",
           "if False:", "tests/contract/test_local_cli.py::test_the_claim_of_a_round_stands_beside_the_local_one"),
+    Fault("words of any number of bits are worked out", "kasuri.local.randomizer:Randomizer.words",
+          "return 1 << self.bits if 1 <= self.bits <= BITS else 0", "return 1 << self.bits",
+          f"{COLLECTOR}::test_descriptions_that_would_fill_the_memory_are_refused_at_once"),
     Fault("a position outside all places is the first", "kasuri.local.places:place_of", "return randomizer.size - 1",
           "return 0", "tests/clients/test_places.py::test_the_browser_and_python_find_the_same_place"),
     Fault("a refused position is counted", "kasuri.local.device:Device.report",

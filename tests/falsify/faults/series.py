@@ -4,6 +4,7 @@ from planted import Fault
 
 LEDGER = "tests/contract/test_window_ledger.py"
 SERIES = "tests/contract/test_series.py"
+CLI = "tests/contract/test_series_cli.py"
 
 FAULTS = [
     Fault("a slot drawn twice", "kasuri.budget.ledger.entries:State._in_window", "if slot in self.slots:", "if False:",
@@ -37,6 +38,15 @@ FAULTS = [
           "found, after = self._filtered(numbers, state, when, late)\n"
           "        found = (found[0], found[1] + (counts.values.sum() % 2 if found[1].size else 0), *found[2:])",
           f"{SERIES}::test_everything_follows_from_the_published_measurements"),
+    Fault("a source that is not of the slot", "kasuri.job.serial:_source_faults",
+          "for file in data.files if not _names_start(file, window)", "for file in ()",
+          f"{CLI}::test_rows_are_those_of_one_slot", short=True),
+    Fault("rows since the slot, too", "kasuri.job.serial:_source_faults", "of_start & of_end", "of_start or of_end",
+          f"{CLI}::test_rows_are_those_of_one_slot"),
+    Fault("a ledger that was put back believed", "kasuri.series.flow:Series._backed", "if lost:", "if False:",
+          f"{SERIES}::test_a_restored_ledger_is_noticed"),
+    Fault("a forged claim of a series believed", "kasuri.series.flow:Series.verify",
+          "!= _declared(", "is _declared(", f"{SERIES}::test_a_forged_claim_is_noticed"),
     Fault("a missing slot without a reason", "kasuri.series.flow:Series.declare_missing",
           "len(reason.strip()) < 8", "False", f"{SERIES}::test_missing_slots_need_a_public_reason"),
 ]  # fmt: skip

@@ -6,9 +6,25 @@ NAMES = "tests/contract/test_names.py"
 FORGERIES = "tests/contract/test_forgeries.py"
 OLD_RELEASE = "tests/golden/test_old_release.py"
 
+ACCEPTANCE = "tests/contract/test_acceptance.py"
+
 FAULTS = [
+    Fault("criteria are no part of what is charged", "kasuri.published.acceptance:fingerprint", "if said is None:",
+          "if True:", f"{ACCEPTANCE}::test_an_altered_criterion_is_found_though_every_hash_is_made_again"),
+    Fault("what is not good enough is released", "kasuri.published.acceptance:Acceptance.must_be_met",
+          "if not self.met:", "if False:",
+          f"{ACCEPTANCE}::test_what_would_not_be_met_is_neither_released_nor_charged"),
+    Fault("judged without the error of the simulation", "kasuri.published.acceptance:Verdict.met",
+          "self.found - self.margin", "self.found", f"{ACCEPTANCE}::test_a_margin_counts_against_the_release"),
     Fault("a certificate read as text", "kasuri.manifest.verify:_words", "same = (folder / name).read_bytes() ==",
           "same = (folder / name).read_text().encode() ==", f"{NAMES}::test_a_certificate_is_bytes"),
+    Fault("bytes of a table that no column has", "kasuri.manifest.tables:_plainly", "or size != path.stat().st_size",
+          "", f"{FORGERIES}::test_a_table_with_something_beside_it"),
+    Fault("ends of columns are believed", "kasuri.manifest.tables:_plainly",
+          'if ends and (ends["min"], ends["max"]) != (said.min, said.max):', "if False:",
+          f"{FORGERIES}::test_a_table_with_something_beside_it"),
+    Fault("a notice of withdrawal is believed", "kasuri.manifest.withdrawal:notice", "same = found is not None and",
+          "found, same = said, True or", "tests/contract/test_withdraw.py::test_a_notice_says_what_its_release_does"),
     Fault("the scale is believed", "kasuri.manifest.recompute:_unlike",
           "if json.loads(json.dumps(own.get(name))) != words.get(name):",
           'if json.loads(json.dumps(own.get(name))) != words.get(name) and name != "scale":',
@@ -63,7 +79,7 @@ FAULTS = [
     Fault("every machine rounds otherwise", "kasuri.manifest.recompute:_refined",
           'here = implementation["environment"].get("machine") == machine()', "here = False",
           f"{FORGERIES}::test_a_unit_of_rounding_from_another_machine_is_named"),
-    Fault("a newer refinement is believed", "kasuri.manifest.recompute:_refined",
+    Fault("a newer refinement is believed", "kasuri.manifest.recompute:_kernels",
           "if type(version) is int and version > refine.VERSION:", "if False:",
           f"{FORGERIES}::test_a_newer_refinement_is_not_believed"),
     Fault("a threshold is believed", "kasuri.recipes.threshold:ThresholdedRun.lawful",

@@ -42,7 +42,7 @@ class Receipt:
     before: Balance
     after: Balance
     of_series: int = 0
-    """Which release of the declared series it pays for; 0 where it is none of it."""
+    """Which release of the declared series it pays for; 0 where it does not belong to it."""
     part: Part | None = None
     """Which part of a split it pays for, where that is charged in parallel with the others and so may cost nothing."""
     slot: int | None = None
@@ -317,7 +317,7 @@ class Ledger:
         return [json.loads(body) | {"hash": digest} for digest, body in rows]
 
     def receipt(self, number: int) -> Receipt | None:
-        """The receipt of an entry as it was given out; None where it is no reservation."""
+        """The receipt of an entry as it was given out; None where it is not a reservation."""
         with self._locked(create=False) as connection:
             rows = files.rows(connection, 0)
         if not 1 < number <= len(rows):
@@ -334,6 +334,12 @@ class Ledger:
             return None
         place = state.series_used if charge.of_series else 0
         return Receipt(self, number, digest, before, state.balance(), place, charge.part, charge.slot)
+
+    def holds(self, number: int, digest: str) -> bool:
+        """Is this entry there, with this hash?"""
+        with self._locked(create=False) as connection:
+            found = connection.execute("SELECT hash FROM entries WHERE entry = ?", (number,)).fetchone()
+        return found is not None and found[0] == digest
 
     def paid_slots(self) -> dict[int, int]:
         """The slots that are paid for, and the entry of each."""

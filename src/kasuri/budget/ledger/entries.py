@@ -189,7 +189,7 @@ class State:
         return Balance("epsilon", allowance.epsilon, spent + in_series, aside, allowance.delta, delta)
 
     def charge(self, claim: Mapping[str, Any]) -> Charge:
-        """What a claim costs, as it stands in an entry."""
+        """What a claim costs, as an entry has it."""
         allowance, zero = self.allowance, Fraction(0)
         epsilon, delta = written(claim["epsilon"]), written(claim["delta"])
         if allowance.rho is not None:

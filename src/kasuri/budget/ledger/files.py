@@ -104,7 +104,7 @@ def connect(path: Path, *, create: bool) -> sqlite3.Connection:
 
 
 def _text(data: bytes) -> str:
-    """What a damaged page holds is no text; it is read all the same, and its hash tells."""
+    """What a damaged page holds is not text; it is read all the same, and its hash shows it."""
     return data.decode(errors="replace")
 
 

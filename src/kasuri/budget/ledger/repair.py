@@ -41,7 +41,9 @@ def repair(path: str | Path) -> dict[str, Any]:
         stored, stored_good, most = _stored(ledger.path)
         _one_history(ledger.path, journal, stored)
         if not stored_good and len(stored) > len(journal):
-            raise FormatError(f"{ledger.path.name}: damaged, and its journal knows less; restore one of them by hand")
+            raise FormatError(
+                f"{ledger.path.name}: damaged, and its journal holds fewer entries; restore one of them by hand"
+            )
         best = max(journal, stored, key=len)
         if (not stored_good and most > len(best)) or _goes_on(seen, best):
             raise FormatError(
@@ -49,7 +51,9 @@ def repair(path: str | Path) -> dict[str, Any]:
                 "Restore one of them by hand: what was spent stays spent"
             )
         if not journal_good and len(stored) < len(written):
-            raise FormatError(f"{ledger.journal.name}: damaged, and the ledger knows less; restore one of them by hand")
+            raise FormatError(
+                f"{ledger.journal.name}: damaged, and the ledger holds fewer entries; restore one of them by hand"
+            )
         if not best:
             raise DomainError(f"{ledger.path}: neither the ledger nor its journal holds an entry; nothing to repair")
         keep = sum(map(files.size, journal))
@@ -136,7 +140,7 @@ def _bytes(path: Path) -> bytes:
 def _goes_on(seen: bytes, history: list[Record]) -> bool:
     """Does a file show an entry that follows this history? In an entry's text a quotation mark inside a value is
     escaped, so `"entry":` and `"previous":` are nothing but the fields; entries are never rewritten, so no page holds
-    an old one. A number alone is no sign where the hash before it is known: it may be what was damaged."""
+    an old one. A number alone is not a sign where the hash before it is known: it may be what was damaged."""
     known = {digest for digest, _ in history[:-1]} | {"0" * 64}
     last = history[-1][0] if history else ""
     for match in re.finditer(rb'"entry":(\d{1,18}),', seen):
@@ -160,7 +164,7 @@ def _one_history(path: Path, journal: list[Record], stored: list[Record]) -> Non
     for at, (one, other) in enumerate(zip(journal, stored, strict=False)):
         if one != other:
             raise FormatError(
-                f"{path.name} and its journal tell different histories from entry {at + 1} on; nothing was changed. "
+                f"{path.name} and its journal have different histories from entry {at + 1} on; nothing was changed. "
                 "Keep both files and find out who wrote the second one"
             )
 

@@ -68,7 +68,7 @@ export function categoryOf(randomizer, value) {
     found = own?.some(isNumeral) ? named.indexOf(String(value)) : value;
   }
   if (!(found >= 0 && found < d)) {
-    throw new Error(`the value is none of the ${d} categories; a place outside the domain is "elsewhere"`);
+    throw new Error(`the value is not one of the ${d} categories; a place outside the domain is "elsewhere"`);
   }
   return found;
 }
@@ -477,7 +477,7 @@ export function encodeBatch(round, reports, key = crypto.getRandomValues(new Uin
   return concat(magic, round.fingerprint, key, ...reports);
 }
 
-/** What a device has spent and sent, from its text; a text that is none of its own is refused, never begun afresh. */
+/** What a device has spent and sent, from its text; a text that is not its own is refused, never begun afresh. */
 function readState(text) {
   if (text === null) return { spent: 0, sent: new Map(), memories: new Map() };
   const state = { memories: {}, ...JSON.parse(text) }; // a state without memories is that of an earlier release

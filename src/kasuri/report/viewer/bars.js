@@ -4,7 +4,7 @@ function showBars(view, data) {
   const tools = $("tools"), columns = data.columns, unit = view.data.unit, has = "above" in columns, STEP = 100, known = ranges(view, data);
   const state = { along: 0, level: 0, pick: view.axes.map(() => -1), sort: "listed", text: "", most: STEP, beside: -1 };
   const axis = () => view.axes[state.along], keep = (i, without) => state.pick.every((p, a) => without.includes(a) || p < 0 || data.index[a][i] === p);
-  const names = () => (state.level ? axis().levels[state.level].labels : axis().labels), size = () => (state.level ? axis().levels[state.level].labels.length : axis().size), name = (i) => names()?.[i] ?? String(i);
+  const names = () => (state.level ? axis().levels[state.level].labels : axis().labels), size = () => (state.level ? axis().levels[state.level].labels.length : axis().size), name = (i) => called(names()?.[i] ?? String(i));
   for (const one of view.axes) for (const l of one.levels ?? []) if (l.spans) { l.of = new Uint32Array(one.size); l.spans.forEach(([low, past], i) => l.of.fill(i, low, past)); }
   function sums(extra = -1) {
     const out = new Float64Array(size()), place = data.index[state.along], by = state.beside;
@@ -39,24 +39,24 @@ function showBars(view, data) {
     const values = sums(), wanted = order(values), seen = wanted.slice(0, state.most), out = [];
     if (state.beside >= 0) {
       const other = view.axes[state.beside], all = Array.from({ length: Math.min(other.size, 24) }, (_, k) => sums(k)), reach = all.flatMap((v) => Array.from(v)).reduce((a, v) => Math.max(a, Math.abs(v)), unit);
-      out.push(element("div", { className: "multiples" }, ...all.map((v, k) => element("figure", {}, element("figcaption", { textContent: `${other.name}${t().is}${labelOf(other, k)}` }), table(axis().name, lines(v, seen.slice(0, 30), reach, k))[1]))));
+      out.push(element("div", { className: "multiples" }, ...all.map((v, k) => element("figure", {}, element("figcaption", { textContent: `${called(other.name)}${t().is}${called(labelOf(other, k))}` }), table(called(axis().name), lines(v, seen.slice(0, 30), reach, k))[1]))));
     } else {
-      const reach = seen.reduce((a, i) => Math.max(a, Math.abs(values[i]), has ? limits(i)?.[1] ?? 0 : 0), unit), [head, box] = table(axis().name, lines(values, seen, reach));
+      const reach = seen.reduce((a, i) => Math.max(a, Math.abs(values[i]), has ? limits(i)?.[1] ?? 0 : 0), unit), [head, box] = table(called(axis().name), lines(values, seen, reach));
       if (has) head.append(element("th", { scope: "col", className: "n", textContent: t().interval(view.confidence) }));
       out.push(box);
       if (wanted.length > seen.length) { const more = element("button", { type: "button", className: "more", textContent: t().more(number(wanted.length - seen.length)) }); more.addEventListener("click", () => { state.most += STEP; draw(); }); out.push(more); }
       if (!wanted.length) out.push(element("p", { textContent: t().find }));
     }
     $("bars").replaceChildren(...out);
-    $("charts").replaceChildren(...drawCharts(view, data, { skip: [], keep, range: (a, k) => known.of(state.pick.map((p, j) => (j === a || p >= 0 ? 0 : -1)), state.pick.map((p, j) => (j === a ? k : p))), pick: state.pick, choose: () => {} }).filter((_, i, all) => view.axes.length > 1 || axis().kind === "time"));
+    $("charts").replaceChildren(...drawCharts(view, data, { skip: axis().kind === "time" ? [] : [state.along], keep, range: (a, k) => known.of(state.pick.map((p, j) => (j === a || p >= 0 ? 0 : -1)), state.pick.map((p, j) => (j === a ? k : p))), pick: state.pick, choose: () => {} }).filter((_, i, all) => view.axes.length > 1 || axis().kind === "time"));
   }
   if (view.axes.length > 1) {
-    select(tools, "along", () => t().along, () => view.axes.map((one, i) => [String(i), one.name]), (v) => { state.along = Number(v); state.level = 0; state.most = STEP; state.pick[state.along] = -1; if (state.beside === state.along) state.beside = -1; speak(language); });
-    select(tools, "beside", () => t().beside, () => [["-1", t().off_], ...view.axes.map((one, i) => [String(i), t().by(one.name)]).filter(([i]) => Number(i) !== state.along)], (v) => { state.beside = Number(v); draw(); });
+    select(tools, "along", () => t().along, () => view.axes.map((one, i) => [String(i), called(one.name)]), (v) => { state.along = Number(v); state.level = 0; state.most = STEP; state.pick[state.along] = -1; if (state.beside === state.along) state.beside = -1; speak(language); });
+    select(tools, "beside", () => t().beside, () => [["-1", t().off_], ...view.axes.map((one, i) => [String(i), t().by(called(one.name))]).filter(([i]) => Number(i) !== state.along)], (v) => { state.beside = Number(v); draw(); });
     const boxes = view.axes.map((one, i) => choose(tools, one, (v) => { state.pick[i] = v; draw(); }));
     shown.push(() => boxes.forEach((box, i) => { box.closest("label, .time").hidden = i === state.along; }));
   }
-  if (view.axes.some((one) => one.levels?.length > 1)) { const box = select(tools, "level", () => t().level, () => (axis().levels ?? [{ name: "–" }]).map((l, i) => [String(i), l.name]), (v) => { state.level = Number(v); state.most = STEP; draw(); }); shown.push(() => { box.value = String(state.level); box.parentElement.hidden = !(axis().levels?.length > 1); }); }
+  if (view.axes.some((one) => one.levels?.length > 1)) { const box = select(tools, "level", () => t().level, () => (axis().levels ?? [{ name: "–" }]).map((l, i) => [String(i), called(l.name)]), (v) => { state.level = Number(v); state.most = STEP; draw(); }); shown.push(() => { box.value = String(state.level); box.parentElement.hidden = !(axis().levels?.length > 1); }); }
   const search = element("input", { id: "go", type: "search", autocomplete: "off" }), words = element("span");
   tools.append(element("label", {}, words, search));
   search.addEventListener("input", () => { state.text = search.value.trim(); draw(); });

@@ -26,14 +26,14 @@ function lineChart(axis, values, limits, unit, chosen, pick) {
   const step = Math.ceil(values.length / 4);
   for (let i = 0; i < values.length; i += step) parts.push(svg("text", { x: x(i), y: high - 5, "text-anchor": i ? "middle" : "start" }, axis.labels[i].replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d)$/, axis.labels[0].slice(0, 10) === axis.labels.at(-1).slice(0, 10) ? "$2" : "$1")));
   if (chosen >= 0) parts.push(svg("line", { class: "mark-line", x1: x(chosen), x2: x(chosen), y1: top, y2: high - foot }), svg("circle", { class: "dot", cx: x(chosen), cy: y(values[chosen]), r: 4 }));
-  const made = svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img", "aria-label": `${axis.name}${t().is}${number(Math.min(...values) / unit, unit)} ${t().to} ${number(Math.max(...values) / unit, unit)}` }, ...parts);
+  const made = svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img", "aria-label": `${called(axis.name)}${t().is}${number(Math.min(...values) / unit, unit)} ${t().to} ${number(Math.max(...values) / unit, unit)}` }, ...parts);
   made.addEventListener("click", (event) => { const r = made.getBoundingClientRect(), i = Math.round((((event.clientX - r.left) / r.width) * WIDE - left) / ((WIDE - left - 8) / Math.max(values.length - 1, 1))); pick(Math.min(Math.max(i, 0), values.length - 1)); });
   return made;
 }
 /** Two sides of a population pyramid, the first label of the shorter axis on the left. */
 function pyramid(rows, sides, sums, unit) {
   const step = Math.max(12, Math.min(20, 240 / rows.length)), high = rows.length * step + 22, most = Math.max(unit, ...sums.flatMap((s) => Array.from(s))), mid = WIDE / 2, reach = mid - 34, parts = [];
-  sides.forEach((name, s) => parts.push(svg("text", { x: s ? WIDE - 2 : 2, y: 13, "text-anchor": s ? "end" : "start", class: "strong" }, name)));
+  sides.forEach((name, s) => parts.push(svg("text", { x: s ? WIDE - 2 : 2, y: 13, "text-anchor": s ? "end" : "start", class: "strong" }, `${name} ${number(sums[s].reduce((a, v) => a + v, 0) / unit, unit)}`)));
   rows.forEach((name, i) => {
     const y = 20 + (rows.length - 1 - i) * step;
     parts.push(svg("text", { x: mid, y: y + step / 2 + 4, "text-anchor": "middle" }, name));
@@ -42,9 +42,9 @@ function pyramid(rows, sides, sums, unit) {
   return svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img", "aria-label": `${sides.join(" / ")}: ${rows.map((name, i) => `${name} ${sums.map((s) => number(s[i] / unit, unit)).join(" / ")}`).join("; ")}` }, ...parts);
 }
 function barChart(labels, sums, unit, chosen) {
-  const step = Math.max(13, Math.min(22, 260 / labels.length)), most = Math.max(unit, ...sums), left = Math.min(110, 8 + 7 * Math.max(...labels.map((l) => l.length))), parts = labels.flatMap((name, i) => {
-    const y = i * step, long = ((WIDE - left - 50) * Math.max(sums[i], 0)) / most;
-    return [svg("text", { x: left - 5, y: y + step / 2 + 4, "text-anchor": "end", class: i === chosen ? "strong" : "" }, name.length > 15 ? name.slice(0, 14) + "…" : name), svg("rect", { class: i === chosen ? "right" : "left", x: left, y: y + 1, width: long, height: step - 3 }), svg("text", { x: left + long + 4, y: y + step / 2 + 4 }, brief(Math.round(sums[i] / unit)))];
+  const step = Math.max(13, Math.min(22, 260 / labels.length)), most = Math.max(unit, ...sums), room = 12 + 7 * number(Math.round(most / unit)).length, left = Math.min(110, 8 + 7 * Math.max(...labels.map((l) => l.length))), parts = labels.flatMap((name, i) => {
+    const y = i * step, long = ((WIDE - left - room) * Math.max(sums[i], 0)) / most;
+    return [svg("text", { x: left - 5, y: y + step / 2 + 4, "text-anchor": "end", class: i === chosen ? "strong" : "" }, name.length > 15 ? name.slice(0, 14) + "…" : name), svg("rect", { class: i === chosen ? "right" : "left", x: left, y: y + 1, width: long, height: step - 3 }), svg("text", { x: left + long + 4, y: y + step / 2 + 4 }, number(Math.round(sums[i] / unit)))];
   });
   return svg("svg", { viewBox: `0 0 ${WIDE} ${labels.length * step + 4}`, role: "img", "aria-label": labels.map((l, i) => `${l} ${number(sums[i] / unit, unit)}`).join("; ") }, ...parts);
 }
@@ -54,14 +54,14 @@ function drawCharts(view, data, { skip, keep, range, pick, choose: chosen }) {
   const figure = (heading, drawing) => { if (view.secret) drawing.append(svg("text", { class: "mark", x: WIDE / 2, y: 40, "text-anchor": "middle", "font-size": 20 }, "CONFIDENTIAL 部外秘")); out.push(element("figure", {}, element("figcaption", { textContent: heading }), drawing)); };
   const two = left.find((i) => view.axes[i].size === 2), ages = left.find((i) => i !== two && view.axes[i].kind !== "time" && view.axes[i].size > 2 && view.axes[i].size <= FEW);
   if (two !== undefined && ages !== undefined && pick[two] < 0)
-    figure(`${view.axes[ages].name} × ${view.axes[two].name}`, pyramid(view.axes[ages].labels, view.axes[two].labels, sumsBy(data, (i) => keep(i, [two, ages]), ages, view.axes[ages].size, two, 2), unit));
+    figure(`${called(view.axes[ages].name)} × ${called(view.axes[two].name)}`, pyramid(view.axes[ages].labels, view.axes[two].labels.map(called), sumsBy(data, (i) => keep(i, [two, ages]), ages, view.axes[ages].size, two, 2), unit));
   for (const i of left) {
     const axis = view.axes[i];
     if (axis.kind === "time") {
       const sums = sumsBy(data, (k) => keep(k, [i]), i, axis.size);
-      figure(axis.name, lineChart(axis, sums, Array.from(sums, (_, k) => range(i, k)), unit, pick[i], (k) => chosen(i, k)));
+      figure(called(axis.name), lineChart(axis, sums, Array.from(sums, (_, k) => range(i, k)), unit, pick[i], (k) => chosen(i, k)));
     } else if (axis.size <= FEW && !(two !== undefined && ages !== undefined && pick[two] < 0 && (i === two || i === ages)))
-      figure(axis.name, barChart(axis.labels, sumsBy(data, (k) => keep(k, [i]), i, axis.size), unit, pick[i]));
+      figure(called(axis.name), barChart(axis.labels.map(called), sumsBy(data, (k) => keep(k, [i]), i, axis.size), unit, pick[i]));
   }
   return out;
 }

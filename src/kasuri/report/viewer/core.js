@@ -14,6 +14,8 @@ const $ = (id) => document.getElementById(id);
 const told = (id) => JSON.parse($(id).textContent);
 let language = "en";
 const t = () => WORDS[language];
+/** An axis, a level or a label as readers of the language know it. */
+const called = (name) => (language === "ja" && called.ja?.[name]) || name;
 const shown = []; // what to draw again when the language changes
 
 function speak(next) {
@@ -96,10 +98,10 @@ function choose(tools, axis, change) {
   const id = `axis-${axis.name}`;
   if (axis.kind === "time" && axis.labels && axis.size > 1) return slider(tools, axis, id, change);
   if (axis.labels && axis.labels.length <= MANY)
-    return select(tools, id, () => axis.name, () => [["-1", t().sum], ...axis.labels.map((label, i) => [String(i), label])], (v) => change(Number(v)));
+    return select(tools, id, () => called(axis.name), () => [["-1", t().sum], ...axis.labels.map((label, i) => [String(i), called(label)])], (v) => change(Number(v)));
   const box = element("input", { id, size: 12, autocomplete: "off" }), words = element("span");
   tools.append(element("label", {}, words, box));
-  const say = () => { words.textContent = `${axis.name} (${t().all}: ${axis.labels ? axis.labels[0] : axis.level ? t().cells(axis.level) : "0"} …)`; };
+  const say = () => { words.textContent = t().other(called(axis.name)); };
   say();
   shown.push(say);
   box.addEventListener("change", () => {
@@ -119,7 +121,7 @@ function slider(tools, axis, id, change) {
   const play = element("button", { type: "button", className: "play" });
   tools.append(element("div", { className: "time" }, element("label", { htmlFor: id }, words, box), element("div", {}, play, when)));
   let timer = 0;
-  const say = () => { words.textContent = axis.name; when.textContent = Number(box.value) < 0 ? t().sum : axis.labels[box.value]; box.setAttribute("aria-valuetext", when.textContent); play.textContent = timer ? "❚❚" : "▶"; play.setAttribute("aria-label", timer ? t().pause : t().play); };
+  const say = () => { words.textContent = called(axis.name); when.textContent = Number(box.value) < 0 ? t().sum : axis.labels[box.value]; box.setAttribute("aria-valuetext", when.textContent); play.textContent = timer ? "❚❚" : "▶"; play.setAttribute("aria-label", timer ? t().pause : t().play); };
   const stop = () => { clearInterval(timer); timer = 0; say(); };
   const go = () => { say(); change(Number(box.value)); };
   box.addEventListener("input", () => { stop(); go(); });

@@ -6,7 +6,7 @@ function showMap(view, data) {
   const has = "above" in columns || data.ranges.length > 0;
   const state = { map: maps[0], pick: view.axes.map(() => -1), held: view.axes.map(() => null), layer: "value", log: true, cursor: null, drawn: null, beside: -1 };
   const canvas = $("canvas"), pen = canvas.getContext("2d"), surfaces = view.axes.map((axis) => (axis.kind === "mesh" ? meshSurface(axis, mask(axis)) : axis.kind === "shapes" ? shapesSurface(axis) : null));
-  let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1;
+  let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, rest = 1;
   const amount = { value: (i) => columns.value[i], truth: (i) => columns.truth[i], error: (i) => columns.value[i] - columns.truth[i], share: (i) => columns.value[i] };
 
   function mask(of) {
@@ -63,6 +63,7 @@ function showMap(view, data) {
     show(0, 0, on.wide, on.high);
     fitted = box.s;
     if (home && on.home) show(...on.home);
+    rest = box.s;
   }
   const toX = (x) => (x - box.x) * box.s * on.aspect, toY = (y) => (y - box.y) * box.s;
   const toPage = (px, py) => [px / (box.s * on.aspect) + box.x, py / box.s + box.y];
@@ -143,7 +144,7 @@ function showMap(view, data) {
     state.names = count;
   }
   function overlay(join) {
-    const w = canvas.clientWidth, h = canvas.clientHeight, taken = [[0, h - 86, Math.min(330, w), h], [w - 56, 0, w, 190]];
+    const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, taken = [[0, h - 86, Math.min(330, w), h], [w - buttons.offsetWidth - 16, 0, w, buttons.offsetHeight + 16]];
     if (axis.scheme === "jis") { // lines of the 80 km (zoomed in: 10 km) mesh, with their codes
       const own = GRID[axis.level][0], name = box.s * own / 8 > 110 && own >= 8 ? "10km" : "80km", step = own / GRID[name][0];
       pen.strokeStyle = box.s * step > 46 ? "#ffffff24" : "#ffffff10"; pen.lineWidth = 1; pen.font = `11px ${font()}`; pen.textAlign = "left";
@@ -199,7 +200,13 @@ function showMap(view, data) {
     const out = $("readout");
     $("advice").textContent = "";
     follow.hidden = maps.length < 2 || state.cursor === null || state.cursor < 0;
-    if (state.cursor === null) { out.textContent = top.high || top.low ? t().start : t().nothing; return; }
+    out.classList.toggle("unread", state.cursor === null); // nothing to print
+    if (state.cursor === null) {
+      const all = state.layer === "value" ? known.of(keyOf(-1), idsOf(-1)) : null; // of everything that the boxes pick
+      out.textContent = top.high || top.low ? t().start : t().nothing;
+      if (all) $("advice").textContent = t().entire(t().unit(view.unit), number(all[3] / unit, unit), number(all[0] / unit, unit), number(all[1] / unit, unit));
+      return;
+    }
     if (state.cursor < 0) { out.textContent = t().outside; return; }
     const id = areaOf(axis, state.cursor, on.level), entry = on.get(id), s = on.level, where = on.where(state.cursor);
     if (earth) where.push(compass(earth.degrees(...on.centre(state.cursor))));
@@ -275,8 +282,8 @@ function showMap(view, data) {
       const one = element("canvas", { width: wide * 2, height: Math.round(tall * 2), role: "img" }), ink = one.getContext("2d"), s = Math.min((2 * wide) / (on.wide * on.aspect), (2 * tall) / on.high), view_ = { x: on.wide / 2 - wide / (s * on.aspect), y: on.high / 2 - tall / s, s };
       ink.fillStyle = GROUND; ink.fillRect(0, 0, one.width, one.height);
       small.paint(ink, { box: view_, ratio: 1, w: one.width, h: one.height, toX: (x) => (x - view_.x) * s * on.aspect, toY: (y) => (y - view_.y) * s, of, hatch: 0 });
-      one.setAttribute("aria-label", `${other.name}: ${labelOf(other, k)}`);
-      const button = element("button", { type: "button", className: "one" }, one, element("span", { textContent: labelOf(other, k) }));
+      one.setAttribute("aria-label", `${called(other.name)}: ${called(labelOf(other, k))}`);
+      const button = element("button", { type: "button", className: "one" }, one, element("span", { textContent: called(labelOf(other, k)) }));
       button.addEventListener("click", () => set(b, k));
       return button;
     }));
@@ -377,21 +384,21 @@ function showMap(view, data) {
     if (hit.level !== on.level) setLevel(hit.level);
     jump(hit.leaf, axis.kind === "mesh" ? (hit.name ? Math.max(6, canvas.clientWidth / (70 * on.aspect)) : 6) : 0);
   });
-  if (maps.length > 1) select(tools, "mesh", () => t().map, () => maps.map((i) => [String(i), view.axes[i].name]), (v) => { turnTo(Number(v)); all = null; build(0); fit(); speak(language); });
+  if (maps.length > 1) select(tools, "mesh", () => t().shows, () => maps.map((i) => [String(i), called(view.axes[i].name)]), (v) => { turnTo(Number(v)); all = null; build(0); fit(); speak(language); });
   const levelBox = select(tools, "level", () => t().level, () => on.levels(), (v) => setLevel(Number(v)));
-  const layers = ["value", ...(has ? ["share"] : []), ...(internal ? ["error", "truth"] : [])];
-  const layerBox = layers.length > 1 ? select(tools, "layer", () => t().show, () => layers.map((name) => [name, t()[name]]), (v) => { state.layer = v; if (v === "share" && !known.table(keyOf(on.level))) { build(0); levelBox.value = "0"; } else build(); renew(); }) : { value: "value" };
   const scaleBox = select(tools, "scale", () => t().scale, () => [["log", t().log], ["linear", t().linear]], (v) => { state.log = v === "log"; soon(); multiples(); });
+  const layers = ["value", ...(has ? ["share"] : []), ...(internal ? ["error", "truth"] : [])];
+  const layerBox = layers.length > 1 ? select(tools, "layer", () => t().show, () => layers.map((name) => [name, t()[name === "share" ? "usable" : name]]), (v) => { state.layer = v; if (v === "share" && !known.table(keyOf(on.level))) { build(0); levelBox.value = "0"; } else build(); renew(); }) : { value: "value" };
   function pick(a, v) { state.pick[a] = v; state.held[a] = null; build(); renew(); multiples(); if (a !== state.map) hold(); }
   function set(a, v) { if (boxes[a].set) boxes[a].set(v); else boxes[a].value = v < 0 && boxes[a].tagName === "INPUT" ? "" : boxes[a].tagName === "INPUT" ? labelOf(view.axes[a], v) : String(v); pick(a, v); }
   view.axes.forEach((other, a) => { if (a !== maps[0] || maps.length > 1) boxes[a] = choose(tools, other, (v) => pick(a, v)); });
   shown.push(() => boxes.forEach((one, a) => { if (one) one.closest("label, .time").hidden = a === state.map; }));
   const small = view.axes.map((_, a) => a).filter((a) => !maps.includes(a) && view.axes[a].size > 1 && view.axes[a].size <= 24);
-  if (small.length) select(tools, "beside", () => t().beside, () => [["-1", t().off_], ...small.map((a) => [String(a), t().by(view.axes[a].name)])], (v) => { state.beside = Number(v); multiples(); });
+  if (small.length) select(tools, "beside", () => t().beside, () => [["-1", t().off_], ...small.map((a) => [String(a), t().by(called(view.axes[a].name))])], (v) => { state.beside = Number(v); multiples(); });
   // origin and destination: keep a place of this map and show the other end
-  const use = $("use"), follow = press(use, "follow", () => t().follow(view.axes[maps.find((i) => i !== state.map) ?? 0].name), () => {
+  const use = $("use"), follow = press(use, "follow", () => t().follow(called(view.axes[maps.find((i) => i !== state.map) ?? 0].name)), () => {
     const other = maps[(maps.indexOf(state.map) + 1) % maps.length], id = areaOf(axis, state.cursor, on.level);
-    state.held[state.map] = { k: on.level, id, words: `${axis.name}: ${on.name(id)}` };
+    state.held[state.map] = { k: on.level, id, words: `${called(axis.name)}${t().is}${on.name(id)}` };
     state.held[other] = null; state.pick[other] = -1;
     turnTo(other); all = null; $("mesh").value = String(other);
     build(0); fit(); hold(); speak(language);
@@ -447,7 +454,8 @@ function showMap(view, data) {
   fit();
   recall();
   shown.push(renew, hold);
-  new ResizeObserver(() => { const whole = Math.abs(box.s - fitted) < 1e-9; if (whole) fit(); soon(); }).observe(canvas);
-  addEventListener("beforeprint", draw);
+  const refit = () => { if (Math.abs(box.s - rest) < 1e-9) fit(); }; // unless somebody zoomed
+  new ResizeObserver(() => { refit(); soon(); }).observe(canvas);
+  addEventListener("beforeprint", () => { refit(); draw(); });
   canvas.viewer = { state, box, toX, toY, listed, get axis() { return axis; }, get top() { return top; } }; // for the tests, and the curious
 }

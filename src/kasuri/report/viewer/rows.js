@@ -1,10 +1,17 @@
 // ---- the rows ----
 
 const PLANES = ["value", "above", "truth"]; // all lowest bytes, then all next ones; the other streams are varints
-/** Bytes of base64 text. */
+const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
+const DIGIT = Uint8Array.from({ length: 128 }, (_, code) => Math.max(0, DIGITS.indexOf(String.fromCharCode(code))));
+/** Bytes of base-85 text: five letters are four bytes, the first the highest. */
 async function inflate(text) {
-  const raw = atob(text), bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  const bytes = new Uint8Array(Math.floor((text.length * 4) / 5)), group = new DataView(new ArrayBuffer(4));
+  for (let i = 0, at = 0; i < text.length; i += 5) {
+    let v = 0;
+    for (let k = i; k < i + 5; k++) v = v * 85 + (k < text.length ? DIGIT[text.charCodeAt(k)] : 84);
+    group.setUint32(0, v);
+    for (let k = 0; k < 4 && at < bytes.length; k++) bytes[at++] = group.getUint8(k);
+  }
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }

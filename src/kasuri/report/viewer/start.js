@@ -6,6 +6,7 @@ const asked = location.hash.slice(1).split("&")[0];
 const wanted = asked in WORDS ? asked : [(navigator.language ?? "").slice(0, 2), opens].find((name) => name in WORDS) ?? "en";
 const ready = () => { speak(wanted); document.body.dataset.ready = "yes"; };
 async function start(view) {
+  called.ja = view.names;
   if (view.estimate) for (const [words, name] of [[WORDS.en, "estimate"], [WORDS.ja, "推定値"]]) words.value = words.count = words.released = name;
   const texts = $("rows").textContent.split("."), parts = view.parts ?? []; // the table, then what else there is to show
   const made = await Promise.all([unpack(view.data, texts[0]), ...parts.map((part, i) => ({ range: unpack, ground: unpackGround, shapes: unpackShapes })[part.what](part.about, texts[i + 1]))]);

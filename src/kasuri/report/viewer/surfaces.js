@@ -178,7 +178,7 @@ function shapesSurface(axis) {
     labels: () => now().codes.map((_, i) => { const [a, , c] = now().boxes[i], [x, y] = (now().spots ??= now().rings.map(middleOf))[i]; return { text: title(now(), i), at: [x, y], room: c - a }; }).filter((l) => l.text).sort((a, b) => b.room - a.room),
   };
   if (own.boxes.length > 20) { // most places, leaving out far islands, are shown first
-    const at = (d, q) => own.boxes.map((b) => (b[d] + b[d + 2]) / 2).sort((a, b) => a - b)[Math.floor(q * (own.boxes.length - 1))], [x0, x1, y0, y1] = [at(0, .015), at(0, .985), at(1, .015), at(1, .985)];
+    const at = (d, q) => own.boxes.map((b) => (b[d] + b[d + 2]) / 2).sort((a, b) => a - b)[Math.floor(q * (own.boxes.length - 1))], [x0, x1, y0, y1] = [at(0, .03), at(0, .97), at(1, .03), at(1, .97)];
     const home = [Infinity, Infinity, -Infinity, -Infinity];
     for (const [a, b, c, d] of own.boxes) { const x = (a + c) / 2, y = (b + d) / 2; if (x >= x0 && x <= x1 && y >= y0 && y <= y1) { home[0] = Math.min(home[0], a); home[1] = Math.min(home[1], b); home[2] = Math.max(home[2], c); home[3] = Math.max(home[3], d); } }
     const pad = 0.05 * Math.max(home[2] - home[0], home[3] - home[1]);
@@ -192,7 +192,7 @@ function middleOf(rings) {
   for (const ring of rings) { const xs = ring.map((p) => p[0]), ys = ring.map((p) => p[1]), [a, b, c, d] = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)], size = (c - a) * (d - b); all += size; x += size * (a + c) / 2; y += size * (b + d) / 2; }
   return [x / all, y / all];
 }
-const levelName = (name) => (/^\d+$/.test(name) ? `${t().tier} ${name}` : name);
+const levelName = (name) => (/^\d+$/.test(name) ? `${t().tier} ${name}` : called(name));
 function stripes(pen) {
   const tile = new OffscreenCanvas(6, 6), on = tile.getContext("2d");
   on.strokeStyle = css(word(DARK)); on.lineWidth = 2; on.beginPath();
