@@ -55,6 +55,11 @@ def test_japanese_certificates_name_no_measurement_in_english():
         before = certificate.japanese_before("\n".join([*lines, f"- 後処理：{said[-1]}（雑音を加えた値のみを参照）"]))
         then = [f"- {own}：離散ラプラス雑音、尺度 1、感度 1（レシピ `{recipe.name}`）" for own in asked]
         assert before == "\n".join([*then, f"- 後処理：{words['refine']}（雑音を加えた値のみを参照）"])
+        stored = bias.by_area(run)
+        told = certificate._bias(stored, "ja")
+        assert "epsilon" not in "".join(told) and "レシピ" not in "".join(told)
+        then = [f"- {bias.AREAS[item['area']]}：{item['ja']}" for item in stored]
+        assert certificate.japanese_before("\n".join(told[1:])) == "\n".join(then)
 
 
 def dense(counts):

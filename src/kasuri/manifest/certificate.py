@@ -298,8 +298,18 @@ def _bias(said: str | list[Mapping[str, str]], language: str) -> list[str]:
     if language == "en":
         lines = [f"- {item['area']}: {item['en']}" for item in said]
         return ["Bias, the mean of released less true, by kind of area:", *lines]
-    lines = [f"- {AREAS.get(item['area'], item['area'])}：{item['ja']}" for item in said]
+    lines = [f"- {AREAS.get(item['area'], item['area'])}：{_spoken(item['ja'])}" for item in said]
     return ["偏り（公表値と真の値の差の平均）、区域の種類別：", *lines]
+
+
+_BIAS = (("epsilon ", "ε = "), ("レシピが", "方式が"))
+"""Words of bias as manifests store them, and as the certificate has them."""
+
+
+def _spoken(stored: str) -> str:
+    for before, words in _BIAS:
+        stored = stored.replace(before, words)
+    return stored
 
 
 def _accepted(
@@ -374,6 +384,10 @@ def _line_before(line: str) -> str:
         return f"- {query}：{made[2]}（レシピ {made[3]}）"
     if refined := re.fullmatch(r"- 後処理：(.+)（雑音を加えた値のみを参照）", line):
         return f"- 後処理：{_REFINED_BEFORE.get(refined[1], refined[1])}（雑音を加えた値のみを参照）"
+    if line.partition("：")[0].removeprefix("- ") in AREAS.values():
+        for before, words in _BIAS:
+            line = line.replace(words, before)
+        return line
     if line.startswith("公開情報として扱うもの："):
         return line.replace("方式に書かれた行列（", "レシピに書かれた行列（")
     if promise := re.fullmatch(rf"({'|'.join(_VARIANT_JA.values())})、(ε = .+|ρ = .+)。", line):
