@@ -25,6 +25,8 @@ from kasuri.trees.visited import Level, Visited
 
 JOINED = 2000
 """Most areas of one question that are joined: each takes a solution by conjugate gradients."""
+STEPS = 1 << 22
+"""Most areas times drawn nodes of such a question; one area is always joined. A page asks dozens of questions."""
 CLOSE = 1e-7
 BETTER = 0.8
 """Parts speak for an area where they lower its variance at least to so much of the tree's: then most of what is said is
@@ -40,7 +42,7 @@ class WovenBars(CountBars):
 
     def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds:
         found = super().of_boxes(boxes, values, level)
-        if not self.parts or boxes.count > JOINED:
+        if not self.parts or boxes.count > JOINED or boxes.count * self._joint.v.size > STEPS:
             return found
         cells, region = boxes.all_cells(self.domain)
         return self._joined(found, self.tree.keys(cells), region, boxes.count, level)
@@ -132,8 +134,12 @@ class _Joint:
         return out
 
     def spreads(self, weight: Float) -> tuple[float, float, float]:
-        """The variance of an area by the tree alone and by all together, and what the parts add to its estimate."""
+        """The variance of an area by the tree alone and by all together, and what the parts add to its estimate; by the
+        tree alone twice where the parts cannot be BETTER: K is at least diag s2, so K^-1 takes no more than its
+        inverse."""
         spread = self.drawn.covariance(self.v, self.v0, weight)
         plain = dot(weight, spread)
         across = self.incidence.of_groups(spread)
+        if plain - dot(across, across / self.s2) >= BETTER * plain:
+            return plain, plain, 0.0
         return plain, plain - dot(across, self._solve(across)), dot(across, self.potentials)
