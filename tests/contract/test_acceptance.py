@@ -112,7 +112,7 @@ def saved(folder, acceptance, epsilon="1", recipe=None):
     return folder / "out"
 
 
-def test_it_is_printed_bound_to_the_charge_and_verified(tmp_path):
+def test_it_is_printed_bound_to_the_charge_and_verified(tmp_path, monkeypatch):
     judged = accept([FINE, WARDS], ks.haar_topdown(), DOMAIN, UNIT, epsilon="1", public=PUBLIC, trials=4)
     folder = saved(tmp_path, judged)
     found = ks.verify(folder, ledger=tmp_path / "l")
@@ -123,6 +123,8 @@ def test_it_is_printed_bound_to_the_charge_and_verified(tmp_path):
     plain = ks.haar_topdown().plan(DOMAIN, UNIT, "1")
     assert manifest["privacy"]["implementation"]["configuration_hash"] != plain
     assert ks.Release.load(folder).provenance["acceptance"] == manifest["privacy"]["acceptance"]
+    monkeypatch.setattr("kasuri.manifest.recompute._versions", lambda: {"kasuri": "another"})
+    assert "acceptance: made by another version of kasuri" in ks.verify(folder).not_recomputed  # silence would vouch
 
 
 def forged(said, change):
