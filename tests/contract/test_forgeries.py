@@ -411,11 +411,17 @@ def test_who_bounded_contributions_is_said_once(made, tmp_path):
 
 
 def test_a_japanese_certificate_of_another_epsilon(made, tmp_path):
+    """In the wording of today and of earlier versions, which itself is taken."""
     folder = saved(tmp_path / "forged", made["haar_topdown"], ks.haar_topdown())
     path = folder / "certificate.ja.md"
-    path.write_text(path.read_text(encoding="utf-8").replace("epsilon = 1", "epsilon = 0.01"), encoding="utf-8")
-    faults = rehashed(folder, json.loads((folder / "datapackage.json").read_bytes()))
-    assert faults == ["certificate.ja.md: does not say what the manifest says"]
+    today = path.read_text(encoding="utf-8")
+    for page, true, forged in ((today, "ε = 1", "ε = 0.01"),
+                               (certificate.japanese_before(today), "epsilon = 1", "epsilon = 0.01")):  # fmt: skip
+        assert true in page
+        for said, refused in ((page, False), (page.replace(true, forged), True)):
+            path.write_text(said, encoding="utf-8")
+            faults = rehashed(folder, json.loads((folder / "datapackage.json").read_bytes()))
+            assert ("certificate.ja.md: does not say what the manifest says" in faults) == refused
 
 
 def test_another_configuration(made, tmp_path):

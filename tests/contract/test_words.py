@@ -35,6 +35,7 @@ VARIANTS = {
     "jump": ks.haar_topdown(descent="jump"),
     "dense": ks.haar_topdown(descent="dense"),
     "pilot": ks.bayes_tree(pilot=True),
+    "woven pilot": ks.woven_tree(pilot=True),
 }
 SLOTS = {
     "name": NEW, "transform": NEW, "noise": NEW, "refine": NEW, "order": NEW, "descent": NEW, "interleave": [NEW],

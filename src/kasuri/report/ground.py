@@ -34,6 +34,21 @@ Line = tuple[int, Float]
 
 
 @dataclass(frozen=True, eq=False)
+class Lines:
+    """Many lines in three arrays: kinds, numbers of points, and all points one below the other."""
+
+    kind: Int
+    size: Int
+    points: Float
+
+    @classmethod
+    def of(cls, lines: list[Line]) -> Lines:
+        kinds, sizes = [kind for kind, _ in lines], [len(points) for _, points in lines]
+        points = np.concatenate([np.empty((0, 2)), *(points for _, points in lines)])
+        return cls(np.array(kinds, np.int64), np.array(sizes, np.int64), points)
+
+
+@dataclass(frozen=True, eq=False)
 class World:
     """Lines and names of the whole earth, in degrees."""
 
@@ -80,10 +95,11 @@ def of(window: Window | None, *, lines: bool = True) -> Packed | None:
     if not drawn and not names[0]:
         return None
     side, step = max(window.size), max(window.size) / 1024
-    packed = _pack(drawn, names, window, step)
+    all_of = Lines.of(drawn)
+    packed = _pack(all_of, names, window, step)
     while len(packed[1]) > MOST_BYTES and step < side / 16:
         step *= 1.3
-        packed = _pack(drawn, names, window, step)
+        packed = _pack(all_of, names, window, step)
     return packed
 
 
@@ -170,32 +186,35 @@ def _names(window: Window, bounds: tuple[float, float, float, float]) -> tuple[l
     return [known.names[i] for i in near.tolist()], at, known.people[near].astype(np.int64)
 
 
-def thinned(lines: list[Line], step: float) -> list[Line]:
+def thinned(lines: Lines, step: float) -> Lines:
     """Points that leave the square of `step` that the point before is in, and the ends; rings that are a point go."""
-    out = []
-    for kind, points in lines:
-        keep = np.any(np.diff(np.floor(points / step), axis=0, prepend=np.nan) != 0, axis=1)
-        keep[[0, -1]] = True
-        if int(keep.sum()) > (3 if kind == RING else 1):
-            out.append((kind, points[keep]))
-    return out
+    if not lines.size.size:
+        return lines
+    last = np.cumsum(lines.size) - 1
+    first = last + 1 - lines.size
+    square = np.floor(lines.points / step)
+    keep = np.ones(len(square), dtype=bool)
+    keep[1:] = (square[1:] != square[:-1]).any(axis=1)
+    keep[first] = keep[last] = True
+    size = np.add.reduceat(keep.astype(np.int64), first)
+    stays = size > np.where(lines.kind == RING, 3, 1)
+    keep &= np.repeat(stays, lines.size)
+    return Lines(lines.kind[stays], size[stays], lines.points[keep])
 
 
-def _pack(lines: list[Line], names: tuple[list[tuple[str, ...]], Float, Int], window: Window, step: float) -> Packed:
+def _pack(lines: Lines, names: tuple[list[tuple[str, ...]], Float, Int], window: Window, step: float) -> Packed:
     scale = _FINE / max(window.size)
     kept = thinned(lines, step)
-    whole = [np.rint(points * scale).astype(np.int64) for _, points in kept]
-    points = np.concatenate([*whole, np.rint(names[1] * scale).astype(np.int64).reshape(-1, 2)])
+    points = np.rint(np.concatenate([kept.points, names[1].reshape(-1, 2)]) * scale).astype(np.int64)
     steps = zigzag(np.diff(points, axis=0, prepend=0))
     text = "\n".join("\t".join(row) for row in names[0])
     numbers: dict[str, NDArray[Any]] = {
-        "kind": np.array([kind for kind, _ in kept], np.int64),
-        "size": np.array([len(line) for line in whole], np.int64),
+        "kind": kept.kind, "size": kept.size,
         "x": steps[:, 0], "y": steps[:, 1],
         "people": np.ceil(np.log2(names[2] + 1)).astype(np.int64),
     }  # fmt: skip
     parts = [(name, varints(part) if part.size else b"") for name, part in numbers.items()] + [("names", text.encode())]
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15, 9)
     data = squeeze.compress(b"".join(part for _, part in parts)) + squeeze.flush()
-    told = {"lines": len(kept), "names": len(names[0]), "scale": scale, "streams": [[n, len(p)] for n, p in parts]}
+    told = {"lines": kept.size.size, "names": len(names[0]), "scale": scale, "streams": [[n, len(p)] for n, p in parts]}
     return told, text_of(data)

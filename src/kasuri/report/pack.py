@@ -27,6 +27,8 @@ HUNDREDTHS = 100
 """Numbers that are not whole are kept to two decimals."""
 
 _CHUNK = 1 << 20
+_LEVEL = 7
+"""Of deflate: 9 takes 5.7 times the time on the national mesh and saves 1.6 %."""
 _PLANES = ("value", "above", "truth")
 """The streams kept as planes of bytes; the others are varints."""
 
@@ -76,7 +78,7 @@ def pack(rows: Rows) -> Packed:
         below, above = columns.pop("below"), columns["above"]
         columns["width"] = np.where((above < 0) | (columns["value"] == below), 0, above + below + 1)
     streams |= columns
-    squeeze, packed, lengths = zlib.compressobj(9, zlib.DEFLATED, -15, 9), b"", []
+    squeeze, packed, lengths = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, 9), b"", []
     for name, numbers in streams.items():
         plain = numbers if name.startswith("axis") else zigzag(numbers)
         parts = planes(plain) if name in _PLANES else [varints(plain)]
