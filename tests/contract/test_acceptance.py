@@ -112,7 +112,7 @@ def saved(folder, acceptance, epsilon="1", recipe=None):
     return folder / "out"
 
 
-def test_it_is_printed_bound_to_the_charge_and_verified(tmp_path):
+def test_it_is_printed_bound_to_the_charge_and_verified(tmp_path, monkeypatch):
     judged = accept([FINE, WARDS], ks.haar_topdown(), DOMAIN, UNIT, epsilon="1", public=PUBLIC, trials=4)
     folder = saved(tmp_path, judged)
     found = ks.verify(folder, ledger=tmp_path / "l")
@@ -123,6 +123,8 @@ def test_it_is_printed_bound_to_the_charge_and_verified(tmp_path):
     plain = ks.haar_topdown().plan(DOMAIN, UNIT, "1")
     assert manifest["privacy"]["implementation"]["configuration_hash"] != plain
     assert ks.Release.load(folder).provenance["acceptance"] == manifest["privacy"]["acceptance"]
+    monkeypatch.setattr("kasuri.manifest.recompute._versions", lambda: {"kasuri": "another"})
+    assert "acceptance: made by another version of kasuri" in ks.verify(folder).not_recomputed  # silence would vouch
 
 
 def forged(said, change):
@@ -162,6 +164,38 @@ def test_the_hash_that_an_altered_criterion_leaves_behind_is_found(tmp_path):
 
     assert edited(folder, loosened) == ["release_meta.parquet: does not say what the manifest says"]
     assert wrong({"criteria": "none"}, ks.geometric().on(DOMAIN, UNIT, "1"))[0]
+
+
+def told(said, **change):
+    """What a manifest tells, with other words in its first criterion (those that are a part of it) or beside them."""
+    said = json.loads(json.dumps(said))
+    own = {name: change.pop(name) for name in list(change) if name in said["criteria"][0]}
+    return said | {"criteria": [said["criteria"][0] | own]} | change
+
+
+def test_figures_that_nobody_judged_are_refuted_though_every_hash_and_the_charge_are_theirs():
+    """Who writes them before the charge has a ledger entry that fits: figures alone must refute them."""
+    form, tree = ks.geometric().on(DOMAIN, UNIT, "0.02"), ks.haar_topdown().on(DOMAIN, UNIT, "1")
+    missed = accept([FINE], ks.geometric(), DOMAIN, UNIT, epsilon="0.02").to_json()
+    tried = accept([FINE], ks.haar_topdown(), DOMAIN, UNIT, epsilon="1", public=PUBLIC, trials=2).to_json()
+    assert not missed["criteria"][0]["met"] and wrong(told(tried), tree)[0] == []
+    found = missed["criteria"][0]["found"]
+    elsewhere = {name: tried[name] for name in ("basis", "public", "trials")}
+    for run_, said in (
+        (form, told(missed, margin=found - 1, met=True)),  # "less -70 % for the simulation"
+        (form, told(missed, found=1.0, met=True, judged=256, **elsewhere)),  # a simulation where a form is known
+        (tree, told(tried, margin=-1.0)),
+        (tree, told(tried, found=7.0)),
+        (tree, told(tried, judged=0)),
+        (tree, told(tried, basis="audited")),
+        (tree, told(tried, trials=0, basis=tried["basis"].replace("2 releases", "0 releases"))),
+        (tree, told(tried, more="than is told")),
+        (tree, told(tried, criteria=[], public=None, trials=0, basis="closed form")),
+    ):
+        assert wrong(said, run_)[0], said
+    for build in (lambda: Verdict(FINE, 0.3, -0.7), lambda: Verdict(FINE, 0.3, -0.7, 10), lambda: Acceptance((), "p")):
+        with pytest.raises(ks.DomainError):
+            build()
 
 
 def test_a_release_does_not_depend_on_being_judged():

@@ -76,6 +76,22 @@ def test_one_row_never_changes_how_the_others_are_read(tmp_path):
         assert a.values.tolist() == b.values.tolist()[:3]
 
 
+@pytest.mark.parametrize("form", [lambda held: pd.DataFrame(held, dtype=object), pa.table])
+def test_a_column_of_missing_values_is_not_refused(form):
+    """It has no type; with one more record it would have one, so that a refusal would tell of that record."""
+    domain = Domain.of(ks.Grid("g", crs="EPSG:4326", step=1, shape=(50, 50)), ks.Time("t", "2020-01-01", 3600, 24))
+    columns = {"g": {"lat": "lat", "lon": "lon"}, "t": "t"}
+    unit = Unit(id="person", change="add-remove", max_cells=1, max_weight=3)
+    rows = {"person": ["p", "q"], "lat": [None, 35.5], "lon": [None, 20.5], "t": [None, 4], "n": [None, 2]}
+    for size in (1, 2):
+        frame = form({name: held[:size] for name, held in rows.items()})
+        try:
+            found = ks.count(frame, domain, columns=columns, unit=unit, weight="n")
+        except ks.DomainError as refused:
+            raise AssertionError(f"refused with {size - 1} records that have values") from refused
+        assert found.values.tolist() == [2][: size - 1]
+
+
 def test_missing_labels_durations_and_double_names_are_refused():
     domain = Domain.of(Nominal("w", ("nan", "None", "a")))
     for bad in (None, float("nan"), True):

@@ -249,6 +249,22 @@ def test_the_command_and_the_job(tmp_path, monkeypatch):
         assert not (tmp_path / "o2").exists()
 
 
+def test_the_places_of_a_job_are_not_read_from_its_rows(tmp_path):
+    """A map of them would be declared public by the next job, in which it is a file of its own."""
+    (tmp_path / "rows.geojson").write_text('{"type": "FeatureCollection", "features": []}')
+    (tmp_path / "rows.csv").symlink_to("rows.geojson")
+    (tmp_path / "job.toml").write_text(
+        '[data]\nname = "x"\nfiles = ["rows.csv"]\ncolumns = { town = "town" }\n'
+        '[[axes]]\nkind = "regions"\nname = "town"\nplaces = "rows.geojson"\n'
+        '[unit]\nid = "person"\nchange = "add-remove"\nmax_cells = 1\n'
+        '[budget]\nepsilon = "1"\nunmetered = true\n[output]\nfolder = "out"\n'
+    )
+    asked = ["geography", "match", "grid=grid(eu,1kmN3000E4000,1kmN3001E4001)", str(tmp_path / "job.toml")]
+    done = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "map.json")])
+    assert isinstance(done.exception, PrivacyError) and "is the confidential file itself" in str(done.exception)
+    assert not (tmp_path / "map.json").exists()
+
+
 def test_what_is_no_map(tmp_path):
     for bad, words in (
         (lambda: match(TOWNS, GRID), "match a grid with one, in this order"),

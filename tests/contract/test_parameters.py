@@ -268,6 +268,7 @@ def on_spark(folder: Path, files: str) -> Path:
         ("file://FOLDER/rec*/", "itself"),
         ("file://FOLDER/records/pa?t.parquet", "itself"),
         ("linked/", "itself"),
+        ("years/", "itself"),
         ("records/{part,other}.parquet", "cannot be compared"),
         ("records/[p]art.parquet", "cannot be compared"),
         ("hdfs://cluster/part.parquet", "cannot be compared"),
@@ -278,6 +279,9 @@ def test_the_confidential_files_of_a_cluster_are_not_public(folder, files, words
     (folder / "linked").mkdir()
     table(folder / "records" / "part.parquet", CITY)
     (folder / "linked" / "other.parquet").hardlink_to(folder / "records" / "part.parquet")
+    (folder / "years").mkdir()
+    (folder / "years" / "year=2020").symlink_to(folder / "records")
+    (folder / "records" / "again").symlink_to(folder / "years")  # a circle ends
     path = on_spark(folder, files.replace("FOLDER", str(folder)))
     with pytest.raises(ks.PrivacyError, match=words):
         job.mechanism(job.load(path), folder, GRID)

@@ -58,6 +58,24 @@ def released(axis, values):
     return ks.release(counts, ks.refined_tree(order="hierarchy"), epsilon="1", ledger=None)
 
 
+VRT = (
+    '<OGRVRTDataSource><OGRVRTLayer name="rows"><SrcDataSource relativeToVRT="1">held/rows.csv</SrcDataSource>'
+    "</OGRVRTLayer></OGRVRTDataSource>"
+)
+
+
+def test_confidential_rows_are_not_places_by_way_of_their_folder_or_of_a_file_that_points_to_them(tmp_path):
+    """Neither is the confidential file, so comparing files does not tell."""
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held" / "rows.csv").write_text("person,code\np1,secret\n")
+    (tmp_path / "places.vrt").write_text(VRT)
+    (tmp_path / "places.geojson").write_text(VRT)
+    for name, words in (("held", "is a folder"), ("places.vrt", "hold shapes itself"), ("places.geojson", "shapes")):
+        with pytest.raises(FormatError, match=words) as refused:
+            ks.Regions("place", tmp_path / name)
+        assert "secret" not in str(refused.value)
+
+
 def test_every_place_is_asked_for_by_code_and_by_name():
     axis = regions()
     assert axis.labels == ("01001", "01003", "02001", "02003", "02005", "03")

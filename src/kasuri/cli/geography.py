@@ -83,13 +83,16 @@ def match(
 def _axis(text: str, *, flat: bool) -> Any:
     """An axis as it is written, or the one of a job file that is a list of places with shapes (flat) or a grid."""
     from kasuri import job
-    from kasuri.errors import DomainError
-    from kasuri.job.axes import parse
+    from kasuri.errors import DomainError, PrivacyError, raise_faults
+    from kasuri.job.axes import not_public, parse
 
     if "=" in text:
         return parse(text).make(Path())
     path = Path(text)
-    made = [part.make(path.parent) for part in job.load(path).axes]
+    work, base = job.load(path), path.parent
+    secret = [fault for part in work.axes for fault in not_public(part, job.sources(work, base), base)]
+    raise_faults(PrivacyError, secret)
+    made = [part.make(base) for part in work.axes]
     kind = "regions" if flat else "a grid"
     found = [axis for axis in made if axis.epsg is not None and axis.holds_points == flat]
     if len(found) != 1:

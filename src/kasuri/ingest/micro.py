@@ -195,6 +195,8 @@ def _weights(column: Any, file: str, name: str) -> Int:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         good = pc.match_substring_regex(column, r"^[0-9]{1,18}$")
         column = pc.if_else(good, column, pa.scalar(None, column.type)).cast(pa.int64())
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.int64())
     if not pa.types.is_integer(column.type):
         raise DomainError(f"{file}: column {name}: weights are whole numbers, not {column.type}")
     if pa.types.is_uint64(column.type):

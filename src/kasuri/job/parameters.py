@@ -375,11 +375,22 @@ def same_file(file: Path, source: Path | str | Query | Table) -> Iterator[str]:
         paths = [source]
     own, real = _identity(file), Path(os.path.realpath(file))
     for path in paths:
-        inside = path.rglob("*") if os.path.isdir(path) else ()
         if Path(os.path.realpath(path)) in (real, *real.parents) or (
-            own is not None and own in map(_identity, (path, *inside))
+            own is not None and own in map(_identity, (path, *_inside(path)))
         ):
             yield "is the confidential file itself: it is not public"
+
+
+def _inside(path: Path) -> Iterator[Path]:
+    """All that a reader of a folder finds: links to other folders are followed, each folder once."""
+    seen = set()
+    for folder, folders, files in os.walk(path, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            folders.clear()
+        else:
+            seen.add(real)
+            yield from (Path(folder, name) for name in (*folders, *files))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -292,12 +292,12 @@ def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[s
     mechanism = run.mechanism
     untold = [table for table, _ in mechanism.tables if isinstance(table, Named) and not table.digest]
     versions = manifest["privacy"]["implementation"]["environment"].get("versions")
+    judged = manifest["privacy"].get("acceptance")
     if untold or not isinstance(versions, dict) or versions.get("kasuri") != _versions()["kasuri"]:
         why = "a public table is named without its fingerprint" if untold else "made by another version of kasuri"
-        notes.append(f"configuration_hash: {why}")
+        notes += [f"{what}: {why}" for what in ("configuration_hash", *(() if judged is None else ("acceptance",)))]
         return
     tried = [mechanism, *mechanism.once_told_alike()]
-    judged = manifest["privacy"].get("acceptance")
     if judged is not None:
         wrong, untold_of = acceptance.wrong(judged, run)
         faults += [f"{MANIFEST}: {fault}" for fault in wrong]

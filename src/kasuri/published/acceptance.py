@@ -85,6 +85,12 @@ class Verdict:
     margin: float = 0.0
     areas: int | None = None
 
+    def __post_init__(self) -> None:
+        """Whoever builds it: a margin is taken off a simulated share and never added to one."""
+        told = self.margin == 0 if self.areas is None else _whole(self.areas, 1)
+        if not (told and 0 <= self.found <= 1 and self.margin >= 0):
+            raise DomainError("a verdict is a share of 0 to 1, and a margin of a simulation on at least one area")
+
     @property
     def met(self) -> bool:
         """Is the share reached, with room for the error of the simulation?"""
@@ -108,6 +114,14 @@ class Acceptance:
     plan: str
     public: tuple[str, str] | None = None
     trials: int = 0
+
+    def __post_init__(self) -> None:
+        tried = any(verdict.areas is not None for verdict in self.verdicts)
+        right = _whole(self.trials, 2) if tried else self.trials == 0
+        if not self.verdicts or tried == (self.public is None) or not right:
+            raise DomainError(
+                "acceptance has verdicts; a public table and trials where one is simulated, and only there"
+            )
 
     @property
     def met(self) -> bool:
@@ -194,26 +208,32 @@ def down(share: float) -> float:
 def wrong(said: object, run: Run) -> tuple[list[str], list[str]]:
     """What is wrong with what a manifest tells of its acceptance, and what cannot be judged again."""
     try:
-        faults = [fault for row in said["criteria"] for fault in _wrong(row, run)]  # type: ignore[index]
-        on_public = any(row["judged"] is not None for row in said["criteria"])  # type: ignore[index]
-        if on_public == (said["public"] is None) or not said["criteria"]:  # type: ignore[index]
-            faults.append("acceptance: what it was judged on is not what its criteria say")
-    except (KeyError, TypeError, ValueError, KasuriError):
+        told = _told(said)
+        faults = [fault for verdict in told.verdicts for fault in _wrong(verdict, run)]
+    except (AttributeError, KeyError, TypeError, ValueError, KasuriError):
         return ["acceptance: is not of the form in which it is told"], []
-    return faults, ["acceptance: the public table it was judged on is not told"] if on_public else []
+    if told.to_json() != said:
+        faults.append("acceptance: what it was judged on is not what its criteria say")
+    return faults, [] if told.public is None else ["acceptance: the public table it was judged on is not told"]
 
 
-def _wrong(row: Mapping[str, Any], run: Run) -> list[str]:
-    stated = written(row["within"]), written(row["share"])
-    criterion = Criterion(row["areas"], people=row["people"], within=stated[0], share=stated[1])
-    verdict = Verdict(criterion, float(row["found"]), float(row["margin"]), row["judged"])
-    faults = []
-    if verdict.to_json() != row or not verdict.met:
-        faults.append(f"acceptance: {criterion.words()}: is not met by its own figures")
-    if verdict.areas is None:
-        again = by_form(run, criterion)
-        if isinstance(again, NoForm) or abs(again - verdict.found) > 1.5e-4:  # the last digit, on another machine
-            faults.append(f"acceptance: {criterion.words()}: not what the closed form gives")
+def _told(said: Any) -> Acceptance:
+    verdicts = []
+    for row in said["criteria"]:
+        stated = written(row["within"]), written(row["share"])
+        criterion = Criterion(row["areas"], people=row["people"], within=stated[0], share=stated[1])
+        verdicts.append(Verdict(criterion, row["found"], row["margin"], row["judged"]))
+    public = None if said["public"] is None else (said["public"]["name"], said["public"]["fingerprint"])
+    return Acceptance(tuple(verdicts), "", public, said["trials"])
+
+
+def _wrong(verdict: Verdict, run: Run) -> list[str]:
+    own, again = f"acceptance: {verdict.criterion.words()}", by_form(run, verdict.criterion)
+    faults = [] if verdict.met else [f"{own}: is not met by its own figures"]
+    if verdict.areas is not None:
+        return faults if isinstance(again, NoForm) else [*faults, f"{own}: has a closed form, and was not judged by it"]
+    if isinstance(again, NoForm) or abs(again - verdict.found) > 1.5e-4:  # the last digit, on another machine
+        faults.append(f"{own}: not what the closed form gives")
     return faults
 
 
@@ -224,6 +244,10 @@ def percent(part: Fraction | float) -> str:
     ('5 %', '95.1 %')
     """
     return f"{float(100 * part):.4g} %" if isinstance(part, Fraction) else f"{100 * part:.1f} %"
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _part(value: object, name: str) -> Fraction:

@@ -98,6 +98,8 @@ def from_arrow(column: Any, axis: str, decimals: bool) -> NDArray[Any]:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_null(kind):  # one value more and it had a type: a refusal would tell of it
+        column, kind = column.cast(pa.int64()), pa.int64()
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         if getattr(kind, "tz", None) is not None:
             raise DomainError(f"axis {axis!r}: a time column with a zone; convert it to local time first")

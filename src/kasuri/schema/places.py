@@ -21,6 +21,9 @@ MAX_BYTES = 1 << 28
 MAX_LEVELS = 100
 TOLERANCE = 1e-6
 """Share of the smaller of two places that both may cover unless a larger one is said: rounding at a border."""
+FORMATS = ("GeoJSON", "TopoJSON", "GPKG", "ESRI Shapefile")
+"""What a file of shapes may be: it holds its places itself. GDAL also reads files that point to other files, and whole
+folders, which is to say the confidential file by a name that is not its own."""
 _SHOWN = 10
 _AT_ONCE = 1 << 20
 """Points that are looked for together: more take more memory, not less time."""
@@ -101,6 +104,8 @@ def _tables(part: Any, layers: Sequence[str]) -> list[tuple[Mapping[str, Sequenc
         size = path.stat().st_size
     except OSError as error:
         raise FormatError(f"{path}: cannot be read ({error.strerror})") from None
+    if path.is_dir():
+        raise FormatError(f"{path}: is a folder; name the file in it that holds the places")
     if size > MAX_BYTES:
         raise FormatError(f"{path}: more than {MAX_BYTES >> 20} MiB")
     if path.suffix.lower() == ".csv":
@@ -136,6 +141,8 @@ def _layer(path: Path, layer: str | None) -> tuple[dict[str, list[Any]], str | N
     import pyarrow as pa
 
     try:
+        if pyogrio.read_info(path, layer=layer)["driver"] not in FORMATS:
+            raise FormatError(f"{path}: does not hold shapes itself; use GeoJSON, TopoJSON, GeoPackage or Shapefile")
         about, found = pyogrio.read_arrow(path, layer=layer)
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, ValueError):
         raise FormatError(f"{path}: cannot be read as a file of shapes, or has no such layer") from None

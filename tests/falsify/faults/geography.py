@@ -5,6 +5,7 @@ from planted import Fault
 GRIDS = "tests/contract/test_geography.py"
 REGIONS = "tests/contract/test_regions.py"
 MATCHED = "tests/contract/test_matched.py"
+POINTED = "test_confidential_rows_are_not_places_by_way_of_their_folder_or_of_a_file_that_points_to_them"
 EXAMPLES = "tests/contract/test_examples.py"
 
 FAULTS = [
@@ -17,6 +18,8 @@ FAULTS = [
     Fault("a point on a border in the last place", "kasuri.schema.places:_find",
           'np.argsort(place, kind="stable")[::-1]', 'np.argsort(place, kind="stable")',
           f"{REGIONS}::test_points_are_found_as_geopandas_finds_them"),
+    Fault("places by way of a file that points to the rows", "kasuri.schema.places:_layer",
+          "not in FORMATS", "in ()", f"{REGIONS}::{POINTED}"),
     Fault("degrees are taken for metres", "kasuri.schema.systems:elsewhere",
           "max(abs(west), abs(east)) <= 360", "max(abs(west), abs(east)) <= 0",
           f"{REGIONS}::test_faults_of_shapes"),

@@ -11,7 +11,11 @@ NASTY = "tests/contract/test_nasty_files.py"
 
 SUMS = "tests/laws/test_sums.py"
 
+MISSING = "tests/contract/test_ingest.py::test_a_column_of_missing_values_is_not_refused"
+
 FAULTS = [
+    Fault("places that are all missing are refused", "kasuri.schema.columns:from_arrow", "if pa.types.is_null(kind):",
+          "if False:", MISSING),
     Fault("sums of a unit are not clipped", "kasuri._kernels.records:compact_cells",
           "min(values[n - 1] + value, most) if most > 0", "values[n - 1] + value if most > 0",
           f"{SUMS}::test_one_unit_changes_at_most_max_cells_times_max_sum",
