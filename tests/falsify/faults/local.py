@@ -11,6 +11,12 @@ COLLECTOR = "tests/collector/test_collector.py"
 FAULTS = [
     Fault("a claim is made of a round that is open", "kasuri.cli.local:_central", "if time.time() < rounded.closes:",
           "if False:", "tests/contract/test_local_cli.py::test_the_claim_of_a_round_stands_beside_the_local_one"),
+    Fault("a link to a device's state has a budget of its own", "kasuri.local.device:Device.__init__",
+          "Path(state).resolve()", "Path(state)", f"{COLLECTOR}::test_a_device_keeps_its_budget_in_a_file"),
+    Fault("an export in an order of few seeds", "kasuri.local.reports:Store.rows",
+          "np.lexsort(np.frombuffer(secrets.token_bytes(16 * rows.shape[0]), np.uint64).reshape(2, -1))",
+          "np.random.default_rng(secrets.randbits(128)).permutation(rows.shape[0])",
+          f"{COLLECTOR}::test_export_is_shuffled_and_complete"),
     Fault("words of any number of bits are worked out", "kasuri.local.randomizer:Randomizer.words",
           "return 1 << self.bits if 1 <= self.bits <= BITS else 0", "return 1 << self.bits",
           f"{COLLECTOR}::test_descriptions_that_would_fill_the_memory_are_refused_at_once"),

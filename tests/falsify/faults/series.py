@@ -28,6 +28,12 @@ FAULTS = [
     Fault("other releases free of charge", "kasuri.budget.window:beside",
           'epsilon if whole or change == "replace" else 2 * epsilon', "epsilon * 0",
           f"{LEDGER}::test_other_releases_are_paid_from_what_was_set_aside"),
+    Fault("spans are priced without what was released beside the series", "kasuri.budget.window:prices",
+          "+ dearest_window(others, slots)", "+ 0 * dearest_window(others, slots)",
+          f"{LEDGER}::test_the_price_of_a_span_has_what_was_released_beside_the_series"),
+    Fault("a slot from one clock to another", "kasuri.job.serial:_bounds",
+          "{words[side]: kind for kind, words in enumerate(_ENDS)}", "{words[side]: 0 for words in _ENDS}",
+          f"{CLI}::test_rows_are_those_of_one_slot"),
     Fault("filter state taken from an unpublished slot", "kasuri.series.flow:Series._drawn",
           "found, after = self._filtered(numbers, state, when, late)",
           "state = filters.step(self.shape, state, levels_of(self.run, numbers), when)[1]\n"

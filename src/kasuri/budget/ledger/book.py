@@ -369,7 +369,7 @@ class Ledger:
         allowance = self.allowance
         if allowance.window is not None and allowance.series is not None:
             out["relation"] = f"{self.unit.words()}, for all slots of {allowance.window.words()} together"
-            rows = prices(allowance.series, allowance.window, allowance.delta)
+            rows = prices(allowance.series, allowance.window, allowance.delta, self._state.others)
             out["window"] = {
                 **allowance.window.to_json(),
                 "paid": len(self._state.slots),
