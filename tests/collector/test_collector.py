@@ -532,6 +532,8 @@ def test_export_is_shuffled_and_complete(collector, tmp_path, monkeypatch):
     found = call(app, "GET", f"/operator/rounds/{id}/export", b"", {"authorization": f"Bearer {TOKEN}"})[2]
     (tmp_path / "x.parquet").write_bytes(found)
     rows, rounded = read_reports(tmp_path / "x.parquet")
+    ks.local.write_reports(tmp_path / "own", ks.local.Reports(rows, randomizer.fingerprint), rounded)
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o600, "an export lies in a folder of all"
     sent = decode(body, rounded)[1]
     assert (rows != sent).any()
     assert sorted(map(bytes, rows)) == sorted(map(bytes, sent))

@@ -39,6 +39,12 @@ def _facts(job: Job, base: Path) -> tuple[Window, Domain, Unit, Mechanism, Calen
     return window, table, who, mechanism(job, base, table), calendar, base / job.budget.ledger
 
 
+_BOTH_ENDS = re.compile(r"\bbetween\b[^{]*\{(local_)?start\}[^{]*\band\b[^{]*\{(local_)?end\}", re.IGNORECASE)
+_FROM_START = re.compile(r">=[\w\s('\"]*\{(local_)?start\}|\{(local_)?start\}['\")]*(::\w+)?\)?\s*<=")
+_TO_END = re.compile(r"<=[\w\s('\"]*\{(local_)?end\}|\{(local_)?end\}['\")]*(::\w+)?\)?\s*>=")
+"""A query in which both ends belong to the slot."""
+
+
 def _source_faults(data: Data, window: Window) -> list[str]:
     """Where the rows of a slot are not told from those of others. A record that is counted in other slots than its own
     changes what is published outside the window that its unit is protected in."""
@@ -53,6 +59,10 @@ def _source_faults(data: Data, window: Window) -> list[str]:
             return []
         return [f'{said}: where = [time >= "{{start}}", time < "{{end}}"], on one column']
     query = data.query or ""
+    if _BOTH_ENDS.search(query) or (_TO_END.search(query) and _FROM_START.search(query)):
+        return [
+            f"{said}: its query counts the moment between two slots in both: write time < '{{end}}', not BETWEEN or <="
+        ]
     reads = any(_names_start(file, window) for file in data.reads.values())
     both = any(start in query and end in query for start, end in _ENDS)
     if reads or both or _names_start(" ".join(re.findall(r"(?<![<>!=])=\s*'([^']*)'", query)), window):

@@ -13,6 +13,8 @@ FAULTS = [
           "if False:", "tests/contract/test_local_cli.py::test_the_claim_of_a_round_stands_beside_the_local_one"),
     Fault("a link to a device's state has a budget of its own", "kasuri.local.device:Device.__init__",
           "Path(state).resolve()", "Path(state)", f"{COLLECTOR}::test_a_device_keeps_its_budget_in_a_file"),
+    Fault("everybody on the machine reads an export", "kasuri.local.files:write_reports", "private=True",
+          "private=False", f"{COLLECTOR}::test_export_is_shuffled_and_complete"),
     Fault("an export in an order of few seeds", "kasuri.local.reports:Store.rows",
           "np.lexsort(np.frombuffer(secrets.token_bytes(16 * rows.shape[0]), np.uint64).reshape(2, -1))",
           "np.random.default_rng(secrets.randbits(128)).permutation(rows.shape[0])",

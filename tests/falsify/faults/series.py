@@ -34,6 +34,8 @@ FAULTS = [
     Fault("a slot from one clock to another", "kasuri.job.serial:_bounds",
           "{words[side]: kind for kind, words in enumerate(_ENDS)}", "{words[side]: 0 for words in _ENDS}",
           f"{CLI}::test_rows_are_those_of_one_slot"),
+    Fault("a query that has both ends of a slot", "kasuri.job.serial:_source_faults", "if _BOTH_ENDS.search(query)",
+          "if query is None", f"{CLI}::test_rows_are_those_of_one_slot"),
     Fault("filter state taken from an unpublished slot", "kasuri.series.flow:Series._drawn",
           "found, after = self._filtered(numbers, state, when, late)",
           "state = filters.step(self.shape, state, levels_of(self.run, numbers), when)[1]\n"
