@@ -53,6 +53,8 @@ FAULTS = [
           f"{CLI}::test_rows_are_those_of_one_slot"),
     Fault("a ledger that was put back believed", "kasuri.series.flow:Series._backed", "if lost:", "if False:",
           f"{SERIES}::test_a_restored_ledger_is_noticed"),
+    Fault("two reservations of one second alike", "kasuri.budget.ledger.book:Ledger.reserve",
+          '"nonce": secrets.token_hex(16)', '"nonce": ""', f"{SERIES}::test_a_restored_ledger_is_noticed"),
     Fault("a forged claim of a series believed", "kasuri.series.flow:Series.verify",
           "!= _declared(", "is _declared(", f"{SERIES}::test_a_forged_claim_is_noticed"),
     Fault("a missing slot without a reason", "kasuri.series.flow:Series.declare_missing",

@@ -264,6 +264,7 @@ class Ledger:
                 "recipe": recipe,
                 "assumes": list(guarantee.assumes),
                 "balance": after.to_json(),
+                "nonce": secrets.token_hex(16),  # no two are alike: what a backup forgot is told from what came after
             }
             entry = self._append(connection, "reserved", fields)
             place = self._state.series_used if charge.of_series else 0
