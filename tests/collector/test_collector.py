@@ -430,6 +430,11 @@ def test_a_device_keeps_its_budget_in_a_file(collector, tmp_path):
     for device in (first, second, new()):
         with pytest.raises(ks.PrivacyError, match="in all"):
             device.report(other, "w3")
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    linked = Device(key.public, max_epsilon="3", state=link, clock=lambda: clock[0])
+    linked.report(open_round(app)[0], "w3")
+    assert link.is_symlink() and new().spent == 3, "one budget, whatever link leads to it"
     good = path.read_text()
     path.write_text("{")
     with pytest.raises(ks.FormatError, match="damaged"):
@@ -519,17 +524,22 @@ def test_send_tells_a_collector_that_answers_nonsense(monkeypatch):
     assert waits == [1] and not answers
 
 
-def test_export_is_shuffled_and_complete(collector, tmp_path):
-    _, key, app, _ = collector
+def test_export_is_shuffled_and_complete(collector, tmp_path, monkeypatch):
+    store, key, app, _ = collector
     envelope, id, randomizer = open_round(app)
     body = batch(key, envelope, randomizer, 4000)
     assert call(app, "POST", f"/rounds/{id}/reports", body, BINARY)[0] == 200
     found = call(app, "GET", f"/operator/rounds/{id}/export", b"", {"authorization": f"Bearer {TOKEN}"})[2]
     (tmp_path / "x.parquet").write_bytes(found)
     rows, rounded = read_reports(tmp_path / "x.parquet")
+    ks.local.write_reports(tmp_path / "own", ks.local.Reports(rows, randomizer.fingerprint), rounded)
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o600, "an export lies in a folder of all"
     sent = decode(body, rounded)[1]
     assert (rows != sent).any()
     assert sorted(map(bytes, rows)) == sorted(map(bytes, sent))
+    monkeypatch.setattr("kasuri.local.reports.secrets.randbits", lambda bits: 1)  # a seed has too few orders
+    one, two = (store.rows(store.find(id)) for _ in range(2))
+    assert (one != two).any()
     seeded = randomizer.randomize([1], source=ks.seeded(1))
     with pytest.raises(ks.PrivacyError, match="seeded"):
         ks.local.write_reports(tmp_path / "z", seeded, rounded)

@@ -228,7 +228,13 @@ QUERY = 'database = "pings.duckdb"\nquery = "SELECT * FROM pings'
         (f"{TABLE}{FROM}]", False),  # and whatever came since
         (f"{TABLE}{FROM}, {TO.replace('<', '<=')}]", False),  # the moment between two slots in both
         (f"{TABLE}{FROM}, {OTHER}]", False),
+        (f"{TABLE}{FROM}, {TO.replace('end', 'local_end')}]", False),  # of two clocks: hours of other slots
+        (f"{QUERY} WHERE t >= '{{start}}' AND t < '{{local_end}}'\"", False),
         (f"{QUERY} WHERE t >= '{{start}}' AND t < '{{end}}'\"", True),
+        (f"{QUERY} WHERE t >= '{{start}}' AND t <= '{{end}}'\"", False),  # the moment between two slots in both
+        (f"{QUERY} WHERE '{{start}}'::timestamptz <= t AND '{{end}}'::timestamptz >= t\"", False),
+        (f"{QUERY} WHERE t BETWEEN TIMESTAMP '{{local_start}}' AND TIMESTAMP '{{local_end}}'\"", False),
+        (f"{QUERY} WHERE t > '{{start}}' AND t <= '{{end}}'\"", True),
         (f"{QUERY} WHERE hour = '{{local_start}}'\"", True),
         (f"{QUERY} WHERE t >= '{{start}}'\"", False),
         (f'{QUERY}"', False),

@@ -239,6 +239,20 @@ def test_other_releases_are_paid_from_what_was_set_aside(path):
     assert ledger.balance().spent == Fraction(28, 100)
 
 
+def test_the_price_of_a_span_has_what_was_released_beside_the_series(path):
+    """Whoever is counted in every slot of a span is in those releases as well."""
+    ledger = opened(path, aside="0.3")
+    told = lambda: {row["slots"]: Fraction(row["epsilon"]) for row in ledger.summary()["window"]["prices"]}  # noqa: E731
+    alone = told()
+    for hour in (3, 8, 9):
+        pay(ledger, hour, ks.geometric(), "0.1")
+    more = {slots: found - alone[slots] for slots, found in told().items()}
+    tenth = Fraction(1, 10)
+    assert (more[1], more[6], more[24]) == (tenth, 2 * tenth, 3 * tenth)
+    series = ks.Series.open(path.with_name("series"), ledger=ledger, recipe=RECIPE, domain=DOMAIN)
+    assert {row["slots"]: Fraction(row["epsilon"]) for row in series.status()["prices"]} == told()
+
+
 def test_nothing_beside_where_nothing_was_set_aside(path, no_draw):
     with pytest.raises(ks.BudgetError):
         pay(opened(path), 3, ks.geometric(), "0.1")

@@ -179,6 +179,13 @@ def test_tiny_deltas_keep_their_digits():
     assert values[-1] < 1e-25
 
 
+@pytest.mark.parametrize("bits", [1000, 1060, 1300])
+def test_a_delta_below_the_doubles_has_the_local_claim(bits):
+    found = bounds.bounds_of(100, [Fraction(1)], Fraction(1, 1 << bits))
+    assert [bound.name for bound in found] == ["local"]
+    assert bounds.least(100, [Fraction(1)], Fraction(1, 1 << bits), paired=False).name == "local"
+
+
 def test_unlike_epsilons_are_never_lowered():
     epsilons = [Fraction(k, 97) for k in range(1, 41)]
     raised = bounds.coarse(epsilons)

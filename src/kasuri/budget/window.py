@@ -98,6 +98,12 @@ def _rounded(number: Fraction) -> Fraction:
     return int(number / step) * step
 
 
-def prices(series: Declared, window: Window, delta: Fraction) -> tuple[tuple[str, int, Fraction], ...]:
-    """(span, slots, epsilon at delta) for somebody who is counted in every slot of it; docs/proofs/window.md."""
-    return tuple((name, slots, priced(series.losses, slots, series.epsilon, delta)) for name, slots in window.spans())
+def prices(
+    series: Declared, window: Window, delta: Fraction, others: Sequence[Beside] = ()
+) -> tuple[tuple[str, int, Fraction], ...]:
+    """(span, slots, epsilon at delta) for somebody who is counted in every slot of it; docs/proofs/window.md. What
+    was released beside the series is in it, where such a span touches the most of it."""
+    return tuple(
+        (name, slots, priced(series.losses, slots, series.epsilon, delta) + dearest_window(others, slots))
+        for name, slots in window.spans()
+    )

@@ -39,6 +39,12 @@ def _facts(job: Job, base: Path) -> tuple[Window, Domain, Unit, Mechanism, Calen
     return window, table, who, mechanism(job, base, table), calendar, base / job.budget.ledger
 
 
+_BOTH_ENDS = re.compile(r"\bbetween\b[^{]*\{(local_)?start\}[^{]*\band\b[^{]*\{(local_)?end\}", re.IGNORECASE)
+_FROM_START = re.compile(r">=[\w\s('\"]*\{(local_)?start\}|\{(local_)?start\}['\")]*(::\w+)?\)?\s*<=")
+_TO_END = re.compile(r"<=[\w\s('\"]*\{(local_)?end\}|\{(local_)?end\}['\")]*(::\w+)?\)?\s*>=")
+"""A query in which both ends belong to the slot."""
+
+
 def _source_faults(data: Data, window: Window) -> list[str]:
     """Where the rows of a slot are not told from those of others. A record that is counted in other slots than its own
     changes what is published outside the window that its unit is protected in."""
@@ -53,25 +59,35 @@ def _source_faults(data: Data, window: Window) -> list[str]:
             return []
         return [f'{said}: where = [time >= "{{start}}", time < "{{end}}"], on one column']
     query = data.query or ""
+    if _BOTH_ENDS.search(query) or (_TO_END.search(query) and _FROM_START.search(query)):
+        return [
+            f"{said}: its query counts the moment between two slots in both: write time < '{{end}}', not BETWEEN or <="
+        ]
     reads = any(_names_start(file, window) for file in data.reads.values())
-    both = ("{start}" in query or "{local_start}" in query) and ("{end}" in query or "{local_end}" in query)
+    both = any(start in query and end in query for start, end in _ENDS)
     if reads or both or _names_start(" ".join(re.findall(r"(?<![<>!=])=\s*'([^']*)'", query)), window):
         return []
     return [f"{said}: its query must name {{start}} and {{end}}"]
 
 
-def _bounds(data: Data, window: Window) -> tuple[set[tuple[str, bool]], set[tuple[str, bool]], bool]:
-    """(column, is the start itself in) of lower bounds, the same of upper ones, and whether what columns equal names
-    the slot."""
-    lower: set[tuple[str, bool]] = set()
-    upper: set[tuple[str, bool]] = set()
+_ENDS = (("{start}", "{end}"), ("{local_start}", "{local_end}"))
+"""A slot from its start to its end: one with its zone and one without lie hours apart where a column has either."""
+_Bound = tuple[str, bool, int]
+
+
+def _bounds(data: Data, window: Window) -> tuple[set[_Bound], set[_Bound], bool]:
+    """(column, is the start itself in, which of `_ENDS`) of lower bounds, the same of upper ones, and whether what
+    columns equal names the slot."""
+    starts, ends = ({words[side]: kind for kind, words in enumerate(_ENDS)} for side in (0, 1))
+    lower: set[_Bound] = set()
+    upper: set[_Bound] = set()
     equal: list[str] = []
     for one in data.where:
         text = one.value if isinstance(one.value, str) else ""
-        if one.op in (">=", ">") and text in ("{start}", "{local_start}"):
-            lower.add((one.column, one.op == ">="))
-        elif one.op in ("<", "<=") and text in ("{end}", "{local_end}"):
-            upper.add((one.column, one.op == "<"))
+        if one.op in (">=", ">") and text in starts:
+            lower.add((one.column, one.op == ">=", starts[text]))
+        elif one.op in ("<", "<=") and text in ends:
+            upper.add((one.column, one.op == "<", ends[text]))
         elif one.op == "=":
             equal.append(text)
     return lower, upper, _names_start(" ".join(equal), window)

@@ -61,7 +61,7 @@ class Device:
         except ValueError:
             raise FormatError("public_key must be 64 hexadecimal digits") from None
         self._most = asked(max_epsilon, "max_epsilon")
-        self._state = None if state is None else Path(state)
+        self._state = None if state is None else Path(state).resolve()  # one budget, whatever link leads here
         self._clock = clock
         self._forget()
         if self._state is not None:

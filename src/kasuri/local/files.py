@@ -13,7 +13,8 @@ from kasuri.local.wire import Round, read_round
 
 
 def write_reports(path: str | Path, reports: Reports, rounded: Round) -> None:
-    """Reports as Parquet: one fixed-size binary column, the signed text of the round in the file's metadata.
+    """Reports as Parquet: one fixed-size binary column, the signed text of the round in the file's metadata;
+    nobody but the owner may read the file, whose rows are people's.
 
     Bare rows are refused: they no longer say which randomizer drew them, nor whether from a seed."""
     import pyarrow as pa
@@ -27,7 +28,7 @@ def write_reports(path: str | Path, reports: Reports, rounded: Round) -> None:
         pa.binary(rounded.randomizer.width), rows.shape[0], [None, pa.py_buffer(rows.tobytes())]
     )
     table = pa.table({"report": data}).replace_schema_metadata({"kasuri.round": rounded.text})
-    with whole(path) as part:
+    with whole(path, private=True) as part:
         pq.write_table(table, part)
 
 

@@ -361,7 +361,9 @@ class Store:
         if not parts:
             return np.zeros((0, randomizer.width), dtype=np.uint8)
         rows = np.concatenate(parts)
-        return rows[np.random.Generator(np.random.PCG64(secrets.randbits(128))).permutation(rows.shape[0])]
+        # sorted by 128 secret bits each: devices that know where theirs came from learn nothing of the others' places,
+        # as they could from the state of a generator that is not made for secrets
+        return rows[np.lexsort(np.frombuffer(secrets.token_bytes(16 * rows.shape[0]), np.uint64).reshape(2, -1))]
 
     def close(self) -> None:
         with self._wake:

@@ -259,7 +259,7 @@ class Series:
             "data": self.data,
             "window": self.window.to_json(),
             "claim": facts["claim"],
-            "prices": facts["prices"],
+            "prices": self.ledger.summary()["window"]["prices"],  # with what was charged beside the series since
             "must_not_be_claimed": list(MUST_NOT),
             "published": len(said),
             "first": min((one["slot"] for one in said), default=None),

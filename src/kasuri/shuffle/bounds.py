@@ -45,6 +45,8 @@ _MOST_ATOMS = 1 << 15
 _HOPELESS = 150
 """A row's local epsilon above which nothing but the local claim is stated. Up to it e^epsilon times a ratio of
 likelihoods is at most e^300 and its square is a double; above it the other bounds could hardly say less."""
+_LEAST = 1e-300
+"""A delta below which nothing but the local claim is stated: doubles are no longer exact to some digits there."""
 _DIGITS = 4
 """Significant decimal digits of an epsilon that is stated; always rounded up."""
 
@@ -202,7 +204,7 @@ def solve(atoms: Atoms, n: int, delta: Fraction, most: Fraction) -> Fraction | N
     Chernoff's bound brackets it, the Illinois rule on ln delta closes in, and the decimal itself is certified.
     """
     goal = float(delta) * (1 - 1e-12)
-    if not goal > 0 or _simple(atoms, n, float(most)) > goal:
+    if goal < _LEAST or _simple(atoms, n, float(most)) > goal:
         return None
     low, high = 0.0, float(most)
     while high - low > 1e-3 * high and high > 1e-9:
@@ -235,7 +237,7 @@ def solve(atoms: Atoms, n: int, delta: Fraction, most: Fraction) -> Fraction | N
 def theorem_3(n: int, epsilon: Fraction, delta: Fraction) -> Bound | None:
     """The closed form; None where its condition epsilon <= ln(n / (16 ln(2/delta))) fails. [Feldman2021, thm. 3.1;
     Kii2022, thm. 3]"""
-    if epsilon > _HOPELESS:
+    if epsilon > _HOPELESS or float(delta) < _LEAST:
         return None
     e, d = math.exp(float(epsilon)), float(delta)
     if e > n / (16 * math.log(2 / d)) * (1 - 1e-12):

@@ -71,7 +71,7 @@ class Claims:
             f"The public, who sees {self.n} joined rows: {self.public.words()} (bound: {self.bound}).",
             joiner,
             f"Pk-anonymity: no joined row can be attributed to a person with a probability above "
-            f"1/{decimal(self.pk)}, whatever else is known; {PK_NOT}.",
+            f"1/{decimal(self.pk)}, whatever is known of people's values; {PK_NOT}.",
             NOT_PROTECTED,
             "Assumed: " + "; ".join(self.public.assumes) + ".",
         ]

@@ -264,6 +264,7 @@ class Ledger:
                 "recipe": recipe,
                 "assumes": list(guarantee.assumes),
                 "balance": after.to_json(),
+                "nonce": secrets.token_hex(16),  # no two are alike: what a backup forgot is told from what came after
             }
             entry = self._append(connection, "reserved", fields)
             place = self._state.series_used if charge.of_series else 0
@@ -369,7 +370,7 @@ class Ledger:
         allowance = self.allowance
         if allowance.window is not None and allowance.series is not None:
             out["relation"] = f"{self.unit.words()}, for all slots of {allowance.window.words()} together"
-            rows = prices(allowance.series, allowance.window, allowance.delta)
+            rows = prices(allowance.series, allowance.window, allowance.delta, self._state.others)
             out["window"] = {
                 **allowance.window.to_json(),
                 "paid": len(self._state.slots),
