@@ -205,7 +205,7 @@ def test_javascript_device_keeps_to_its_budget_across_restarts():
     closed, length, again, beyond = found["answers"]
     assert "closed" in closed and length == 41 and "all its reports" in again and "more epsilon" in beyond
     assert "secretplace" not in found["kept"][0]
-    assert "none of the 3" in node("device", {**asked, "value": "x", "envelopes": [first]})["answers"][0]
+    assert "not one of the 3" in node("device", {**asked, "value": "x", "envelopes": [first]})["answers"][0]
 
 
 def signed(key, data):

@@ -75,8 +75,8 @@ def test_one_release_against_its_counts():
     ("change", "fault"),
     [
         ({"areas": [3]}, "no square"),
-        ({"areas": [0]}, "no number of cells"),
-        ({"areas": [10**6]}, "no number of cells"),
+        ({"areas": [0]}, "not a number of cells"),
+        ({"areas": [10**6]}, "not a number of cells"),
         ({"areas": []}, "at least one"),
         ({"recipes": []}, "recipes is a list"),
         ({"epsilons": []}, "epsilons is a list"),

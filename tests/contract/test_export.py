@@ -218,11 +218,11 @@ def test_postgres_and_back(postgres):
             assert wrong == (0,)
     with pytest.raises(ks.DomainError, match="already"):
         out.export(postgres, unmetered=True)
-    from kasuri.ingest import Query
+    from kasuri.ingest import Table
 
     unit = Unit("nobody", "add-remove", 1)
-    sql = f"SELECT mesh_code, value FROM release WHERE release_id = '{out.provenance['release_id']}'"
-    again = ks.count(Query(postgres, sql), out.domain, columns={"grid": "mesh_code"}, unit=unit, weight="value")
+    own = Table(postgres, "release", (("release_id", "=", out.provenance["release_id"]),))
+    again = ks.count(own, out.domain, columns={"grid": "mesh_code"}, unit=unit, weight="value")
     assert np.array_equal(again.cells, out.cells) and np.array_equal(again.values, out.values)
 
 

@@ -19,7 +19,7 @@ def blocks(text):
 def shape(text):
     """How many headings, table rows, bullets and pictures there are, and where the links go."""
     counts = [len(re.findall(rule, text, re.M)) for rule in (r"^#+ ", r"^\|", r"^- ", r"^!\[")]
-    return counts, {link.replace("docs/guide/ja/", "docs/guide/") for link in links(text)}
+    return counts, {link.replace("docs/guide/ja/", "docs/guide/").replace("-ja.md", ".md") for link in links(text)}
 
 
 def links(text):

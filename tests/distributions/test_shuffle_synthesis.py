@@ -191,7 +191,7 @@ def test_correlations_that_cannot_all_hold_are_said(monkeypatch):
 
 def test_degenerate_columns_have_rows_and_a_verdict():
     """Everyone alike, bounds tiny or huge, an epsilon under which reports are the truth, two rows: no error, no nan."""
-    for bounds, value, each in (((0, 1), 1.0, "40 weak"), (("0", "1e-200"), 0.0, "2"), ((-1e150, 1e150), 0.0, "2"),
+    for bounds, value, each in (((0, 1), 1.0, "40 weak"), (("0", "1e-59"), 0.0, "2"), ((-1e50, 1e50), 0.0, "2"),
                                 ((0, 1), 0.5, "0.001")):  # fmt: skip
         plan = ks.shuffle.Plan(
             key="id", a=("x",), b=("y",), bounds={"x": bounds, "y": (0, 1)}, epsilon_each=each, delta=1e-8,
