@@ -61,7 +61,7 @@ def test_plain_noise_has_the_error_it_must_have():
 
 
 def test_the_command_ends_with_a_recommendation():
-    words = ["plan", "--axis", "ward=nominal(a,b,c)", "--axis", "age=ordered(5)", "--unit", "person", "--change",
+    words = ["plan", "--axis", "ward=nominal(a,b,c)", "--axis", "age=ordered(60)", "--unit", "person", "--change",
              "add-remove", "--max-cells", "1", "--epsilons", "0.5", "--recipes", "haar_topdown",
              "--people"]  # fmt: skip
     result = CliRunner().invoke(app, [*words, "50000,100000"])

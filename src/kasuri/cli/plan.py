@@ -90,20 +90,15 @@ def plan(
     show.result(data, text, as_json)
 
 
-_LONG = ("matrix",)
-"""Recipes that take minutes where they take no argument."""
-
-
 def _outlook(asked: options.Asked, chosen: list[Any], losses: list[str], people: list[int]) -> Any:
     """The recipes on a public model of the table: those that were named beside `best` and `geometric`, or all."""
     from kasuri.study.evaluate import names_of
-    from kasuri.study.outlook import everything, outlook
+    from kasuri.study.outlook import PLAIN, USUAL, everything, outlook
 
-    known = {name: recipe for name, recipe in everything(asked.domain).items() if name not in _LONG}
+    kept = {one.name: one for one in (USUAL, PLAIN)} if chosen else everything(asked.domain)
     own = dict(zip(names_of(chosen), chosen, strict=True)) if chosen else {}
     if asked.recipe is not None:
         own = {asked.recipe.name: asked.recipe} | own
-    kept = {name: recipe for name, recipe in known.items() if not chosen or name in ("best", "geometric")}
     with show.step("trying the recipes on a public model") as progress:
         return outlook(kept | own, asked.domain, asked.unit, losses, people=[0, *people], trials=2, progress=progress)
 
@@ -179,7 +174,7 @@ def _figure(rows: Any, path: Path, metric: str, title: str, note: str) -> None:
 def _recipes(asked: options.Asked, text: str | None) -> list[Any]:
     """The recipes asked for; without a word, a job's own beside `geometric`, or the usual ones."""
     if text is None and asked.recipe is not None:
-        return [asked.recipe, *(asked.recipes("geometric") if asked.recipe.name != "geometric" else [])]
+        return [asked.recipe, *(plain for plain in asked.recipes("geometric") if plain != asked.recipe)]
     return asked.recipes(RECIPES if text is None else text)
 
 

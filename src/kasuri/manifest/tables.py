@@ -167,8 +167,7 @@ def _limits(folder: Path, table: Any, manifest: Mapping[str, Any]) -> bool:
     release, told = saved.read(folder, manifest), manifest["intervals"]
     found = intervals.saved_columns(release, told.get("method"))
     nulls = table["lower"].null_count == table["upper"].null_count == table.num_rows
-    early = release.recipe["name"] == "hierarchy" and str(told.get("why")).startswith("hierarchy with these")
-    if found is None or (early and nulls):  # hierarchy had no limits once
+    if found is None or (nulls and intervals.once_without(release, told.get("why"))):
         return nulls and told["level"] is None
     if table["lower"].null_count or table["upper"].null_count or told["level"] != f"{intervals.LEVEL}":
         return False

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.arrays import Int
-from kasuri.errors import NumericsError, PrivacyError, unknown
+from kasuri.errors import NumericsError
 from kasuri.noise.rng import Stream, Words
 from kasuri.noise.survival import Survival, exp_minus, gaussian_survival, laplace_survival
 
@@ -416,12 +416,8 @@ def discrete_gaussian(sigma2: Fraction) -> Sampler:
     return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
 
 
-def laplace_variance(scale: Fraction, noise: str = "discrete Laplace") -> float:
+def laplace_variance(scale: Fraction) -> float:
     """Variance of one discrete Laplace value: 2a/(1-a)^2 with a = exp(-1/scale)."""
-    if noise == "float Laplace":
-        return 2 * float(scale) ** 2
-    if noise != "discrete Laplace":
-        raise unknown(PrivacyError, "the noise", noise, ("discrete Laplace", "float Laplace"))
     if scale * 700 < 1:  # below what floating point can tell from 0
         return 0.0
     return 1 / (2 * math.sinh(0.5 / scale) ** 2)

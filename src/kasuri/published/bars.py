@@ -351,6 +351,9 @@ class HierarchyBars(LinearBars):
     tree: Order
     depths: tuple[int, ...]
 
+    once: ClassVar[str] = "hierarchy with these options publishes no measurements"
+    """What was said of such releases before they had limits."""
+
     @cached_property
     def _levels(self) -> list[tuple[int, Float, Float]]:
         """Per measured level, from the top: leaves below a node; by node the variance v of its estimate from itself

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
-from kasuri.published.bars import Bars, CellBars, FullBars, NoBars, TreeBars
+from kasuri.published.bars import Bars, CellBars, FullBars, HierarchyBars, NoBars, TreeBars
 from kasuri.published.bounds import Bounds
 from kasuri.published.protected import Protected
 from kasuri.recipes.read import read
@@ -133,6 +133,12 @@ def finish(found: Bounds, values: Values, steps: bool = False) -> tuple[Float, F
     none = low > high
     low[none], high[none] = np.floor(lower[none]), np.ceil(upper[none])
     return np.minimum(np.maximum(low, 0.0), values), np.maximum(np.maximum(high, 0.0), values)
+
+
+def once_without(release: Protected, why: object) -> bool:
+    """Did an earlier kasuri give such a release no limits, for this reason?"""
+    bars = _bars(release)
+    return isinstance(bars, HierarchyBars) and bars.once == why
 
 
 def missing(release: Protected) -> str | None:

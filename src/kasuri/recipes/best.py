@@ -20,7 +20,7 @@ from kasuri.recipes.bayestree import bayes_tree
 from kasuri.recipes.descent import haar_topdown
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.spending import Facts
-from kasuri.recipes.woven import WovenTree
+from kasuri.recipes.woven import WIDE, WovenTree
 from kasuri.recipes.wovenpilot import woven_tree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -29,9 +29,8 @@ BASIS = "docs/proofs/best.md"
 RULES = ("1", "2", "3")
 RULE = RULES[-1]
 VAST = 10**10
-"""Tables of so many cells and more are left to the recipe whose cost follows the people."""
-WIDE = 1 << 28
-"""So are tables of several axes with more cells than this: sums over their axes take long to plan."""
+"""Tables of so many cells and more are left to the recipe whose cost follows the people; so are those of several axes
+with more than `WIDE`."""
 MESH = 1 << 14
 """Meshes of so many cells and more (128 x 128) have levels enough to be measured."""
 SMALL = 1 << 20

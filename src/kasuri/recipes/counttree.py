@@ -158,9 +158,11 @@ class Trees(Mechanism):
         return f"{self.name}(order='hierarchy')"
 
     def tree(self, domain: Domain) -> Order:
-        if self.tree_word == "interleaved":
-            return interleaved(domain)
-        return orders.make(self.tree_word, domain, self.interleave)
+        return _tree(self.tree_word, domain, self.interleave)
+
+
+def _tree(word: str, domain: Domain, interleave: tuple[str, ...]) -> Order:
+    return interleaved(domain) if word == "interleaved" else orders.make(word, domain, interleave)
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ class CountTree(Trees):
 
     def settled(self, domain: Domain, unit: Unit, window: Window, epsilon: Exact, delta: Exact) -> Mechanism:
         """noise="auto" over a window: whichever noise has the smaller sum of variances when both are priced so."""
-        if self.asked is None or self.asked.word != "auto":
+        if self.asked is None or not self.asked.whichever:
             return self
         normal = replace(self, asked=replace(self.asked, word="gaussian"))
         plain = replace(self, asked=None, basis="docs/proofs/refined_tree.md")
@@ -216,7 +218,7 @@ class CountTree(Trees):
         """The run with discrete Gaussian noise, where that was asked for or is smaller."""
         claim = run.guarantee
         found = bought(run.tree, run.cuts, claim.unit, claim.epsilon, asked.delta)
-        if asked.word == "auto" and not wins(found, list(run.visit.scales)):
+        if asked.whichever and not wins(found, list(run.visit.scales)):
             return run
         claim = replace(claim, delta=asked.delta, rho=found.losses.rho)
         if claim.unit.max_cells > 1:

@@ -32,6 +32,10 @@ WRITTEN = 1 << 10
 """Most characters of a matrix that a release writes out; of a larger one it tells the fingerprint."""
 
 
+QUICK = 1 << 7
+"""Cells of the largest table for which a strategy is optimised in a second or two."""
+
+
 def fourier(ways: int = 1) -> Mechanism:
     """Noisy Fourier (Walsh) coefficients of all tables over `ways` dimensions, then the nearest non-negative table.
 
@@ -223,6 +227,9 @@ class Measured(Mechanism):
     @property
     def declared(self) -> tuple[str, ...]:
         return self.queries.declared
+
+    def long(self, domain: Domain) -> bool:
+        return self.queries.optimised and QUICK < domain.size <= matrices.MAX_CELLS  # larger ones are refused at once
 
     def stored(self) -> dict[str, Any]:
         return {

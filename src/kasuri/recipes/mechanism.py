@@ -190,6 +190,10 @@ class Mechanism(ABC):
     def stored(self) -> dict[str, Any]:
         """transform, noise, refine and those of _UNSET that differ: what the plan's fingerprint is made of."""
 
+    def long(self, domain: Domain) -> bool:
+        """Does a release on this domain, or its plan, take longer than a person waits at a page?"""
+        return False
+
     @property
     def tables(self) -> tuple[tuple[PublicTable, str], ...]:
         """The public tables it uses, each with its use."""

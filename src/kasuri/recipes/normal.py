@@ -31,6 +31,11 @@ class Asked:
     word: NoiseWord
     delta: Fraction
 
+    @property
+    def whichever(self) -> bool:
+        """Gaussian or Laplace noise, whichever is smaller?"""
+        return self.word == "auto"
+
     def told(self) -> dict[str, str]:
         return {"noise": self.word, "delta": decimal(self.delta)}
 

@@ -56,6 +56,10 @@ FIRST_PART = -2
 """Level of the first part among the measurements; the second is one below, and so on."""
 
 
+WIDE = 1 << 28
+"""Sums over the axes of a table with more cells than this take long to plan."""
+
+
 @dataclass(frozen=True)
 class WovenTree(Mechanism):
     """`named`: views with wished errors, or with shares where `fixed`; empty: those of the domain by itself. `whole`:
@@ -76,6 +80,9 @@ class WovenTree(Mechanism):
             "descent": "plain", "shares": told if self.fixed else (), "views": () if self.fixed else told,
             "maps": tuple((one.name, one.fingerprint()) for one in self.maps),
         } | whole_words(self.whole, self.held)  # fmt: skip
+
+    def long(self, domain: Domain) -> bool:
+        return len(domain.axes) > 1 and domain.size > WIDE
 
     @property
     def declared(self) -> tuple[str, ...]:

@@ -87,6 +87,10 @@ def lines(result: dict[str, Any]) -> list[Line]:
         _claim("Theorem 4", "T2 costs O(m+ log n)", "T2 の計算量は O(m+ log n)", "kasuri.recipes.descent",
                "pytest tests/laws/test_equal_in_law.py", "O(m+ log n)", "the descent visits nodes of a sum above 0 only", None),
     ]  # fmt: skip
+    remarks = {
+        "fourier": Text("the tables after the linear program have no cell below 0, at the price of bias",
+                        "線形計画法を適用した後の表に負値はないが、偏りが生じる"),
+    }  # fmt: skip
     for row in result["table1"]:
         known.append(
             Line(
@@ -97,8 +101,7 @@ def lines(result: dict[str, Any]) -> list[Line]:
                 row["printed"],
                 f"256 cells: {row['negative_share']:.1f} % below 0; RMSE of a cell {row['rmse_cell']:.0f}, of the sum of "
                 f"all {row['rmse_whole']:.0f} (mean error {row['bias_whole']:+.0f}); CPU {row['cpu_ms']:.1f} ms",
-                Text("the tables after the linear program have no cell below 0, at the price of bias",
-                     "線形計画法を適用した後の表に負値はないが、偏りが生じる") if row["recipe"] == "fourier" else None,
+                remarks.get(row["recipe"]),
             )
         )  # fmt: skip
     for name in ("Laplace", "Privelet (2D)", "Privelet (Morton)", "Proposed"):

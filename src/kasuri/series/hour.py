@@ -63,7 +63,7 @@ def shape_of(run: CountTreeRun, rows: int) -> Shape:
         raise DomainError('a series measures the whole area too: use shares="series", or name the top height')
     widths = (1, *(order.width(a, b) for a, b in zip(visit.cuts[:-1], visit.cuts[1:], strict=True)))
     sides = run.domain.shape
-    square = run.domain.one_mesh and len(sides) == 2 and order.name.startswith("morton") and run.squares
+    square = run.domain.one_mesh and len(sides) == 2 and order.mixed and run.squares
     square = square and (sides[0] - 1).bit_length() == (sides[1] - 1).bit_length()
     grids: list[tuple[int, int] | None] = []
     for cut in visit.cuts:

@@ -46,7 +46,7 @@ _STORES, _ADDRESSES = ("database", "exports"), ("postgresql://", "postgres://")
 _TEXT = 60
 _FIRST = re.compile("[0-9]{4}")
 _FAST = ("best", "woven_tree", "bayes_tree", "refined_tree", "haar_topdown", "geometric")
-_SLOW = ("auto", "matrix")
+_SLOW = ("auto",)
 """Recipes that the page tries first, and those that take too long for a page to wait."""
 
 

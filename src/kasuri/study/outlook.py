@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,9 @@ from kasuri.errors import KasuriError
 from kasuri.noise.laws import IDEALISED
 from kasuri.noise.rng import seeded
 from kasuri.privacy import Exact, asked, decimal
-from kasuri.recipes import RECIPES
-from kasuri.recipes.best import WIDE
+from kasuri.recipes import RECIPES, bayes_tree, best, geometric
 from kasuri.recipes.mechanism import Mechanism, Run
+from kasuri.recipes.woven import WIDE
 from kasuri.schema import Axis, Domain, Mesh, Ordered, Unit
 from kasuri.table import Counts
 
@@ -40,6 +41,8 @@ _LONG = 64
 _FEW = 4
 """Areas of a size that a model must have before it says something about them."""
 _NAME = "public model"
+USUAL, PLAIN = best(), geometric()
+"""What a release takes where nobody asks for a recipe, and noise on every cell by itself: what others are held to."""
 
 
 @dataclass(frozen=True)
@@ -185,17 +188,17 @@ class Outlook:
 
     def recommendation(self) -> dict[str, Any]:
         """The recipe with the smallest errors over all sizes; `best` where no other is a tenth better."""
-        scores: dict[str, float] = {}
+        usual, scores = USUAL.name, dict[str, float]()
         for name in dict.fromkeys(row["recipe"] for row in self.rows):
             found = [row["off"] for row in self.rows if row["recipe"] == name and row["off"] is not None]
             if found and name not in self.lesser:
                 scores[name] = math.exp(sum(math.log(max(value, 0.5)) for value in found) / len(found))
         if not scores:
-            return {"recipe": "best", "chosen": self.chosen, "scores": scores}
+            return {"recipe": usual, "chosen": self.chosen, "scores": scores}
         least = min(scores, key=lambda name: scores[name])
-        if "best" in scores and scores["best"] <= 1.1 * scores[least]:
-            least = "best"
-        return {"recipe": least, "chosen": self.chosen if least == "best" else least, "scores": scores}
+        if scores.get(usual, math.inf) <= 1.1 * scores[least]:
+            least = usual
+        return {"recipe": least, "chosen": self.chosen if least == usual else least, "scores": scores}
 
     def untried(self) -> list[str]:
         """The recipes that were neither tried nor refused."""
@@ -231,13 +234,15 @@ class Outlook:
     def advice(self) -> str:
         """The recommendation in a sentence."""
         told = self.recommendation()
-        name = f"best (here {told['chosen']}: {self.why})" if told["recipe"] == "best" else told["recipe"]
+        name = told["recipe"]
+        if name == USUAL.name:
+            name += f" (here {told['chosen']}: {self.why})"
         loss = self.rows[0]["epsilon"] if self.rows else ""
         first = [row for row in self.rows if row["epsilon"] == loss]
-        plain = {row["people"]: row["percent"] for row in first if row["recipe"] == "geometric" and row["people"]}
+        plain = {row["people"]: row["percent"] for row in first if row["recipe"] == PLAIN.name and row["people"]}
         own = {row["people"]: row["percent"] for row in first if row["recipe"] == told["recipe"] and row["people"]}
         both = [size for size in sorted(own) if own[size] is not None and plain.get(size) is not None]
-        if not both or told["recipe"] == "geometric":
+        if not both or told["recipe"] == PLAIN.name:
             return f"Recommended: {name}."
         size = min(both, key=lambda people: abs(math.log(people / 5_000)))
         return (
@@ -268,17 +273,15 @@ def about(share: float) -> str:
 
 
 def everything(domain: Domain) -> dict[str, Mechanism]:
-    """Every recipe that can be made without arguments, by name, but for those that plan a very large table slowly."""
-    found = {}
-    slow = ("woven_tree",) if len(domain.axes) > 1 and domain.size > WIDE else ()
-    for name, make in RECIPES.items():
-        if name in slow:
-            continue
+    """Every recipe that can be made without arguments, by name, but for those that take long here; the shares of
+    `bayes_tree` by its pilot."""
+    found: dict[str, Mechanism] = {}
+    for name, make in (RECIPES | {"bayes_tree": partial(bayes_tree, pilot=True)}).items():
         try:
-            found[name] = make(pilot=True) if name == "bayes_tree" else make()
+            found[name] = make()
         except (TypeError, KasuriError):
             continue
-    return found
+    return {name: recipe for name, recipe in found.items() if not recipe.long(domain)}
 
 
 def outlook(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -51,6 +51,8 @@ class Order:
     dims: tuple[Dim, ...]
     digits: tuple[Digit, ...]
     factors: tuple[Factor, ...]
+    mixed: bool = field(default=False, kw_only=True)
+    """Are the bits of the dimensions of an axis mixed, so that nodes of a mesh are squares?"""
 
     @property
     def depth(self) -> int:
@@ -314,7 +316,7 @@ def morton(domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
         for b in range(max(bits.values()) - 1, -1, -1):
             digits += [Digit(d, 1 << b, 2) for d in group if b < bits[d]]
     name = "morton" if not interleave else f"morton({', '.join(interleave)} interleaved)"
-    return built(name, domain, tuple(Dim(size) for size in domain.shape), tuple(digits))
+    return replace(built(name, domain, tuple(Dim(size) for size in domain.shape), tuple(digits)), mixed=True)
 
 
 def row_major(domain: Domain) -> Order:
