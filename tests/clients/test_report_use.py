@@ -13,7 +13,7 @@ import pytest
 from clients.browser import CHROMIUM, Browser
 
 import kasuri as ks
-from kasuri import examples
+from kasuri import examples, names
 from kasuri.ingest import read_table
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
@@ -376,3 +376,15 @@ def test_places_with_shapes_are_a_map(tmp_path, browser):
     browser.key("ArrowDown")
     assert "B" in browser.run("document.getElementById('read-where').textContent")
     quiet(browser, path)
+
+
+def test_a_table_that_a_reader_keeps_holds_no_formula(tmp_path, browser):
+    """Its text is marked as in exports (`kasuri.names.cell`), whatever digit follows; numbers stay numbers."""
+    labels = ("=1+1", "+1x", "-2+3", "@1", "＝1+1", "-5", '=A1,"x"', "plain")
+    path = release(tmp_path / "r", ks.Domain.of(ks.Nominal("place", labels)), np.arange(8) * 9, recipe=ks.privelet())
+    browser.open(path)
+    rows = list(csv.reader(io.StringIO(downloaded(browser, tmp_path, "csv").decode("utf-8-sig"))))
+    assert rows[0][0] == "place" and [row[0] for row in rows[1:]] == [names.cell(label) for label in labels]
+    table = pq.read_table(tmp_path / "r" / "release.parquet")
+    shown = np.array([row[1:3] for row in rows[1:]], float)  # with two places
+    assert np.abs(shown - np.stack([table["value"], table["lower"]], axis=1)).max() < 0.01

@@ -11,7 +11,8 @@ import pytest
 
 import kasuri as ks
 from kasuri import names
-from kasuri.ingest import Query, read_public, read_table
+from kasuri.ingest import File, Query, read_public, read_table
+from kasuri.ingest.sources import open_stream
 
 UNIT = ks.Unit("person", "add-remove", 1)
 WINDOW = ks.Domain.of(ks.Mesh.window("grid", "5339"))
@@ -167,6 +168,7 @@ def exported(tmp_path):
     counts = ks.Counts.from_dense(np.arange(1, 11) * 1000, domain, UNIT, "=cmd")
     out = ks.release(counts, ks.geometric(), epsilon="1", ledger=None)
     out.export(str(tmp_path / "x.csv"), unmetered=True)
+    out.export(str(tmp_path / "x.xlsx"), unmetered=True)
     out.export(str(tmp_path / "x.sqlite"), unmetered=True)
     return out, domain
 
@@ -184,6 +186,18 @@ def test_exports_hold_no_formula_and_are_read_back(tmp_path, exported):
     assert np.array_equal(again.on(out.cells), out.values)
     with sqlite3.connect(tmp_path / "x.sqlite") as base:  # a database is not a spreadsheet
         assert tuple(row[0] for row in base.execute("SELECT place FROM release ORDER BY cell")) == LABELS
+
+
+def test_a_workbook_holds_no_formula_and_is_read_back(tmp_path, exported):
+    out, domain = exported
+    sheet = File([tmp_path / "x.xlsx"], sheet="release")
+    for part in ("release", "release_meta"):
+        stream = open_stream(File([tmp_path / "x.xlsx"], sheet=part))
+        for batch, _ in stream.start(list(stream.names), []):
+            rows = [stream.names, *zip(*batch.to_pydict().values(), strict=True)]
+            assert not any(str(text).startswith(("=", "+x", "-cmd", "@", "＝")) for row in rows for text in row)
+    again = ks.count(sheet, domain, columns={"place": "place"}, unit=UNIT, weight="value", data="again")
+    assert np.array_equal(again.cells, out.cells) and np.array_equal(again.values, out.values)
 
 
 def test_a_label_that_is_a_marked_one_is_itself(tmp_path):

@@ -74,6 +74,12 @@ def test_an_unknown_word_is_read_as_nothing(name, slot):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
+def test_an_unknown_part_is_read_as_nothing(name):
+    with pytest.raises(FormatError, match=f"the part '{NEW}' is not known"):
+        read(told(VARIANTS[name]) | {NEW: "1"}, DOMAIN, PERSON, "1")
+
+
+@pytest.mark.parametrize("name", VARIANTS)
 def test_words_are_read_back_as_they_are(name):
     run = VARIANTS[name].on(DOMAIN, PERSON, "1")
     back = read(told(VARIANTS[name]), DOMAIN, PERSON, "1")

@@ -37,7 +37,9 @@ def export(release: Protected, target: str | Path, levels: Sequence[str] = (), *
             _files(path, all_tables(release, levels), _csv)
         elif kind == ".xlsx":
             with files.whole(path, new=True) as aside:
-                workbook.write(all_tables(release, levels), aside)
+                # as text until somebody edits the cell, or saves the sheet as CSV
+                own = {name: names.cells(table) for name, table in all_tables(release, levels).items()}
+                workbook.write(own, aside)
         elif kind == ".parquet":
             told = release.provenance.get("about")
             tables = _placed(release, levels, lambda table, place: _geo(table, place, told))

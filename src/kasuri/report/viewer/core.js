@@ -87,8 +87,12 @@ function keep(blob, name) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
-const quoted = (cell) => (/[",\n\r]|^[=+@\t-](?!\d)/.test(cell) ? `"${(/^[=+@\t-]/.test(cell) ? "'" : "") + cell.replace(/"/g, '""')}"` : cell);
-const keepCsv = (lines, name) => keep(new Blob(["\ufeff" + lines.map((line) => line.map((cell) => quoted(String(cell))).join(",")).join("\r\n") + "\r\n"], { type: "text/csv" }), name);
+/** A cell of a CSV file, as `kasuri.names.cell` makes it: text that a spreadsheet would run has an apostrophe before it. */
+function quoted(cell) {
+  const text = String(cell), runs = typeof cell !== "number" && /^[=+@\t\r\n＝＋－＠-]/.test(text) && !/^[+-]\d+([.]\d+)?$/.test(text);
+  return runs || /[",\r\n]/.test(text) ? `"${runs ? "'" : ""}${text.replace(/"/g, '""')}"` : text;
+}
+const keepCsv = (lines, name) => keep(new Blob(["\ufeff" + lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n"], { type: "text/csv" }), name);
 
 const MANY = 400; // labels from which a box to write in replaces a list
 /** What people read for an index of an axis. */
