@@ -34,6 +34,10 @@ from kasuri.recipes import woven_tree
 
 EPSILONS = ("0.1", "1")
 DELTA = 1e-9
+AGES = {"age, sex": (0.12, 0), "cells": (0.65, 0), "cells; RMSE": (0.50, 1)} | {
+    f"grid@{height}" if height else "grid": (1.15 if height < 4 else 1.40, 0) for height in range(6)
+}
+"""Views of the mesh by age and sex: limit and metric (0: MAE, 1: RMSE)."""
 AREAS = 40
 """Sums of a view that limits are asked of, per draw."""
 
@@ -216,19 +220,13 @@ def ages(count: int, seed: int) -> Iterator[Line]:
         measured = Measured(TABLES["mesh_sex_age"](seed), epsilon)
         at = {view: measured.views.index(view) for view in measured.views}
         tree = draws(measured, ks.bayes_tree(pilot=True), count, 100 * seed)
-        for name, recipe in (("woven_tree", ks.woven_tree()), ("best", ks.best())):
+        for name, recipe in (("shares", RECIPES["hand"](measured.table)), ("best", ks.best())):
             own = draws(measured, recipe, count, 100 * seed)
-
-            def line(view: str, limit: float, metric: int = 0, own: np.ndarray = own, name: str = name) -> Line:
-                words = f"ages {epsilon} {name}: {view} over bayes_tree(pilot)" + (", RMSE" if metric else "")
-                return compared(words, own[:, at[view], metric], tree[:, at[view], metric], limit)
-
-            if epsilon == "1":
-                yield line("cells", 1.25)
-                continue
-            yield from (line("age, sex", 0.12), line("cells", 0.65), line("cells", 0.50, 1))
-            yield from (line(view, 1.15) for view in ("grid", "grid@1", "grid@2", "grid@3"))
-            yield from (line(view, 1.40) for view in ("grid@4", "grid@5"))
+            asked = {"cells": (1.25, 0)} if epsilon == "1" else AGES
+            for words, (limit, metric) in asked.items():
+                view = words.partition(";")[0]
+                told = f"ages {epsilon} {name}: {view} over bayes_tree(pilot)" + (", RMSE" if metric else "")
+                yield compared(told, own[:, at[view], metric], tree[:, at[view], metric], limit)
 
 
 def _several(seed: int) -> Iterator[tuple[str, Table, str, ks.Mechanism]]:
