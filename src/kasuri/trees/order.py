@@ -9,7 +9,7 @@ is. A node is measured iff at least two of its children are possible, which is d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -394,22 +394,27 @@ def jis(domain: Domain) -> Order:
     return built("jis", domain, tuple(dims), digits)
 
 
-MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
+Makers = Mapping[str, Callable[[Domain, tuple[str, ...]], Order]]
+
+MAKERS: Makers = {
     "morton": morton,
     "1d": lambda domain, _: row_major(domain),
     "hierarchy": lambda domain, _: hierarchy(domain),
     "jis": lambda domain, _: jis(domain),
 }
 """The trees by the words that recipes and saved releases use."""
-GROUPED = ("hierarchy", "jis", "interleaved")
-"""Those that follow the declared trees of labels."""
 
 
-def make(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
+def ignoring(word: str) -> str | None:
+    """`word` where that order ignores the declared trees of labels."""
+    return None if word in ("hierarchy", "jis", "interleaved") else word
+
+
+def make(word: str, domain: Domain, interleave: tuple[str, ...] = (), makers: Makers = MAKERS) -> Order:
     """The tree a word names; `interleave` is of "morton" alone."""
-    if word not in MAKERS:
-        raise PrivacyError(f"order {word!r} is not known; known: {', '.join(MAKERS)}")
-    return MAKERS[word](domain, interleave)
+    if word not in makers:
+        raise PrivacyError(f"order {word!r} is not known; known: {', '.join(makers)}")
+    return makers[word](domain, interleave)
 
 
 def halved(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:

@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass
 
 from kasuri.schema import Axis, Domain
-from kasuri.trees.order import Digit, Dim, Order, along, built
+from kasuri.trees import order
+from kasuri.trees.order import Digit, Dim, Makers, Order, along, built
 
 TAIL = 256
 """Small axes are split all at once, below everything else, while they have at most so many (padded) cells together."""
@@ -54,6 +55,10 @@ def interleaved(domain: Domain) -> Order:
             ends.append(len(digits))
     base = built("interleaved", domain, tuple(dims[d] for d in range(len(dims))), tuple(digits))
     return Staged(base.name, base.dims, base.digits, base.factors, tuple(ends))
+
+
+MAKERS: Makers = {**order.MAKERS, "interleaved": lambda domain, _: interleaved(domain)}
+"""The trees of counts by their words."""
 
 
 def _kind(axis: Axis) -> str:
