@@ -15,7 +15,7 @@ SOURCE = Path(kasuri.__file__).parent
 READERS = ("recipes/read.py",)
 OTHERS = ("local/", "shuffle/", "report/shuffle.py")
 """Words of reports from devices and parties, which have makers of their own; `laplace` is one of them too."""
-TREES = {"trees/order.py": {"make", "halved", "ignoring"}}
+TREES = {"trees/order.py": {"make", "halved", "ignoring"}, "trees/weave.py": {"make"}}
 """The words of trees, where trees are made from them."""
 SAID = {
     "__init__.py": {"_HOME": "the front door", "_BESIDE": "the front door"},
@@ -23,7 +23,6 @@ SAID = {
     "recipes/shares.py": {"BAYES": "presets of shares, one of which is called `sparse`"},
     "reproduce/matsumoto2025.py": {"RECIPES": "the rows of a paper's table"},
     "trees/order.py": {"MAKERS": "the trees by their words"},
-    "trees/weave.py": {"MAKERS": "the trees by their words"},
     "words/bias.py": {"MEASURED": "figures of studies, of each recipe with its defaults"},
     "words/japanese.py": {"MEASURED": "translated", "PHRASES": "translated", "REFINED": "translated"},
 }

@@ -58,9 +58,9 @@ from kasuri.recipes.visit import Visit
 from kasuri.refine import bayes
 from kasuri.schema import Domain, Unit, Window
 from kasuri.trees import order as orders
+from kasuri.trees import weave
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Visited
-from kasuri.trees.weave import MAKERS
 
 Tree = Literal["morton", "1d", "hierarchy", "jis", "interleaved"]
 
@@ -157,7 +157,7 @@ class Trees(Mechanism):
         return f"{self.name}(order='hierarchy')"
 
     def tree(self, domain: Domain) -> Order:
-        return orders.make(self.tree_word, domain, self.interleave, MAKERS)
+        return weave.make(self.tree_word, domain, self.interleave)
 
 
 @dataclass(frozen=True)

@@ -291,6 +291,8 @@ class Run(ABC):
     """May a released value be negative?"""
     bias: ClassVar[Bias | OwnBias]
     """What refinement does to the mean of released sums."""
+    refined_ja: ClassVar[str] = ""
+    """Its refinement in Japanese, where no recipe of `words.japanese.REFINED` stores that word."""
     cells_apart: ClassVar[bool] = False
     """Does every cell have noise of its own and nothing else?"""
     squares: ClassVar[bool] = True

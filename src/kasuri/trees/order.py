@@ -9,7 +9,7 @@ is. A node is measured iff at least two of its children are possible, which is d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -394,9 +394,7 @@ def jis(domain: Domain) -> Order:
     return built("jis", domain, tuple(dims), digits)
 
 
-Makers = Mapping[str, Callable[[Domain, tuple[str, ...]], Order]]
-
-MAKERS: Makers = {
+MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
     "morton": morton,
     "1d": lambda domain, _: row_major(domain),
     "hierarchy": lambda domain, _: hierarchy(domain),
@@ -410,11 +408,11 @@ def ignoring(word: str) -> str | None:
     return None if word in ("hierarchy", "jis", "interleaved") else word
 
 
-def make(word: str, domain: Domain, interleave: tuple[str, ...] = (), makers: Makers = MAKERS) -> Order:
+def make(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
     """The tree a word names; `interleave` is of "morton" alone."""
-    if word not in makers:
-        raise PrivacyError(f"order {word!r} is not known; known: {', '.join(makers)}")
-    return makers[word](domain, interleave)
+    if word not in MAKERS:
+        raise PrivacyError(f"order {word!r} is not known; known: {', '.join(MAKERS)}")
+    return MAKERS[word](domain, interleave)
 
 
 def halved(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:

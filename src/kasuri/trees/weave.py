@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kasuri.schema import Axis, Domain
 from kasuri.trees import order
-from kasuri.trees.order import Digit, Dim, Makers, Order, along, built
+from kasuri.trees.order import Digit, Dim, Order, along, built
 
 TAIL = 256
 """Small axes are split all at once, below everything else, while they have at most so many (padded) cells together."""
@@ -57,8 +57,9 @@ def interleaved(domain: Domain) -> Order:
     return Staged(base.name, base.dims, base.digits, base.factors, tuple(ends))
 
 
-MAKERS: Makers = {**order.MAKERS, "interleaved": lambda domain, _: interleaved(domain)}
-"""The trees of counts by their words."""
+def make(word: str, domain: Domain, interleave: tuple[str, ...]) -> Order:
+    """The tree of counts that a word names: one of `order.make`, or this one."""
+    return interleaved(domain) if word == "interleaved" else order.make(word, domain, interleave)
 
 
 def _kind(axis: Axis) -> str:
