@@ -193,14 +193,3 @@ def morton(rows: ArrayLike, cols: ArrayLike) -> Int:
     if seen >= 1 << 31:  # a negative number has the highest bit
         raise DomainError("rows and cols of a Morton code lie in 0..2^31-1; some do not")
     return keys.reshape(row.shape)
-
-
-def unmorton(keys: ArrayLike) -> tuple[Int, Int]:
-    """The inverse of `morton`."""
-    from kasuri._kernels.morton import deinterleave2
-
-    key = _array(keys, np.int64, "Morton codes")
-    if key.size and key.min() < 0:
-        raise DomainError("Morton codes are not negative; some are")
-    row, col = deinterleave2(key.ravel())
-    return row.reshape(key.shape), col.reshape(key.shape)

@@ -23,10 +23,10 @@ UNIT = ks.Unit("person", "add-remove", 1)
 
 
 @dataclass(frozen=True)
-class Clamped(Mechanism):
+class Cut(Mechanism):
     """Every cell plus exact noise, negatives set to 0."""
 
-    refine: str = "clamp"
+    refine: str = "cut"
 
     def stored(self):
         return {"transform": "identity", "noise": DiscreteLaplace.name, "refine": self.refine}
@@ -34,12 +34,13 @@ class Clamped(Mechanism):
     def run(self, domain, unit, epsilon):
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
         cost = transform.identity_cost(domain.size, unit.change)
-        return ClampedRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)))
+        return CutRun(self, domain, claim, cost, DiscreteLaplace(scale_of(unit, cost, claim.epsilon)))
 
 
 @dataclass(frozen=True, eq=False)
-class ClampedRun(Run):
+class CutRun(Run):
     signed: ClassVar[bool] = False
+    refined_ja: ClassVar[str] = "負の値を 0 に置き換え"
     bias: ClassVar[OwnBias] = OwnBias((("every area", "too high.", "高めになります。"),))
 
     def draw(self, cells, values, streams, threads):
@@ -50,40 +51,41 @@ class ClampedRun(Run):
         return NoForm("how much is cut depends on the table")
 
     def bars(self, measurements):
-        return NoBars("clamped publishes no measurements")
+        return NoBars("cut_at_0 publishes no measurements")
 
     def blocks(self):
         return None
 
 
-def clamped() -> Mechanism:
-    return Clamped("clamped", "docs/proofs/geometric.md")
+def cut_at_0() -> Mechanism:
+    return Cut("cut_at_0", "docs/proofs/geometric.md")
 
 
 def released(recipe=None) -> ks.Release:
     counts = ks.Counts.from_dense(np.arange(64).reshape(8, 8) % 3, DOMAIN, UNIT, data="scratch")
-    return ks.release(counts, recipe or clamped(), epsilon="1", ledger=None)
+    return ks.release(counts, recipe or cut_at_0(), epsilon="1", ledger=None)
 
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setitem(RECIPES, "clamped", clamped)
+    monkeypatch.setitem(RECIPES, "cut_at_0", cut_at_0)
 
 
 def test_a_registered_recipe_runs_is_saved_verified_and_read_back(registered, tmp_path):
     out = released()
-    assert out.recipe["name"] == "clamped" and out.recipe["refine"] == "clamp" and (out.values > 0).all()
+    assert out.recipe["name"] == "cut_at_0" and out.recipe["refine"] == "cut" and (out.values > 0).all()
     out.save(str(tmp_path / "r"), unmetered=True)
     assert ks.verify(str(tmp_path / "r"))["ok"]
     again = ks.Release.load(str(tmp_path / "r"))
     assert np.array_equal(again.values, out.values)
-    assert type(read(again.recipe, DOMAIN, UNIT, "1")) is ClampedRun
+    assert type(read(again.recipe, DOMAIN, UNIT, "1")) is CutRun
     assert "too high." in (tmp_path / "r" / "certificate.md").read_text(encoding="utf-8")
+    assert "後処理：負の値を 0 に置き換え（" in (tmp_path / "r" / "certificate.ja.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("method", ["draw", "errors", "bars", "blocks"])
 def test_a_run_without_one_of_its_answers_cannot_be_made(method):
-    parts = {name: value for name, value in vars(ClampedRun).items() if name != method and not name.startswith("__")}
+    parts = {name: value for name, value in vars(CutRun).items() if name != method and not name.startswith("__")}
     with pytest.raises(TypeError, match=f"abstract.*{method}"):
         type("Less", (Run,), parts)(None, None, None, None, None)
 
@@ -91,12 +93,12 @@ def test_a_run_without_one_of_its_answers_cannot_be_made(method):
 @pytest.mark.parametrize("method", ["stored", "run"])
 def test_a_mechanism_without_one_of_its_answers_cannot_be_made(method):
     with pytest.raises(TypeError, match=f"abstract.*{method}"):
-        type("Less", (Mechanism,), {name: vars(Clamped)[name] for name in {"stored", "run"} - {method}})("less", "x")
+        type("Less", (Mechanism,), {name: vars(Cut)[name] for name in {"stored", "run"} - {method}})("less", "x")
 
 
 @pytest.mark.parametrize("word", ["signed", "bias"])
 def test_a_run_that_does_not_say_what_it_releases_cannot_be_made(word):
-    parts = {name: value for name, value in vars(ClampedRun).items() if name != word and not name.startswith("__")}
+    parts = {name: value for name, value in vars(CutRun).items() if name != word and not name.startswith("__")}
     with pytest.raises(TypeError, match=word):
         type("Less", (Run,), parts)(None, None, None, None, None)
 
@@ -116,11 +118,11 @@ def test_words_of_another_recipe_are_not_read_as_it(registered):
 
 def test_arguments_that_nothing_reads_back_are_refused(monkeypatch):
     """A recipe with an argument needs its line in recipes/read.py: without it nothing of it is read."""
-    monkeypatch.setitem(RECIPES, "clamped", lambda refine="clamp": Clamped("clamped", "x", refine))
+    monkeypatch.setitem(RECIPES, "cut_at_0", lambda refine="cut": Cut("cut_at_0", "x", refine))
     with pytest.raises(FormatError):
-        read(clamped().on(DOMAIN, UNIT, "1").words(), DOMAIN, UNIT, "1")
+        read(cut_at_0().on(DOMAIN, UNIT, "1").words(), DOMAIN, UNIT, "1")
 
 
 def test_a_bias_of_its_own_is_said_of_a_known_kind_of_area():
-    said = bias.by_area(clamped().on(DOMAIN, UNIT, "1"))
+    said = bias.by_area(cut_at_0().on(DOMAIN, UNIT, "1"))
     assert said == [{"area": "every area", "en": "too high.", "ja": "高めになります。"}]

@@ -49,8 +49,11 @@ def test_japanese_certificates_name_no_measurement_in_english():
         run = recipe.on(DOMAINS["full"], PERSON, "1")
         words = run.words()
         asked = [item["query"] for item in package.mechanisms(words, Fraction(1))]
-        said = [*map(japanese.measured, asked), japanese.REFINED[package.post_processing(words)["name"]]]
+        refined = run.refined_ja or japanese.REFINED[words["refine"]]
+        said = [*map(japanese.measured, asked), refined]
         assert not re.search(r"[A-Za-z]{2,}", "".join(said).replace("LASSO", "")), said
+        if run.refined_ja:  # as no earlier version had it
+            continue
         lines = [f"- {own}：離散ラプラス雑音、尺度 1、感度 1（方式 `{recipe.name}`）" for own in said[:-1]]
         before = certificate.japanese_before("\n".join([*lines, f"- 後処理：{said[-1]}（雑音を加えた値のみを参照）"]))
         then = [f"- {own}：離散ラプラス雑音、尺度 1、感度 1（レシピ `{recipe.name}`）" for own in asked]

@@ -148,6 +148,14 @@ def test_the_forgers_tools_make_no_fault(made, tmp_path, name):
     assert ("the coins of the descent" in kinds) == (name == "haar_topdown")
 
 
+def test_japanese_words_of_a_refinement_that_the_recipe_does_not_say(made, tmp_path):
+    def reworded(data):
+        data["privacy"]["accounting"]["post_processing"]["ja"] = "真の値に置き換え"
+
+    faults = edited(saved(tmp_path / "forged", made["geometric"]), reworded)
+    assert "datapackage.json: privacy.accounting.post_processing is not what follows from the rest" in faults
+
+
 def test_the_sensitivity_is_written_from_the_cost(made, tmp_path):
     for name, most in {"geometric": 1, "refined_tree": 1, "haar_topdown": 9}.items():
         folder = saved(tmp_path / name, promising(made[name], epsilon=Fraction(1, 1000)))

@@ -227,7 +227,7 @@ def mesh_codes(folder: Path) -> Any:
                              lambda v=values, n=level: meshcode.locate(v, v, n)):  # fmt: skip
                     _own(call)
         for call in (lambda: meshcode.level_of(text[0]), lambda: meshcode.morton(text, text),
-                     lambda: meshcode.unmorton(text), lambda: Mesh.window("grid", text[0])):  # fmt: skip
+                     lambda: Mesh.window("grid", text[0])):  # fmt: skip
             _own(call)
         return None
 

@@ -16,16 +16,6 @@ def _spread(x):
 
 
 @njit()
-def _gather(x):
-    x = x & np.uint64(0x5555555555555555)
-    x = (x | (x >> np.uint64(1))) & np.uint64(0x3333333333333333)
-    x = (x | (x >> np.uint64(2))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    x = (x | (x >> np.uint64(4))) & np.uint64(0x00FF00FF00FF00FF)
-    x = (x | (x >> np.uint64(8))) & np.uint64(0x0000FFFF0000FFFF)
-    return (x | (x >> np.uint64(16))) & np.uint64(0x00000000FFFFFFFF)
-
-
-@njit()
 def interleave2(rows, cols):
     """int64 rows, cols < 2^31 -> int64 keys, row bit above col bit ([Terada2015, eq. 55]); and every bit that is set in
     any of them, which tells whether all lie in range without a second pass."""
@@ -36,17 +26,6 @@ def interleave2(rows, cols):
         seen |= row | col
         out[i] = np.int64((_spread(row) << np.uint64(1)) | _spread(col))
     return out, seen
-
-
-@njit()
-def deinterleave2(keys):
-    rows = np.empty(keys.size, np.int64)
-    cols = np.empty(keys.size, np.int64)
-    for i in range(keys.size):
-        key = np.uint64(keys[i])
-        rows[i] = np.int64(_gather(key >> np.uint64(1)))
-        cols[i] = np.int64(_gather(key))
-    return rows, cols
 
 
 @njit()
@@ -91,7 +70,7 @@ def add_bits(keys, tables, bits):
 
 def warm_up():
     one = np.ones(1, np.int64)
-    deinterleave2(interleave2(one, one)[0])
+    interleave2(one, one)
     table = np.zeros((1, 2), np.int64)
     add_bits(cells_to_keys(one, one, np.array([0, 1], np.int64), table, 1), table, 1)
     one.flags.writeable = False  # as cells of Counts are

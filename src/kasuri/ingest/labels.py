@@ -8,11 +8,10 @@ from pathlib import Path
 
 from kasuri.errors import DomainError, FormatError, raise_faults
 from kasuri.schema import Tree
+from kasuri.schema.places import MAX_LEVELS, endless
 
 MAX_TEXT = 1 << 26
 """Characters of the longest file of labels."""
-MAX_LEVELS = 100
-"""Levels of the deepest tree of labels."""
 
 
 def read_labels(path: str | Path) -> tuple[tuple[str, ...], Tree | None]:
@@ -49,7 +48,7 @@ def read_labels(path: str | Path) -> tuple[tuple[str, ...], Tree | None]:
         faults.append(f"{path}: there is no label below the header")
     faults += [
         f"{path}, line {lines[code]}: its parents lead back to it, or are more than {MAX_LEVELS} levels"
-        for code in _endless(parents)
+        for code in endless(parents)
     ]
     raise_faults(DomainError, faults)
     groups = set(parents.values()) - {""}
@@ -74,20 +73,6 @@ def _rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     except csv.Error:
         raise FormatError(f"{path}: cannot be read as CSV") from None
     return [name.strip() for name in header], rows
-
-
-def _endless(parents: dict[str, str]) -> list[str]:
-    """The codes from which no top is reached."""
-    found = []
-    for code in parents:
-        at = code
-        for _ in range(MAX_LEVELS):
-            at = parents.get(at, "")
-            if not at:
-                break
-        else:
-            found.append(code)
-    return found
 
 
 def _tree(parents: dict[str, str]) -> Tree:

@@ -71,7 +71,8 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
     loss, variant = privacy["privacy_loss"], privacy["dp_variant"]
     parameters, bound = loss["privacy_parameters"], loss["contribution_bound"]
     implementation, accounting = privacy["implementation"], privacy["accounting"]
-    refined = accounting["post_processing"]["name"]
+    refined = accounting["post_processing"]
+    said = refined.get("ja") or REFINED.get(refined["name"], refined["name"])
     change = {"add-remove": "データに加わる、または抜ける", "replace": "記録の内容が変わる"}[variant["relation"]]
     if "total" in variant["unprotected_quantities"]:
         change = "別のセルに移る（出入りはなく、総数は変わらない）"
@@ -108,7 +109,7 @@ def japanese(privacy: Mapping[str, Any], about: Mapping[str, str] | None = None)
                         f"感度 {part['sensitivity']}（方式 `{part['recipe']}`）"
                         for part in implementation["mechanisms"]
                     ),
-                    f"- 後処理：{REFINED.get(refined, refined)}（雑音を加えた値のみを参照）",
+                    f"- 後処理：{said}（雑音を加えた値のみを参照）",
                     f"- 乱数：{ja(implementation['randomness'])}、雑音の生成：{ja(implementation['sampler'])}",
                     f"- ソフトウェア：{implementation['software']}、証明：{implementation['basis']}",
                 ],

@@ -242,7 +242,7 @@ def privacy_block(release: Described) -> dict[str, Any]:
         "accounting": {
             "composition": _composition(ledger),
             "ledger": ledger,
-            "post_processing": post_processing(recipe),
+            "post_processing": post_processing(recipe) | ({"ja": run.refined_ja} if run.refined_ja else {}),
         },
         "implementation": {
             "mechanisms": mechanisms(recipe, guarantee.epsilon),

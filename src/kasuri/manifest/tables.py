@@ -208,6 +208,8 @@ def _meta(said: Mapping[str, Any], manifest: Mapping[str, Any], guarantee: Guara
         "about": manifest.get("about"),
         "acceptance": privacy.get("acceptance"),
     }
+    refined = privacy["accounting"]["post_processing"]
+    japanese = {"ja": refined["ja"]} if "ja" in refined else {}  # which the recipe itself says, and no word of it
     return (
         set(said) == {*plain, "recipe", "guarantee", "provenance", "domain"}
         and all(said[name] == value for name, value in plain.items())
@@ -216,7 +218,7 @@ def _meta(said: Mapping[str, Any], manifest: Mapping[str, Any], guarantee: Guara
         and provenance.keys() <= origin.keys()
         and {name: provenance.get(name) for name in origin} == origin
         and mechanisms(recipe, guarantee.epsilon) == implementation["mechanisms"]
-        and post_processing(recipe) == privacy["accounting"]["post_processing"]
+        and post_processing(recipe) | japanese == refined
     )
 
 

@@ -36,7 +36,6 @@ from kasuri.recipes.mechanism import (
     Replay,
     Run,
     TreeRun,
-    ignoring,
     of_sizes,
     scale_of,
 )  # fmt: skip
@@ -59,9 +58,9 @@ from kasuri.recipes.visit import Visit
 from kasuri.refine import bayes
 from kasuri.schema import Domain, Unit, Window
 from kasuri.trees import order as orders
+from kasuri.trees import weave
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Visited
-from kasuri.trees.weave import interleaved
 
 Tree = Literal["morton", "1d", "hierarchy", "jis", "interleaved"]
 
@@ -151,18 +150,14 @@ class Trees(Mechanism):
 
     @property
     def ignores_trees(self) -> str | None:
-        return ignoring(self.tree_word)
+        return orders.ignoring(self.tree_word)
 
     @property
     def follows_trees(self) -> str:
         return f"{self.name}(order='hierarchy')"
 
     def tree(self, domain: Domain) -> Order:
-        return _tree(self.tree_word, domain, self.interleave)
-
-
-def _tree(word: str, domain: Domain, interleave: tuple[str, ...]) -> Order:
-    return interleaved(domain) if word == "interleaved" else orders.make(word, domain, interleave)
+        return weave.make(self.tree_word, domain, self.interleave)
 
 
 @dataclass(frozen=True)
@@ -293,6 +288,9 @@ class CountTreeRun(TreeRun):
 
     def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
         return after_join(self, drawn, self.visit, self.join, sizes)
+
+    def counted(self) -> CountTreeRun:
+        return self
 
     def blocks(self) -> CountBlocks | None:
         return CountBlocks(self.visit) if isinstance(self.mechanism.join, LeastSquares) else None

@@ -29,7 +29,6 @@ from kasuri.recipes.mechanism import (
     Replay,
     TreeRun,
     equal_losses,
-    ignoring,
     kept,
     of_sizes,
     scale_of,
@@ -95,12 +94,12 @@ def haar_topdown(
     raise_faults(DomainError, faults)
     named, tree = ("haar_topdown", _BASIS), (order, tuple(interleave))
     if transform == "nominal":
-        return Fan(*named, "jis" if order == "jis" else "hierarchy")
+        return Fan(*named, order, "jis" if order == "jis" else "hierarchy")
     if transform == "haar":
         return InFloats(*named, *tree)
     if descent == "dense":
         return Refined(*named, *tree)
-    along = Fan(*named, "hierarchy") if unasked else None
+    along = Fan(*named, order, "hierarchy") if unasked else None
     return Halving(*named, *tree, {"auto": None, "jump": True, "plain": False}[descent], along_trees=along)
 
 
@@ -124,7 +123,7 @@ class Halving(Mechanism):
 
     @property
     def ignores_trees(self) -> str | None:
-        return ignoring(self.tree_word)
+        return orders.ignoring(self.tree_word)
 
     def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> HalvingRun:
         claim = self.claim(domain, unit, epsilon, DiscreteLaplace)
@@ -212,12 +211,13 @@ class HalvingRun(TreeRun):
 class Fan(Mechanism):
     """The descent on a tree of any fan-outs: nominal axes along their public trees, a mesh along the standard grid."""
 
+    asked: str
+    """The order that was asked for: releases store the word as it always was."""
     tree_word: Literal["hierarchy", "jis"]
 
     def stored(self) -> dict[str, Any]:
-        said = {"hierarchy": "morton", "jis": "jis"}[self.tree_word]  # the argument, as it always was
         return {
-            "transform": "nominal", "noise": DiscreteLaplace.name, "refine": "topdown", "order": said,
+            "transform": "nominal", "noise": DiscreteLaplace.name, "refine": "topdown", "order": self.asked,
             "descent": "plain",
         }  # fmt: skip
 

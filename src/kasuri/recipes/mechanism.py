@@ -34,7 +34,7 @@ from kasuri.public import PublicTable
 from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain, Unit, Window
-from kasuri.trees.order import GROUPED, Order
+from kasuri.trees.order import Order
 
 Words = Mapping[str, Any]
 """A recipe as a release stores it: the vocabulary that saved releases, manifests and certificates are read by."""
@@ -262,8 +262,6 @@ class Mechanism(ABC):
         self, domain: Domain, unit: Unit, epsilon: Exact, law: type[Noise], public: tuple[str, ...] = ()
     ) -> Guarantee:
         """The guarantee of a release on `domain`, with what else is `public`; tables on another grid are refused."""
-        if not isinstance(unit, Unit):
-            raise PrivacyError("a unit of protection is needed: unit=Unit(id=..., change=..., max_cells=...)")
         named = []
         for table, use in self.tables:
             if table.domain != domain:
@@ -293,9 +291,10 @@ class Run(ABC):
     """May a released value be negative?"""
     bias: ClassVar[Bias | OwnBias]
     """What refinement does to the mean of released sums."""
+    refined_ja: ClassVar[str] = ""
+    """Its refinement in Japanese, where no recipe of `words.japanese.REFINED` stores that word."""
     cells_apart: ClassVar[bool] = False
     """Does every cell have noise of its own and nothing else?"""
-
     squares: ClassVar[bool] = True
     """Are the squares of 4^l cells of a mesh nodes of its tree, where it has one?"""
 
@@ -361,6 +360,10 @@ class Run(ABC):
     @abstractmethod
     def blocks(self) -> Any | None:
         """How it is cut into blocks for a cluster; None where it is not drawn block by block."""
+
+    def counted(self) -> Any | None:
+        """The run as noisy counts along a tree, which a series filters; None where it is something else."""
+        return None
 
     def words(self) -> dict[str, Any]:
         """The recipe as a release carries it. Nothing of it depends on the counts."""
@@ -432,11 +435,6 @@ class TreeRun(Run):
     @property
     def squares(self) -> bool:  # type: ignore[override]  # not where the cells follow row by row, as one dimension
         return len(self.tree.dims) == len(self.domain.shape)
-
-
-def ignoring(word: str) -> str | None:
-    """`word` where that order ignores the declared trees of labels."""
-    return None if word in GROUPED else word
 
 
 def square_errors(run: Run, sizes: Sequence[int]) -> dict[int, BlockError]:

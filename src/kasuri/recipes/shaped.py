@@ -110,7 +110,7 @@ def nonneg_lasso(
 
     Cost: O(n), no sort. References: [Matsumoto2025, eq. 5].
     """
-    return _lasso("nonneg_lasso", strength, adjust, tune_on, total, share, declared_total)
+    return _lasso("nonneg_lasso", "nonneg lasso", strength, adjust, tune_on, total, share, declared_total)
 
 
 def lasso(
@@ -137,16 +137,15 @@ def lasso(
 
     Cost: O(n), no sort. References: [Matsumoto2025, eq. 4].
     """
-    return _lasso("lasso", strength, adjust, tune_on, total, share, declared_total)
+    return _lasso("lasso", "lasso", strength, adjust, tune_on, total, share, declared_total)
 
 
 def _lasso(
-    name: str, strength: object, adjust: str, tune_on: Any, total: str, share: Exact, declared: int | None
+    name: str, kind: str, strength: object, adjust: str, tune_on: Any, total: str, share: Exact, declared: int | None
 ) -> Mechanism:
     if adjust not in ("scale", "shift"):
         raise PrivacyError(f'{name}: adjust {adjust!r} is not known; use "scale" or "shift"')
     parameter = strength if strength == "auto" else exact(strength, "strength") / 2
-    kind = "nonneg lasso" if name == "nonneg_lasso" else "lasso"
     return _shaped(name, f"{kind} {adjust}", parameter, tune_on, total, share, declared)
 
 

@@ -34,7 +34,6 @@ from kasuri.recipes.mechanism import (
     TreeRun,
     dense,
     equal_losses,
-    ignoring,
     kept,
     of_sizes,
     possible_cells,
@@ -82,7 +81,7 @@ class Dense(Mechanism):
 
     @property
     def ignores_trees(self) -> str | None:
-        return ignoring(self.tree_word)
+        return orders.ignoring(self.tree_word)
 
     def tree(self, domain: Domain) -> Order:
         tree = orders.halved(self.tree_word, domain, self.interleave)

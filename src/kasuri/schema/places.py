@@ -19,6 +19,7 @@ from kasuri.schema import systems
 MAX_BYTES = 1 << 28
 """Bytes of the longest file of places, and of all shapes of an axis."""
 MAX_LEVELS = 100
+"""Levels of the deepest tree of places or labels."""
 TOLERANCE = 1e-6
 """Share of the smaller of two places that both may cover unless a larger one is said: rounding at a border."""
 FORMATS = ("GeoJSON", "TopoJSON", "GPKG", "ESRI Shapefile")
@@ -201,7 +202,7 @@ def faults(found: Listed, parents: Sequence[str], axis: str) -> list[str]:
     out += _listed(twice, f"{own}: the code {{}} is there more than once")
     orphans = [code for code, up in above.items() if any(one and one not in above for one in up)]
     out += _listed(orphans, f"{own}: {{}} has a parent that is not in the list")
-    out += _listed(_endless({code: min(up) for code, up in above.items()}), f"{own}: the parents of {{}} never end")
+    out += _listed(endless({code: min(up) for code, up in above.items()}), f"{own}: the parents of {{}} never end")
     return out
 
 
@@ -210,7 +211,7 @@ def _listed(wrong: Sequence[object], words: str) -> list[str]:
     return [words.format(one) for one in wrong[:_SHOWN]] + more
 
 
-def _endless(parents: Mapping[str, str]) -> list[str]:
+def endless(parents: Mapping[str, str]) -> list[str]:
     """Codes from which no top is reached in `MAX_LEVELS` steps."""
     out = []
     for code in parents:

@@ -392,10 +392,10 @@ def _begin(place: Path, ledger: Ledger, recipe: Mechanism, domain: Domain, calen
     window, series = allowance.window, allowance.series
     assert window is not None and series is not None
     own = recipe.settled(domain, ledger.unit, window, allowance.price, allowance.delta)
-    run = own.on(domain, ledger.unit, series.epsilon)
+    run = own.on(domain, ledger.unit, series.epsilon).counted()
     if own.plan(domain, ledger.unit, series.epsilon) != series.plan:
         raise PrivacyError(f"{ledger.path.name}: was opened for another recipe or domain. {VARYING}")
-    if not isinstance(run, CountTreeRun):
+    if run is None:
         raise PrivacyError("a series is filtered along a tree of counts: use refined_tree('series', ...)")
     shape_of(run, 1)  # refuses what it cannot filter
     facts = _declared(ledger, domain, run, series.plan, calendar)
@@ -447,6 +447,7 @@ def _read(cls: type[Series], place: Path, ledger: Ledger, facts: dict[str, Any])
     assert series is not None
     plan = run.mechanism.plan(domain, unit, series.epsilon)
     same = facts["ledger"] == ledger.id and plan == series.plan and window == ledger.allowance.window
-    if not same or not isinstance(run, CountTreeRun):
+    counted = run.counted()
+    if not same or counted is None:
         raise PrivacyError(f"{place}: is the series of another ledger, recipe or domain")
-    return cls(place, ledger, run, window, calendar, name)
+    return cls(place, ledger, counted, window, calendar, name)

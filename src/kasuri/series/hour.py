@@ -111,8 +111,8 @@ class Hour(Release):
         from kasuri.recipes.read import read
 
         unit, epsilon = self.guarantee.unit, self.guarantee.epsilon
-        run = read(self.recipe, self.domain, unit, epsilon)
-        if not isinstance(run, CountTreeRun) or self.measurements is None:
+        run = read(self.recipe, self.domain, unit, epsilon).counted()
+        if run is None or self.measurements is None:
             raise DomainError("a slot by itself is made from its noisy counts, which this release does not have")
         numbers = _own(run, self.measurements)
         keys, values = run.join.refine(visited(run.visit, numbers), run.tree, self.domain)

@@ -45,9 +45,6 @@ _STORES, _ADDRESSES = ("database", "exports"), ("postgresql://", "postgres://")
 """Of these, the ones that may hold an address of PostgreSQL instead."""
 _TEXT = 60
 _FIRST = re.compile("[0-9]{4}")
-_FAST = ("best", "woven_tree", "bayes_tree", "refined_tree", "haar_topdown", "geometric")
-_SLOW = ("auto",)
-"""Recipes that the page tries first, and those that take too long for a page to wait."""
 
 
 class ChangedError(KasuriError):
@@ -254,10 +251,8 @@ class Desk:
         domain, unit = self._declared()
         if not people or len(people) > 8 or any(type(size) is not int or not 0 <= size <= 10**9 for size in people):
             raise DomainError("sizes of areas are one to eight whole numbers of people")
-        known = outlook.everything(domain)
-        names = [name for name in _FAST if name in known]
-        names += [name for name in known if every and name not in (*_FAST, *_SLOW)]
-        told = outlook.outlook({name: known[name] for name in names}, domain, unit, [epsilon], people=people, trials=2)
+        tried = outlook.at_once(domain, every=every)
+        told = outlook.outlook(tried, domain, unit, [epsilon], people=people, trials=2)
         return told.to_json() | {"advice": told.advice()}
 
     def _declared(self) -> tuple[Any, Any]:

@@ -24,7 +24,7 @@ from kasuri.errors import KasuriError
 from kasuri.noise.laws import IDEALISED
 from kasuri.noise.rng import seeded
 from kasuri.privacy import Exact, asked, decimal
-from kasuri.recipes import RECIPES, bayes_tree, best, geometric
+from kasuri.recipes import RECIPES, auto, bayes_tree, best, geometric, haar_topdown, refined_tree, woven_tree
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.woven import WIDE
 from kasuri.schema import Axis, Domain, Mesh, Ordered, Unit
@@ -43,6 +43,9 @@ _FEW = 4
 _NAME = "public model"
 USUAL, PLAIN = best(), geometric()
 """What a release takes where nobody asks for a recipe, and noise on every cell by itself: what others are held to."""
+_FIRST = (USUAL, woven_tree(), bayes_tree(), refined_tree(), haar_topdown(), PLAIN)
+_LATER = (auto(),)
+"""Recipes that are tried first where a person waits at a page, and those that take too long for that."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +285,14 @@ def everything(domain: Domain) -> dict[str, Mechanism]:
         except (TypeError, KasuriError):
             continue
     return {name: recipe for name, recipe in found.items() if not recipe.long(domain)}
+
+
+def at_once(domain: Domain, *, every: bool) -> dict[str, Mechanism]:
+    """Those of `everything` that a person at a page can wait for: the usual ones, or `every` one."""
+    known = everything(domain)
+    first, later = ([one.name for one in some if one.name in known] for some in (_FIRST, _LATER))
+    rest = [name for name in known if every and name not in (*first, *later)]
+    return {name: known[name] for name in (*first, *rest)}
 
 
 def outlook(

@@ -401,8 +401,11 @@ MAKERS: dict[str, Callable[[Domain, tuple[str, ...]], Order]] = {
     "jis": lambda domain, _: jis(domain),
 }
 """The trees by the words that recipes and saved releases use."""
-GROUPED = ("hierarchy", "jis", "interleaved")
-"""Those that follow the declared trees of labels."""
+
+
+def ignoring(word: str) -> str | None:
+    """`word` where that order ignores the declared trees of labels."""
+    return None if word in ("hierarchy", "jis", "interleaved") else word
 
 
 def make(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from kasuri.schema import Axis, Domain
+from kasuri.trees import order
 from kasuri.trees.order import Digit, Dim, Order, along, built
 
 TAIL = 256
@@ -54,6 +55,11 @@ def interleaved(domain: Domain) -> Order:
             ends.append(len(digits))
     base = built("interleaved", domain, tuple(dims[d] for d in range(len(dims))), tuple(digits))
     return Staged(base.name, base.dims, base.digits, base.factors, tuple(ends))
+
+
+def make(word: str, domain: Domain, interleave: tuple[str, ...]) -> Order:
+    """The tree of counts that a word names: one of `order.make`, or this one."""
+    return interleaved(domain) if word == "interleaved" else order.make(word, domain, interleave)
 
 
 def _kind(axis: Axis) -> str:
