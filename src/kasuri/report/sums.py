@@ -49,14 +49,14 @@ def _many(axis: Mapping[str, Any], level: int) -> int:
     if not level:
         return int(axis["size"])
     told = axis["levels"][level]
-    return int(told["high"] * told["wide"]) if axis["kind"] == "mesh" else len(told["spans"])
+    return int(told["high"] * told["wide"]) if "side" in told else len(told["spans"])
 
 
 def _area(axis: Mapping[str, Any], level: int, index: Int) -> Int:
     if not level:
         return index
     told = axis["levels"][level]
-    if axis["kind"] == "mesh":
+    if "side" in told:  # squares
         (above, beside), side = told["offset"], told["side"]
         row, col = np.divmod(index, axis["cols"])
         return (row + above) // side * told["wide"] + (col + beside) // side
