@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
-from kasuri.report import frame, levels, page
+from kasuri.report import frame, levels, margins, page, sums, view
 from kasuri.report import sheet as sheets
 from kasuri.report.compare import around
 from kasuri.report.pack import Rows, distances, from_planes, from_varints, pack, planes, unpack, varints, whole
@@ -65,6 +65,47 @@ def test_rows_come_back(data):
     again = unpack(json.loads(json.dumps(about)), packed)
     assert all((a == b).all() for a, b in zip(again.index, rows.index, strict=True))
     assert all((again.columns[name] == rows.columns[name]).all() for name in rows.columns)
+
+
+def test_limits_of_very_many_cells_are_round_and_hold_what_they_held(monkeypatch):
+    rng = np.random.default_rng(1)
+    domain = ks.Domain.of(ks.Mesh("g", shape=(100, 60)))
+    values = rng.integers(0, 90, 6000)
+    lower, upper = np.maximum(values - rng.integers(0, 70, 6000), 0.0), values + rng.integers(1, 70, 6000) + 0.0
+    lower[7] = upper[7] = np.nan
+    sheet = sheets.Sheet(domain, np.arange(6000), values, lower, upper)
+    assert sheet.step == 1 and sheet.rows().step == 1
+    monkeypatch.setattr(sheets, "MOST_EXACT", 5999)
+    assert sheet.step == 20, "at most a third of about 70"
+    about, packed = pack(sheet.rows())
+    again = unpack(json.loads(json.dumps(about)), packed)
+    low, high = values - again.columns["below"], values + again.columns["above"]
+    has = np.arange(6000) != 7
+    assert (again.columns["above"] < 0).tolist() == (~has).tolist()
+    assert ((low <= lower) & (upper <= high) & (low > lower - 20) & (high < upper + 20))[has].all()
+    assert (low[has] % 20 == 0).all() and (high[has] % 20 == 0).all() and ((lower == 0) <= (low == 0))[has].all()
+
+
+def test_sums_are_left_out_where_the_rows_add_up_to_them():
+    """Two meshes of several levels, a tree of places: as `intervals.by_spans` has them."""
+    places = {"code": ["A", "B", "A1", "A2", "B1"], "parent": ["", "", "A", "A", "B"]}
+    axes = (
+        ks.Mesh("m", level="1km", origin=(4273, 3169), shape=(5, 7)),
+        ks.Regions("place", places, parent="parent", levels=("part", "town")),
+    )
+    domain = ks.Domain(axes)
+    values, unit = np.random.default_rng(2).poisson(1, domain.shape), ks.Unit("person", "add-remove", 1)
+    counts = ks.Counts.from_dense(values, domain, unit, "places")
+    out = ks.release(counts, ks.refined_tree(), epsilon="2", ledger=None)
+    sheet = sheets.Sheet(domain, out.cells, out.values, *np.full((2, out.cells.size), np.nan))
+    told, seen = view.places(domain.axes)[0], 0
+    for key, rows in margins.tables(out):
+        known = sums.of(told, sheet.rows(), key)
+        assert known is not None and sums.same(known, rows), key
+        back = unpack(*pack(rows, sums=True), known)
+        assert all((back.columns[name] == rows.columns[name]).all() for name in rows.columns)
+        seen += rows.size
+    assert seen > 100
 
 
 def test_intervals_are_rounded_outwards_and_may_be_absent():
@@ -216,12 +257,13 @@ def other_rows(page_text):
 def other_ranges(page_text):
     """An interval of a coarser level made narrower."""
     head, packed, foot = around(page_text)
-    parts = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])["parts"]
-    at = next(i for i, part in enumerate(parts) if part["what"] == "range")
-    texts = packed.split(".")
-    rows = unpack(parts[at]["about"], texts[at + 1])
+    view = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])
+    at = next(i for i, part in enumerate(view["parts"]) if part["what"] == "range")
+    texts, part = packed.split("."), view["parts"][at]
+    known = sums.of(view["axes"], unpack(view["data"], texts[0]), part["key"])
+    rows = unpack(part["about"], texts[at + 1], known)
     above = np.where(rows.columns["above"] > 1, rows.columns["above"] - 2, rows.columns["above"])
-    texts[at + 1] = pack(replace(rows, columns={**rows.columns, "above": above}))[1]
+    texts[at + 1] = pack(replace(rows, columns={**rows.columns, "above": above}), sums=True)[1]
     return head + ".".join(texts) + "</script>" + foot
 
 
@@ -229,6 +271,7 @@ def other_ranges(page_text):
     lambda t: t.replace("epsilon = 1", "epsilon = 0.1"),
     lambda t: t.replace('id="rows">', 'id="rows">A'),
     lambda t: t.replace("<main>", "<main><p>trust me</p>"),
+    lambda t: t.replace('"unit": 1}', '"unit": 100}', 1),
     other_rows,
     other_ranges,
 ])  # fmt: skip

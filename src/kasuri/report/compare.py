@@ -6,11 +6,12 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from kasuri.report import sums
 from kasuri.report.pack import Rows, bytes_of, unpack
 
 
@@ -28,8 +29,12 @@ def same(found: str, made: str, *, dated: bool = False) -> bool:
         if texts != texts_here or _plainly(view) != _plainly(view_here):
             return False
         told, told_here = ([{"what": "rows", "about": each["data"]}, *each["parts"]] for each in (view, view_here))
-        parts = zip(told, packed.split("."), told_here, packed_here.split("."), strict=True)
-        return all(_same_part(*part, dated=dated) for part in parts)
+        texts_of = packed.split("."), packed_here.split(".")
+        rows, here = (unpack(part[0]["about"], text[0]) for part, text in zip((told, told_here), texts_of, strict=True))
+        if not _alike(rows, here, 0):
+            return False
+        pairs = zip(told[1:], texts_of[0][1:], told_here[1:], texts_of[1][1:], strict=True)
+        return all(_same_part(view["axes"], rows, *part, dated=dated) for part in pairs)
     except (AttributeError, ValueError, KeyError, TypeError, zlib.error):
         return False
 
@@ -48,11 +53,18 @@ def _plainly(view: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: value for key, value in view.items() if key != "data"}, "parts": parts}
 
 
-def _same_part(told: Mapping[str, Any], one: str, told_here: Mapping[str, Any], other: str, *, dated: bool) -> bool:
+def _same_part(
+    axes: Sequence[Mapping[str, Any]], rows: Rows, told: Mapping[str, Any], one: str, told_here: Mapping[str, Any],
+    other: str, *, dated: bool,
+) -> bool:  # fmt: skip
     """Whether two packed texts hold the same. Limits of sums are computed, and may be off by their rounding."""
-    if told["what"] in ("rows", "range"):
-        rounding = 0 if told["what"] == "rows" else math.inf if dated else 1
-        return _alike(unpack(told["about"], one), unpack(told_here["about"], other), rounding)
+    if told["what"] == "range":
+        abouts = told["about"], told_here["about"]
+        listed = [any(name == "value" for name, _ in about["streams"]) for about in abouts]
+        known = None if all(listed) else sums.of(axes, rows, told["key"])
+        if listed[0] != listed[1] or (known is None) != listed[0]:
+            return False
+        return _alike(unpack(abouts[0], one, known), unpack(abouts[1], other, known), math.inf if dated else 1)
     size = 1 + sum(length for _, length in told["about"]["streams"])
     a, b = (zlib.decompressobj(-15).decompress(bytes_of(text), size) for text in (one, other))
     return a == b
@@ -60,6 +72,8 @@ def _same_part(told: Mapping[str, Any], one: str, told_here: Mapping[str, Any], 
 
 def _alike(one: Rows, other: Rows, rounding: float) -> bool:
     """Whether two tables are the same, but for `rounding` in limits, which are computed and not read."""
+    if (one.unit, one.step) != (other.unit, other.step):
+        return False
     return all(np.array_equal(a, b) for a, b in zip(one.index, other.index, strict=True)) and all(
         np.abs(one.columns[name] - other.columns[name]).max(initial=0)
         <= (rounding if name in ("below", "above") else 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -18,11 +18,11 @@ import numpy as np
 
 from kasuri.errors import FormatError, KasuriError
 from kasuri.published.protected import files_of
-from kasuri.report import chart, compare, frame, levels, margins, promise
+from kasuri.report import chart, compare, frame, levels, margins, promise, sums
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import Rows, pack
 from kasuri.report.sheet import Sheet
-from kasuri.report.view import names, places
+from kasuri.report.view import Part, names, places
 from kasuri.store import saved
 from kasuri.words import japanese
 
@@ -93,7 +93,7 @@ def compose(
     packed, drawn = sheet.shown()
     ranges = (ranges or {}) if drawn is sheet else {}
     axes, parts, credit = places(drawn.domain.axes)
-    parts += [({"what": "range", "key": list(key)}, *pack(rows)) for key, rows in ranges.items()]
+    parts += _ranges(axes, drawn, ranges)
     view = {
         "axes": axes,
         "mask": about["domain"]["mask"] if drawn.domain == sheet.domain else [],
@@ -143,6 +143,15 @@ def compose(
         secret=secret,
         paper=promise.printed(about, title, who, tiles, secret=secret),
     )
+
+
+def _ranges(axes: Sequence[Mapping[str, Any]], drawn: Sheet, ranges: Mapping[margins.Key, Rows]) -> Iterator[Part]:
+    """The intervals of sums; areas and sums only where the rows of the page do not add up to them."""
+    shown = drawn.rows() if ranges else None
+    for key, rows in ranges.items():
+        told = sums.of(axes, shown, key) if shown is not None and shown.unit == rows.unit == 1 else None
+        same = told is not None and sums.same(told, rows)
+        yield {"what": "range", "key": list(key)}, *pack(rows, sums=same)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -310,6 +319,13 @@ def _bars(sheet: Sheet, told: Mapping[str, Any], kinds: Collection[margins.Key])
         f" {without:,} of them have none: their columns lower and upper are empty.",
         f"そのうち {without:,} 個には信頼区間がありません（lower 列と upper 列が空です）。",
     )  # fmt: skip
+    if sheet.step > 1:
+        some = Text(
+            f"{some.en} So that the page stays small, their ends are rounded outwards to multiples of {sheet.step}; "
+            "release.parquet has them to the last digit.",
+            f"{some.ja}ページを小さくするため、セルの信頼区間の両端は {sheet.step} の倍数へ外側に丸めています。"
+            "丸める前の値は release.parquet にあります。",
+        )
     also = Text("", "")
     if kinds and len(sheet.domain.axes) == 1:
         named = [levels.kind(sheet.domain.axes, key) for key in sorted(kinds, key=lambda key: key[0] % 99)]

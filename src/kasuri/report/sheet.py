@@ -18,6 +18,8 @@ from kasuri.published.protected import files_of
 from kasuri.report.pack import Packed, Rows, distances, pack, whole
 from kasuri.schema import Domain, Plane
 
+MOST_EXACT = 100_000
+"""Listed cells up to which their limits are shown to the last digit: these digits are half of a page."""
 MOST_BYTES = 14_000_000
 MOST_ROWS = 5_000_000
 MOST_SIDE = 1 << 14
@@ -82,16 +84,28 @@ class Sheet:
             out.append(at[0] if len(at) == 1 else at[0] * axis.sizes[1] + at[1])
         return tuple(out)
 
+    @property
+    def step(self) -> int:
+        """What the limits of single cells are rounded to, outwards: in a table of very many cells 1, 2 or 5 times a
+        power of ten, at most a third of the width of most of them; else 1."""
+        wide = (self.upper - self.lower)[np.isfinite(self.lower) & np.isfinite(self.upper)]
+        if self.cells.size <= MOST_EXACT or not wide.size or whole([self.values, self.lower, self.upper]) > 1:
+            return 1
+        third = max(float(np.median(wide)) / 3, 1.0)
+        power = 10 ** int(np.log10(third))
+        return int(power * max(part for part in (1, 2, 5) if part * power <= third))
+
     def rows(self) -> Rows:
         """What the viewer is given, in full detail."""
         numbers = [self.values] + ([] if self.truth is None else [self.truth])
-        unit = whole(numbers)
+        unit, step = whole(numbers), self.step
         columns = {"value": np.rint(self.values * unit).astype(np.int64)}
         if self.has_intervals:
-            columns["below"], columns["above"] = distances(self.values, self.lower, self.upper, unit)
+            lower, upper = (np.floor(self.lower / step) * step, np.ceil(self.upper / step) * step)
+            columns["below"], columns["above"] = distances(self.values, lower, upper, unit)
         if self.truth is not None:
             columns["truth"] = np.rint(self.truth * unit).astype(np.int64)
-        return Rows(self.along(), columns, unit)
+        return Rows(self.along(), columns, unit, step)
 
     def shown(self) -> tuple[Packed, Sheet]:
         """The packed rows for the page, and the sheet they show: this one, or its sums at the finest level that

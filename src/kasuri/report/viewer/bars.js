@@ -5,7 +5,6 @@ function showBars(view, data) {
   const state = { along: 0, level: 0, pick: view.axes.map(() => -1), sort: "listed", text: "", most: STEP, beside: -1 };
   const axis = () => view.axes[state.along], keep = (i, without) => state.pick.every((p, a) => without.includes(a) || p < 0 || data.index[a][i] === p);
   const names = () => (state.level ? axis().levels[state.level].labels : axis().labels), size = () => (state.level ? axis().levels[state.level].labels.length : axis().size), name = (i) => called(names()?.[i] ?? String(i));
-  for (const one of view.axes) for (const l of one.levels ?? []) if (l.spans) { l.of = new Uint32Array(one.size); l.spans.forEach(([low, past], i) => l.of.fill(i, low, past)); }
   function sums(extra = -1) {
     const out = new Float64Array(size()), place = data.index[state.along], by = state.beside;
     for (let i = 0; i < data.n; i++) if (keep(i, [state.along, by]) && (extra < 0 ? by < 0 || state.pick[by] < 0 || data.index[by][i] === state.pick[by] : data.index[by][i] === extra)) out[areaOf(axis(), place[i], state.level)] += columns.value[i];

@@ -31,14 +31,23 @@ async function numbers(about, text, signed) {
   }
   return out;
 }
-/** What `pack.py` made, undone: index of each row along every axis, whole-number columns. */
-async function unpack(about, text) {
+/** Indices in the order of the number of bits of values, in which intervals are kept. */
+function byBits(value) {
+  const bits = value.map((v) => { const z = v < 0 ? -2 * v - 1 : 2 * v; return z > 4294967295 ? 33 : 32 - Math.clz32(z); }), next = new Uint32Array(35), order = new Uint32Array(value.length);
+  for (const b of bits) next[b + 1]++;
+  for (let b = 1; b < 35; b++) next[b] += next[b - 1];
+  for (let i = 0; i < bits.length; i++) order[next[bits[i]]++] = i;
+  return order;
+}
+/** What `pack.py` made, undone: index of each row along every axis, whole-number columns. `known` are index and values
+ *  where they were left out. */
+async function unpack(about, text, known = null) {
   const data = await inflate(text);
-  const out = { n: about.rows, index: [], columns: {} };
-  let at = 0;
+  const out = { n: about.rows, index: known ? known.index : [], columns: known ? { value: known.value } : {} };
+  let at = 0, order = null;
   for (const [name, length] of about.streams) {
     const axis = name.startsWith("axis"), gaps = axis && !out.index.length, numbers = new Float64Array(about.rows);
-    const planes = PLANES.includes(name);
+    const planes = PLANES.includes(name), limits = name === "above" || name === "width";
     if (planes) for (const end = at + length; at < end; ) { const place = 256 ** ((at - end + length) / about.rows); for (let i = 0; i < about.rows; i++) numbers[i] += data[at++] * place; }
     let before = 0;
     for (let i = 0; i < about.rows; i++) {
@@ -47,11 +56,30 @@ async function unpack(about, text) {
       if (gaps) numbers[i] = before += number;
       else numbers[i] = axis ? number : number % 2 ? -(number + 1) / 2 : number / 2;
     }
-    if (axis) out.index.push(numbers); else out.columns[name] = numbers;
+    if (axis) { out.index.push(numbers); continue; }
+    if (limits) { order ??= byBits(out.columns.value); const own = new Float64Array(about.rows); for (let i = 0; i < about.rows; i++) own[order[i]] = numbers[i]; out.columns[name] = own; }
+    else out.columns[name] = numbers;
   }
-  const { value, above, width } = out.columns; // an interval from 0 on has width 0, any other its own and 1
-  if (width) out.columns.below = width.map((w, i) => (above[i] < 0 ? -1 : w === 0 ? value[i] : w - 1 - above[i]));
+  const { value, above, width } = out.columns, step = about.step; // an interval from 0 on has width 0, any other its own and 1
+  if (width) {
+    for (let i = 0; i < about.rows; i++) if (above[i] >= 0) above[i] = (above[i] + Math.floor(value[i] / step)) * step - value[i];
+    out.columns.below = width.map((w, i) => (above[i] < 0 ? -1 : w === 0 ? value[i] : (w - 1) * step - above[i]));
+  }
   return out;
+}
+/** The areas of one kind whose sums are not 0, and these sums, as `sums.py` has them. */
+function addUp(axes, data, key) {
+  const kept = axes.map((_, a) => a).filter((a) => key[a] >= 0), sizes = kept.map((a) => { const axis = axes[a], l = key[a] && axis.levels[key[a]]; return !l ? axis.size : axis.kind === "mesh" ? l.high * l.wide : l.spans.length; });
+  const all = sizes.reduce((a, b) => a * b, 1), sums = all > 4e6 ? new Map() : new Float64Array(all);
+  for (let i = 0; i < data.n; i++) {
+    let at = 0;
+    kept.forEach((a, d) => { at = at * sizes[d] + areaOf(axes[a], data.index[a][i], key[a]); });
+    if (all > 4e6) sums.set(at, (sums.get(at) ?? 0) + data.columns.value[i]); else sums[at] += data.columns.value[i];
+  }
+  const found = (all > 4e6 ? [...sums.keys()].sort((a, b) => a - b).map((k) => [k, sums.get(k)]) : Array.from(sums, (v, k) => [k, v])).filter(([, v]) => v);
+  const index = kept.map(() => new Float64Array(found.length));
+  found.forEach(([at], i) => { for (let d = kept.length - 1; d >= 0; d--) { index[d][i] = at % sizes[d]; at = Math.floor(at / sizes[d]); } });
+  return { index, value: Float64Array.from(found, ([, v]) => v) };
 }
 
 /** Entries (row, col, value) in any order -> rows of a sparse table, sorted; entries of one cell are added up.

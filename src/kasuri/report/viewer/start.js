@@ -9,13 +9,14 @@ async function start(view) {
   called.ja = view.names;
   if (view.estimate) for (const [words, name] of [[WORDS.en, "estimate"], [WORDS.ja, "推定値"]]) words.value = words.count = words.released = name;
   const texts = $("rows").textContent.split("."), parts = view.parts ?? []; // the table, then what else there is to show
-  const made = await Promise.all([unpack(view.data, texts[0]), ...parts.map((part, i) => ({ range: unpack, ground: unpackGround, shapes: unpackShapes })[part.what](part.about, texts[i + 1]))]);
-  const data = made[0];
+  for (const axis of view.axes) for (const level of axis.levels ?? []) if (level.spans) { level.of = new Uint32Array(axis.size); level.spans.forEach(([low, past], i) => level.of.fill(i, low, past)); }
+  const data = await unpack(view.data, texts[0]), known = (part) => (part.about.streams.some(([name]) => name === "value") ? null : addUp(view.axes, data, part.key));
+  const made = await Promise.all(parts.map((part, i) => (part.what === "range" ? unpack(part.about, texts[i + 1], known(part)) : { ground: unpackGround, shapes: unpackShapes }[part.what](part.about, texts[i + 1]))));
   data.ranges = []; data.ground = {};
   parts.forEach((part, i) => {
-    if (part.what === "range") data.ranges.push({ key: part.key, rows: made[i + 1] });
-    else if (part.what === "ground") data.ground[part.axis] = made[i + 1];
-    else view.axes[part.axis].levels[0].rings = made[i + 1];
+    if (part.what === "range") data.ranges.push({ key: part.key, rows: made[i] });
+    else if (part.what === "ground") data.ground[part.axis] = made[i];
+    else view.axes[part.axis].levels[0].rings = made[i];
   });
   (view.axes.some((axis) => axis.kind === "mesh" || axis.kind === "shapes") ? showMap : showBars)(view, data);
   ready();

@@ -109,7 +109,6 @@ function shapesSurface(axis) {
   const [wide, high] = axis.page, corners = new Set(axis.levels[0].rings.flat(2).map((p) => p[0] * 8192 + p[1]));
   for (const l of axis.levels) {
     l.of ??= new Uint32Array(axis.size);
-    l.spans?.forEach(([low, past], i) => l.of.fill(i, low, past));
     if (l.spans) l.rings = l.spans.map(([low, past]) => axis.levels[0].rings.slice(low, past).flat());
     l.boxes = l.rings.map((rings) => { const out = [Infinity, Infinity, -Infinity, -Infinity]; for (const ring of rings) for (const [a, b] of ring) { out[0] = Math.min(out[0], a); out[1] = Math.min(out[1], b); out[2] = Math.max(out[2], a); out[3] = Math.max(out[3], b); } return rings.length ? out : [0, 0, 0, 0]; });
     l.paths = l.rings.map((rings) => { const path = new Path2D(); for (const ring of rings) { ring.forEach(([a, b], i) => (i ? path.lineTo(a, b) : path.moveTo(a, b))); path.closePath(); } return path; });

@@ -1,0 +1,64 @@
+"""Which areas larger than a cell a page's rows are in, and their sums: the page's viewer works them out in the same way
+(viewer/rows.js), so that a table of their intervals need not carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from kasuri.arrays import Int
+from kasuri.report.pack import Rows
+
+Known = tuple[tuple[Int, ...], Int]
+"""Numbers of areas along every axis that is not added up, and sums."""
+
+
+def of(axes: Sequence[Mapping[str, Any]], rows: Rows, key: Sequence[int]) -> Known | None:
+    """The areas of one kind (`margins.Key`) whose sums are not 0, rising. `axes` are those of the page's view; None
+    where it does not say what areas an axis has."""
+    kept = [(axis, level, index) for axis, level, index in zip(axes, key, rows.index, strict=True) if level >= 0]
+    if any(level and level >= len(axis.get("levels") or ()) for axis, level, _ in kept):
+        return None
+    sizes = [_many(axis, level) for axis, level, _ in kept]
+    if prod(sizes) >= 1 << 62:
+        return None
+    at = np.zeros(rows.size, np.int64)
+    for (axis, level, index), size in zip(kept, sizes, strict=True):
+        at = at * size + _area(axis, level, index)
+    areas, place = np.unique(at, return_inverse=True)
+    sums = np.zeros(areas.size, np.int64)
+    np.add.at(sums, place, rows.columns["value"])
+    areas, sums = areas[sums != 0], sums[sums != 0]
+    out = []
+    for size in reversed(sizes):
+        areas, own = np.divmod(areas, size)
+        out.append(own)
+    return tuple(reversed(out)), sums
+
+
+def same(known: Known, rows: Rows) -> bool:
+    """Whether these are the areas and the values of `rows`."""
+    index, value = known
+    return np.array_equal(value, rows.columns["value"]) and all(map(np.array_equal, index, rows.index))
+
+
+def _many(axis: Mapping[str, Any], level: int) -> int:
+    if not level:
+        return int(axis["size"])
+    told = axis["levels"][level]
+    return int(told["high"] * told["wide"]) if "side" in told else len(told["spans"])
+
+
+def _area(axis: Mapping[str, Any], level: int, index: Int) -> Int:
+    if not level:
+        return index
+    told = axis["levels"][level]
+    if "side" in told:  # squares
+        (above, beside), side = told["offset"], told["side"]
+        row, col = np.divmod(index, axis["cols"])
+        return (row + above) // side * told["wide"] + (col + beside) // side
+    firsts = np.array([low for low, _ in told["spans"]])
+    return np.searchsorted(firsts, index, side="right") - 1
