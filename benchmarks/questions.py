@@ -2,7 +2,7 @@
 
 python benchmarks/questions.py [--runs 20] [--tables kanto,counties,sparse] [--recipes geometric,refined,haar,best]
 
-Tables: kanto, 64 x 64 cells of the Kanto fringe x 16 ages (people of 2020, ages by a public model; see tables.py), at
+Tables (made_tables.py): kanto, 64 x 64 cells of the Kanto fringe x 16 ages (people of 2020, ages by a public model), at
 epsilon 1; counties, 1,827 US counties x 18 ages, real, at epsilon 0.1; sparse, 256 x 256 cells x 24 hours of which 1 in
 400 has anybody, at epsilon 1.
 Areas: the whole table; blocks of the mesh, or states and counties, chosen once by a seed. Per table, recipe and
@@ -20,8 +20,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import made_tables
 import numpy as np
-import tables
 
 import kasuri as ks
 
@@ -57,7 +57,7 @@ def blocks(side: int, shape: tuple[int, int], count: int, seed: int) -> list[ks.
 
 
 def kanto() -> Case:
-    table = tables.mesh_sex_age()
+    table = made_tables.mesh_sex_age()
     truth = table.truth.sum(axis=3)
     domain = ks.Domain.of(ks.Mesh("grid", shape=(64, 64)), ks.Ordered("age", 16))
     quarters = {
@@ -69,7 +69,7 @@ def kanto() -> Case:
 
 
 def counties() -> Case:
-    table = tables.counties()
+    table = made_tables.counties()
     county = ks.Nominal("county", table.domain.axes[0].labels)
     truth = table.truth.sum(axis=1)
     domain = ks.Domain.of(county, ks.Ordered("age", 18))

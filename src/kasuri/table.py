@@ -140,7 +140,7 @@ def checked(
     outside = (index < 0) | (index >= domain.size)
     report(outside, f"a cell lies outside the domain of {domain.size} cells")
     index = (np.where(outside, 0, index) if outside.any() else index).astype(np.int64, copy=False)
-    if domain.mask:
+    if domain.zeros:
         report(~outside & ~domain.possible(index), "a cell is impossible by the mask")
     rising = bool(np.all(index[1:] > index[:-1]))
     if not rising:

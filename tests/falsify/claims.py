@@ -406,6 +406,24 @@ def sums_of(change: str, max_cells: int, side: int, runs: int, seed: int) -> Sam
 
 
 OUTSIDE = Domain.of(Nominal("ward", labels=("a", "b"), elsewhere=True))
+BEYOND = Domain.of(Mesh("ward", shape=(1, 2), elsewhere=True))
+
+
+@cache
+def away(max_cells: int, side: int) -> ks.Counts:
+    """A victim at ten places outside the window of a mesh, and at one inside."""
+    import pyarrow as pa
+
+    rows = [(1, 0, 0), (2, 7, 7), (3, 0, 1)] + ([(9, 5 + i, 3) for i in range(10)] + [(9, 0, 0)]) * side
+    frame = pa.table({name: [row[i] for row in rows] for i, name in enumerate(("person", "r", "c"))})
+    unit = Unit("person", "add-remove", max_cells)
+    return ks.count(frame, BEYOND, columns={"ward": ("r", "c")}, unit=unit, key=KEY)
+
+
+def away_of(max_cells: int, side: int, runs: int, seed: int) -> Sample:
+    """Releases with a cell elsewhere beside a mesh."""
+    out, claim = drawn(away(max_cells, side), ks.geometric(), "3", runs, seed)
+    return Sample(columns_of(out, BEYOND), claim.epsilon)
 
 
 @cache
@@ -454,7 +472,11 @@ def composition_claims() -> list[Claim]:
         Claim(
             "a residual label",
             "count",
-            (Case("ten places outside", partial(residual_of, 1)), Case("two cells", partial(residual_of, 2))),
+            (
+                Case("ten places outside", partial(residual_of, 1)),
+                Case("two cells", partial(residual_of, 2)),
+                Case("beyond a mesh", partial(away_of, 1)),
+            ),
             cost=0.06,
             least=20_000,
         ),

@@ -58,6 +58,7 @@ def query(
     kasuri query release --rank county --top 10
     """
     import kasuri as ks
+    from kasuri.schema import ELSEWHERE
 
     asked = [one for one in (quantile, mean, rank, since) if one is not None] + [share] * share
     if len(asked) > 1:
@@ -75,7 +76,9 @@ def query(
         if not found:
             raise typer.BadParameter("AXIS=LABEL is needed", param_hint="--where")
         mapped = release.domain.map(name) is not None
-        wanted[name] = label if mapped or (name in names and names[name].labels) else _whole(label)
+        own = names.get(name)
+        said = own is not None and (own.labels is not None or (own.elsewhere and label == ELSEWHERE))
+        wanted[name] = label if mapped or said else _whole(label)
     if rank is not None:
         _ranking(release.rank(rank, level=level, **wanted), top, folder, as_json)
         return

@@ -38,6 +38,17 @@ def place_faults(present: Sequence[str], domain: Domain, columns: Mapping[str, P
     return faults
 
 
+def aggregated(domain: Domain) -> list[str]:
+    """Why tables of many rows per place, which an importer adds up, cannot fill cells elsewhere: one person may be in
+    several rows outside the window, and nothing says in how many."""
+    return [
+        f"axis {axis.name!r}: published tables fill no cell elsewhere, as several of their rows may hold one person; "
+        "leave elsewhere out"
+        for axis in domain.axes
+        if axis.elsewhere and axis.plane is not None
+    ]
+
+
 def twice(present: Sequence[str], wanted: Iterable[str], file: str) -> list[str]:
     """The wanted columns that a table has twice, or once more but for case and spaces: which one is meant?"""
     plain = [name.strip().casefold() for name in present]

@@ -19,6 +19,7 @@ import numpy as np
 
 from kasuri import meshcode
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults, rows_faults
+from kasuri.ingest.axes import aggregated
 from kasuri.schema import PROVIDER_BOUNDED, Axis, Domain, Plane, Unit
 from kasuri.table import Counts, checked
 
@@ -87,6 +88,7 @@ def read_estat(
 def _axes(domain: Domain, columns: str | Mapping[str, str]) -> tuple[Plane, Axis | None]:
     meshes = domain.planes
     others = [axis for axis in domain.axes if axis.plane is None]
+    raise_faults(DomainError, aggregated(domain))
     if len(meshes) != 1 or meshes[0].level is None:
         raise DomainError("e-Stat mesh statistics need a domain with one mesh that has a level")
     if isinstance(columns, str):

@@ -100,7 +100,7 @@ def _sum(
     data: str | None,
 ) -> Counts:
     """The kept rows, summed by cell; rows outside the domain are left out, broken numbers are faults."""
-    faults = axes.place_faults(list(table), domain, columns, "table")
+    faults = axes.place_faults(list(table), domain, columns, "table") + axes.aggregated(domain)
     raise_faults(DomainError, faults)
     at = np.flatnonzero(keep)
     people, good = whole(table["population"][at])

@@ -18,6 +18,8 @@ from kasuri.ingest.labels import read_labels
 from kasuri.job.parameters import File, Part, arguments, form_faults, same_file, split
 from kasuri.schema import H3, Axis, Grid, Mesh, Nominal, Ordered, Regions, Time, Tree
 
+Elsewhere = Annotated[bool, Field(description="One more cell for records at any other place.")]
+
 
 class AxisPart(Part):
     """One axis; `make` builds it."""
@@ -46,15 +48,18 @@ class MeshAxis(AxisPart):
     origin: tuple[int, int] | None = Field(None, description="(row, col) of the south-west cell, with shape.")
     shape: tuple[int, int] | None = None
     crs: str = "JGD2011"
+    elsewhere: Elsewhere = False
 
     def make(self, base: Path) -> Mesh:
         if self.window is not None:
             if self.origin is not None or self.shape is not None:
                 raise DomainError(f"axis {self.name!r}: give window, or origin and shape, not both")
-            return replace(Mesh.window(self.name, self.window, level=self.level or "500m"), crs=self.crs)
+            made = Mesh.window(self.name, self.window, level=self.level or "500m")
+            return replace(made, crs=self.crs, elsewhere=self.elsewhere)
         if self.shape is None:
             raise DomainError(f"axis {self.name!r}: the public window is missing: window, or origin and shape")
-        return Mesh(self.name, self.level, self.origin or (0, 0), shape=self.shape, crs=self.crs)
+        given: dict[str, Any] = {"shape": self.shape, "crs": self.crs, "elsewhere": self.elsewhere}
+        return Mesh(self.name, self.level, self.origin or (0, 0), **given)
 
     @classmethod
     def short(cls, words: list[str]) -> dict[str, Any]:
@@ -85,9 +90,10 @@ class GridAxis(AxisPart):
         None, description="Into how many rows (and columns) each level of the tree splits the one above it."
     )
     points: Points = "EPSG:4326"
+    elsewhere: Elsewhere = False
 
     def make(self, base: Path) -> Grid:
-        given: dict[str, Any] = {"splits": self.splits, "points": self.points}
+        given: dict[str, Any] = {"splits": self.splits, "points": self.points, "elsewhere": self.elsewhere}
         if self.window is not None:
             if self.scheme is None or any((self.origin, self.shape, self.level, self.crs, self.step, self.anchor)):
                 raise DomainError(f"axis {self.name!r}: window goes with scheme alone; its codes hold level and place")
@@ -109,9 +115,10 @@ class H3Axis(AxisPart):
     resolution: int = Field(description="0 to 15.")
     within: list[str] = Field(default_factory=list, description="H3 indices that hold its cells; none: the earth.")
     points: Points = "EPSG:4326"
+    elsewhere: Elsewhere = False
 
     def make(self, base: Path) -> H3:
-        return H3(self.name, self.resolution, tuple(self.within), points=self.points)
+        return H3(self.name, self.resolution, tuple(self.within), points=self.points, elsewhere=self.elsewhere)
 
     @classmethod
     def short(cls, words: list[str]) -> dict[str, Any]:
@@ -135,6 +142,7 @@ class RegionsAxis(AxisPart):
     repair: bool = Field(False, description="Repair outlines that cross themselves.")
     tolerance: float = Field(1e-6, ge=0, le=0.5, description="Share of a place that another may cover as well.")
     points: Points = "EPSG:4326"
+    elsewhere: Elsewhere = False
 
     @property
     def file(self) -> str | None:

@@ -107,6 +107,8 @@ class Randomizer(ABC):
         faults = []
         if self.domain.mask:
             faults.append("local randomizers take a domain without a mask: list the possible places as labels")
+        if any(axis.plane is not None and axis.elsewhere for axis in self.domain.axes):
+            faults.append("a randomizer adds elsewhere itself: leave elsewhere out of the mesh")
         if not 1 <= self.bits <= BITS:
             faults.append(f"bits must be 1 to {BITS}")
         elif not (0 < self.q < self.p < self.words):

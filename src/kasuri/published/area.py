@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -13,14 +13,15 @@ from numpy.typing import ArrayLike
 
 from kasuri.arrays import Int
 from kasuri.errors import DomainError
-from kasuri.schema import Domain
+from kasuri.schema import ELSEWHERE, Axis, Domain
 from kasuri.trees.regions import MOST_CELLS, Boxes, cells_of
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Area:
     """A part of a table: `rows` and `cols` of the mesh (indices of the window), or a mesh `code` of the same or a
-    coarser level; other axes by index, slice or label, and the regions of a map by the map's name and theirs. Or any
+    coarser level; other axes by index, slice or label, and the regions of a map by the map's name and theirs. The cell
+    elsewhere is the label "elsewhere" of its axis (of a mesh too, by its name). Or any
     `cells`: an array of cell indices, or of true and false in the domain's shape. It is looked up in a domain when it
     is used.
 
@@ -81,16 +82,14 @@ class Area:
             if len(meshes) != 1:
                 raise DomainError(f"rows and cols need one mesh; name the dimension among {domain.dims}")
             wanted |= {"row": rows, "col": cols}
+        beyond = [p.name for p in domain.planes if p.elsewhere and self.axes.get(p.name) == ELSEWHERE]
         regions = {name: region for name, region in self.axes.items() if domain.map(name) is not None}
-        wanted |= {name: choice for name, choice in self.axes.items() if name not in regions}
+        wanted |= {name: choice for name, choice in self.axes.items() if name not in (*regions, *beyond)}
         unknown = [name for name in wanted if name not in domain.dims]
         if unknown:
             known = [*domain.dims, *(one.name for one in domain.maps)]
             raise DomainError(f"no dimension {unknown}; the dimensions are {known}")
-        ranges = [
-            (0, size) if wanted.get(dim) is None else _range(wanted[dim], size, dim, domain)
-            for dim, size in zip(domain.dims, domain.shape, strict=True)
-        ]
+        ranges = [span for axis in domain.axes for span in _ranges(axis, axis.name in beyond, wanted, domain)]
         low, high = np.array(ranges, dtype=np.int64).T
         if (high <= low).any():
             return np.zeros(0, dtype=np.int64)
@@ -138,6 +137,21 @@ def _code_slices(code: str, domain: Domain) -> tuple[slice, slice]:
             "a mesh code names an area of one mesh with a level; this domain has none, or several: give rows and cols"
         )
     return meshes[0].area(code)
+
+
+def _ranges(axis: Axis, beyond: bool, wanted: Mapping[str, Any], domain: Domain) -> Sequence[tuple[int, int]]:
+    """The half-open range along each dimension of an axis. Rows and columns are of the window alone."""
+    dims = [domain.dims[at] for at in domain.positions(axis.name)]
+    asked = [wanted.get(dim) for dim in dims]
+    if beyond:
+        if any(choice is not None for choice in asked):
+            raise DomainError(f"{axis.name}: an area is elsewhere, or rows and columns, not both")
+        return axis.residual or ()
+    sizes = axis.sizes if all(choice is None for choice in asked) else axis.declared
+    return [
+        (0, size) if choice is None else _range(choice, size, dim, domain)
+        for choice, size, dim in zip(asked, sizes, dims, strict=True)
+    ]
 
 
 def _range(choice: Any, size: int, dim: str, domain: Domain) -> tuple[int, int]:

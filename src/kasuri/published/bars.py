@@ -170,7 +170,7 @@ class DifferenceBars(TreeBars):
     def within(self, boxes: Boxes | Sets) -> BoxSearch | CellSearch:
         """Of a masked tree cell by cell: the share of an area in a node that was not descended depends on the mask
         below it."""
-        if not self.domain.mask:
+        if not self.domain.zeros:
             return boxes.search(self.tree, self.domain)
         return Sets(*boxes.all_cells(self.domain), boxes.count).search(self.tree, self.domain)
 
@@ -264,7 +264,7 @@ class AxisBars(FullBars):
         return self._around(values, self._boxes(index, index + 1), level)
 
     def of_boxes(self, boxes: Boxes | Sets, values: Values, level: float) -> Bounds:
-        if self.domain.mask or isinstance(boxes, Sets):
+        if self.domain.zeros or isinstance(boxes, Sets):
             if boxes.count > 1:
                 raise DomainError("sums of many masked areas have no closed form in privelet(order='2d')")
             return self.of_area(boxes.all_cells(self.domain)[0], values, level)

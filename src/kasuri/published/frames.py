@@ -14,7 +14,7 @@ import numpy as np
 
 from kasuri import notebook
 from kasuri.errors import DomainError
-from kasuri.store.columns import release_table, the_place
+from kasuri.store.columns import LEFT_OUT, release_table, the_place
 
 if TYPE_CHECKING:
     from kasuri.published.release import Release
@@ -35,10 +35,11 @@ def arrow(release: Release, *, geometry: bool = False) -> Any:
             starts = pa.array(axis.codes())
             at = table.schema.get_field_index(name)
             table = table.set_column(at, name, pa.chunked_array([starts.take(table[name].combine_chunks())]))
+    left = geometry and the_place(release.domain).elsewhere
     about = {
         "release_id": release.provenance["release_id"],
         "guarantee": release.guarantee.to_json(),
-        "absent_cells": 0,
+        "absent_cells": LEFT_OUT if left else 0,
     }
     return table.replace_schema_metadata({"kasuri": json.dumps(about)})
 
@@ -88,6 +89,7 @@ def figure(release: Release) -> Any:
     if len(planes) == 1:
         keep = release.domain.positions(planes[0].name)
         values = dense.sum(axis=tuple(d for d in range(dense.ndim) if d not in keep)).astype(float)
+        values = values[: planes[0].shape[0]]
         shown = np.ma.masked_less_equal(values, 0)
         norm = LogNorm(1, max(2.0, float(values.max(initial=2))))
         image = axes.imshow(shown, origin="lower", norm=norm, aspect=planes[0].aspect, interpolation="nearest")

@@ -182,7 +182,7 @@ def _named(words: Mapping[str, Any], use: str, domain: Domain) -> Named | None:
     if name is None:
         return None
     at = [0] * len(domain.shape)  # any possible cell will do
-    for mask in domain.mask:
+    for mask in domain.zeros:
         first = np.unravel_index(int(np.argmin(mask.impossible())), mask.shape)
         for position, index in zip((p for axis in mask.axes for p in domain.positions(axis)), first, strict=True):
             at[position] = int(index)

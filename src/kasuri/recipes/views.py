@@ -155,7 +155,8 @@ class Woven:
                 self._known[term] = axis_level(self.tree, self.domain, term.axis, self.ends[term.axis][term.height])
             else:
                 own = next(one for one in self.maps if one.name == term.map)
-                self._known[term] = axis_labels(self.tree, self.domain, term.axis, own.labels, own.count)
+                labels = own.along(self.domain.axis(term.axis)).labels
+                self._known[term] = axis_labels(self.tree, self.domain, term.axis, labels, own.count)
         return self._known[term]
 
 

@@ -285,7 +285,7 @@ class AxisByAxisRun(Run):
     def replay(self, drawn: Drawn) -> Replay:
         """The inverse lost coefficients in padding and mask: without these every one of them shows."""
         known = super().replay(drawn)
-        whole = not self.domain.mask and tuple(tree.leaves for tree in self.trees) == self.domain.shape
+        whole = not self.domain.zeros and tuple(tree.leaves for tree in self.trees) == self.domain.shape
         if not whole or np.abs(drawn.values).sum() >= EXACT:
             return known
         full = np.zeros(self.domain.size)
@@ -294,7 +294,7 @@ class AxisByAxisRun(Run):
 
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
         """Aligned blocks of the same height along every dimension: the product of the axes' factors."""
-        if not all(tree.whole for tree in self.trees) or self.domain.mask:
+        if not all(tree.whole for tree in self.trees) or self.domain.zeros:
             found = [BlockError(size, sqrt(self.noise.variance), False, bound=True) for size in (1, self.domain.size)]
             return of_sizes(found, sizes)
         depths, v = [tree.depth for tree in self.trees], self.noise.variance

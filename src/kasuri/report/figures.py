@@ -31,7 +31,7 @@ def mesh_values(release: Release) -> NDArray[Any]:
         raise DomainError("a map needs a domain with one mesh")
     dense = release.to_dense()
     keep = release.domain.positions(meshes[0].name)
-    return dense.sum(axis=tuple(d for d in range(dense.ndim) if d not in keep))
+    return dense.sum(axis=tuple(d for d in range(dense.ndim) if d not in keep))[: meshes[0].shape[0]]
 
 
 def map_png(release: Release, path: Path, *, title: str, credit: str = "") -> None:

@@ -28,9 +28,10 @@ def build(folder: str | Path, domain: Domain, cells: Int, values: NDArray[Any]) 
     folder = Path(folder)
     about = page.read_manifest(folder)
     sheet = Sheet.read(folder, about)
-    if sheet.domain != domain:
+    if Domain.from_json(about["domain"]) != domain:
         raise DomainError("the true table has another domain than the release; take the job the release was made with")
-    full = with_truth(sheet, cells, values)
+    true = Sheet(domain, cells, values, *np.full((2, cells.size), np.nan)).mapped()
+    full = with_truth(sheet, true.cells, true.values)
     words = [frame.markdown(page.text_of(folder / name)) for name in page.CERTIFICATES]
     head = Text("Error against the truth", "真の値に対する誤差")
     return page.compose(about, full, words, first=(Section("truth", head, [_by_level(full)]),), secret=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kasuri.arrays import Int
+from kasuri.arrays import Float, Int
 from kasuri.published import intervals
 from kasuri.published.protected import Protected
 from kasuri.report.pack import Rows, distances, whole
@@ -32,7 +34,7 @@ Span = tuple[Int, Int]
 def spans(axis: Axis) -> list[list[Span]]:
     """Per level of an axis, its own first, and per dimension: the ranges of indices of its areas."""
     plane = axis.plane
-    own = [(np.arange(size), np.arange(1, size + 1)) for size in axis.sizes]
+    own = [(np.arange(size), np.arange(1, size + 1)) for size in axis.declared]
     if plane is None:
         return [own, *(axis.coarsened(level)[1] for level in axis.level_names)]
     out = []
@@ -48,8 +50,9 @@ def spans(axis: Axis) -> list[list[Span]]:
 def tables(release: Protected) -> Iterator[tuple[Key, Rows]]:
     """Sums and intervals by kind, without those of the single cells, which the release has itself."""
     axes = release.domain.axes
-    levels = [spans(axis) for axis in axes]
-    for axis, known in zip(axes, levels, strict=True):
+    shown = [axis.mapped() for axis in axes]
+    levels = [spans(axis) for axis in shown]
+    for axis, known in zip(shown, levels, strict=True):
         known.append([(np.array([0]), np.array([size])) for size in axis.sizes])
     kinds = product(*([*range(len(found) - 1), ALL] for found in levels))
     sized = sorted((_areas(levels, key), key) for key in kinds if any(key))
@@ -57,7 +60,7 @@ def tables(release: Protected) -> Iterator[tuple[Key, Rows]]:
     for most, key in sized[:MOST_KINDS]:
         if min(most, release.cells.size) > MOST_AREAS and most > MOST_AREAS * 4:
             break
-        found = intervals.by_spans(release, [part for axis, at in zip(levels, key, strict=True) for part in axis[at]])
+        found = _inside(release, [part for axis, at in zip(levels, key, strict=True) for part in axis[at]])
         if found is None or found[1].size > min(MOST_AREAS, left):
             continue
         index, values, lower, upper = found
@@ -65,7 +68,24 @@ def tables(release: Protected) -> Iterator[tuple[Key, Rows]]:
         unit = whole([values])
         below, above = distances(values, lower, upper, unit)
         columns = {"value": np.rint(values * unit).astype(np.int64), "below": below, "above": above}
-        yield key, Rows(_along(axes, levels, key, index), columns, unit)
+        yield key, Rows(_along(shown, levels, key, index), columns, unit)
+
+
+def _inside(release: Protected, asked: Sequence[Span]) -> tuple[list[Int], NDArray[Any], Float, Float] | None:
+    """`intervals.by_spans` without what is elsewhere, beyond the last of the spans."""
+    beyond = [
+        first.size if last[-1] < size else -1 for (first, last), size in zip(asked, release.domain.shape, strict=True)
+    ]
+    every = [
+        (first, last) if end < 0 else (np.append(first, last[-1]), np.append(last, last[-1] + 1))
+        for (first, last), end in zip(asked, beyond, strict=True)
+    ]
+    found = intervals.by_spans(release, every)
+    if found is None or max(beyond) < 0:
+        return found
+    index, values, lower, upper = found
+    keep = np.all([part != end for part, end in zip(index, beyond, strict=True)], axis=0)
+    return [part[keep] for part in index], values[keep], lower[keep], upper[keep]
 
 
 def _areas(levels: Sequence[Sequence[Sequence[Span]]], key: Key) -> int:

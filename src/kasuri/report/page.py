@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 
 from kasuri.errors import FormatError, KasuriError
-from kasuri.published.protected import files_of
+from kasuri.published import intervals
+from kasuri.published.area import Area
+from kasuri.published.protected import Protected, files_of
 from kasuri.report import chart, compare, frame, levels, margins, promise, sums
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import Rows, pack
 from kasuri.report.sheet import Sheet
 from kasuri.report.view import Part, names, places
+from kasuri.schema import ELSEWHERE, Domain
 from kasuri.store import saved
 from kasuri.words import japanese
 
@@ -47,7 +50,7 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
     try:
         sheet = Sheet.read(folder, about)
         words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
-        return compose(about, sheet, words, ranges=ranges_of(folder, about))
+        return compose(about, sheet, words, ranges=ranges_of(folder, about), beyond=elsewhere(folder, about))
     except KasuriError:
         raise
     except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
@@ -59,6 +62,32 @@ def ranges_of(folder: Path, about: Mapping[str, Any]) -> dict[margins.Key, Rows]
     if (about.get("intervals") or {}).get("level") is None:
         return {}
     return dict(margins.tables(saved.read(folder, about)))
+
+
+def elsewhere(folder: Path, about: Mapping[str, Any]) -> list[Text]:
+    """What is said of records outside the places of a map: the number, and its interval."""
+    domain = Domain.from_json(about["domain"])
+    axes = [axis for axis in domain.axes if axis.mapped() != axis]
+    if not axes:
+        return []
+    release = saved.read(folder, about)
+    return [_beyond(axis.name, release) for axis in axes]
+
+
+def _beyond(name: str, release: Protected) -> Text:
+    wanted: dict[str, Any] = {name: ELSEWHERE}
+    area = Area(**wanted).on(release.domain)
+    value, ends = release.sum_over(area), Text("", "")
+    if intervals.missing(release) is None:
+        found = intervals.interval(release, area, CONFIDENCE / 100)
+        low, high = levels.number(found.lower), levels.number(found.upper)
+        ends = Text(f" ({CONFIDENCE} % interval {low} to {high})", f"（{CONFIDENCE} % 信頼区間 {low}～{high}）")
+    return Text(
+        f"Elsewhere, at places outside those of {name}: {levels.number(value)}{ends.en}. This number is in the "
+        "released total; the map and the areas below leave it out.",
+        f"{name} の範囲外：{levels.number(value)}{ends.ja}。この数は公表値の合計に含まれますが、地図と以下の区域には"
+        "含まれません。",
+    )
 
 
 def too_large(folder: Path) -> str | None:
@@ -84,10 +113,11 @@ def compose(
     *,
     ranges: Mapping[margins.Key, Rows] | None = None,
     first: tuple[Section, ...] = (),
+    beyond: Sequence[Text] = (),
     secret: bool = False,
 ) -> str:
-    """The page from its parts; `ranges` are the intervals of larger areas and margins; `first` are sections of an
-    internal report, which `secret` marks."""
+    """The page from its parts; `ranges` are the intervals of larger areas and margins; `beyond` says what no map shows;
+    `first` are sections of an internal report, which `secret` marks."""
     privacy = about["privacy"]
     name = privacy["data"] or about["name"]
     packed, drawn = sheet.shown()
@@ -105,7 +135,7 @@ def compose(
     packed = packed[0], ".".join([packed[1], *(text for _, _, text in parts)])
     placed = any("globe" in axis for axis in axes)
     figure = [frame.viewer(placed)]
-    remarks = [*_remarks(about, sheet, drawn, ranges.keys()), *credit]
+    remarks = [*(frame.note(words) for words in beyond), *_remarks(about, sheet, drawn, ranges.keys()), *credit]
     heading = Text("The table", "統計表")
     if placed:
         plain = all(mesh.where() is None for mesh in sheet.meshes) and sheet.has_mesh

@@ -28,7 +28,8 @@ def of(axis: Axis) -> tuple[dict[str, Any], Packed]:
     levels = [_level(drawn.level, drawn.codes, drawn.names, None)]
     for level in axis.level_names:
         coarse, ((low, high),) = axis.coarsened(level)
-        every = [np.arange(coarse.sizes[0])]
+        every = [np.arange(coarse.declared[0])]
+        low, high = low[: every[0].size], high[: every[0].size]
         columns = {name.removeprefix(f"{axis.name}_"): part.to_pylist() for name, part in coarse.column(every).items()}
         levels.append(_level(level, columns.pop(axis.name), columns, np.column_stack([low, high]).tolist()))
     told = {"kind": "shapes", "page": [drawn.width, drawn.height], "levels": levels, "globe": None}

@@ -29,7 +29,8 @@ below 15 MB and opens at once."""
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """The released rows and the domain they lie in; `truth` only in internal reports."""
+    """The released rows and the domain they lie in, without those that no map shows, which are elsewhere; `truth` only
+    in internal reports."""
 
     domain: Domain
     cells: Int
@@ -62,7 +63,21 @@ class Sheet:
             order = np.argsort(cells, kind="stable")
             cells, values, lower, upper = cells[order], values[order], lower[order], upper[order]
         low, high = lower.astype(float, copy=False), upper.astype(float, copy=False)
-        return cls(Domain.from_json(about["domain"]), cells, values, low, high)
+        return cls(Domain.from_json(about["domain"]), cells, values, low, high).mapped()
+
+    def mapped(self) -> Sheet:
+        """The rows that a map shows."""
+        domain = self.domain.mapped()
+        if domain == self.domain:
+            return self
+        index = self.domain.unravel(self.cells)
+        good = np.ones(self.cells.size, dtype=bool)
+        for was, now in zip(self.domain.axes, domain.axes, strict=True):
+            if now != was:
+                good &= was.inside([index[d] for d in self.domain.positions(was.name)])
+        truth = None if self.truth is None else self.truth[good]
+        cells = domain.ravel([part[good] for part in index])
+        return Sheet(domain, cells, self.values[good], self.lower[good], self.upper[good], truth)
 
     @property
     def meshes(self) -> tuple[Plane, ...]:

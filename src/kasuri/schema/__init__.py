@@ -4,7 +4,7 @@ Nothing here is ever taken from data. A cell is one number: the row-major (C ord
 Every kind of axis answers for itself (`axis`), in a file of its own; nothing outside this package asks for its class.
 """
 
-from kasuri.schema.axis import Axis, Plane, Step
+from kasuri.schema.axis import ELSEWHERE, Axis, Plane, Step
 from kasuri.schema.domain import MAX_CELLS, RESERVED, Domain
 from kasuri.schema.grid import Grid
 from kasuri.schema.h3 import H3
@@ -19,6 +19,7 @@ from kasuri.schema.unit import PROVIDER_BOUNDED, ROWS_ALONE, Change, Part, Unit
 from kasuri.schema.window import Window
 
 __all__ = [
+    "ELSEWHERE",
     "H3",
     "MAX_CELLS",
     "MAX_MASK",

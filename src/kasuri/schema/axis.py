@@ -7,9 +7,10 @@ its page in docs.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri import names
-from kasuri.arrays import Float, Int
+from kasuri.arrays import Bool, Float, Int
 from kasuri.errors import DomainError
 from kasuri.schema import columns
 from kasuri.schema.columns import Found, Place
@@ -59,6 +60,8 @@ class Axis(ABC):
     """Does the order of its indices mean something, so that there is a median along it?"""
 
     name: str
+    elsewhere: bool = False
+    """Is one more cell declared, for records outside all the others? It is the last one, or of a plane one more row."""
     labels: tuple[str, ...] | None = None
     """The names of its indices, as records and released tables write them; None where indices have none."""
 
@@ -80,6 +83,26 @@ class Axis(ABC):
     def dims(self) -> tuple[str, ...]:
         """The names of its dimensions."""
         return (self.name,)
+
+    @property
+    def declared(self) -> tuple[int, ...]:
+        """The size of each of its dimensions as masks are declared over it."""
+        return self.sizes
+
+    def mapped(self) -> Axis:
+        """The axis as a map shows it: without a cell elsewhere, which has no place there."""
+        return self
+
+    @property
+    def residual(self) -> tuple[tuple[int, int], ...] | None:
+        """The half-open range along each of its dimensions that holds the cell elsewhere and no other possible one;
+        None where none is declared."""
+        return ((self.sizes[0] - 1, self.sizes[0]),) if self.elsewhere else None
+
+    def inside(self, index: Sequence[Int]) -> Bool:
+        """Which cells are not the one elsewhere."""
+        found = self.residual
+        return np.ones(np.shape(index[0]), dtype=bool) if found is None else index[0] < found[0][0]
 
     @property
     def plane(self) -> Plane | None:
@@ -143,7 +166,8 @@ class Axis(ABC):
             raise DomainError(f"axis {self.name!r} has no shapes to draw (the cells of a grid are rows and columns)")
         own = np.arange(self.sizes[0])
         axis, ((low, high),) = (self, [(own, own + 1)]) if level in (None, self.own_level) else self.coarsened(level)
-        every = [np.arange(axis.sizes[0])]
+        every = [np.arange(axis.declared[0])]
+        low, high = low[: every[0].size], high[: every[0].size]
         width, height, rings = drawn(axis.outlines(every).to_pylist(), f"EPSG:{axis.epsg}", side)
         found = {name.removeprefix(f"{self.name}_"): tuple(c.to_pylist()) for name, c in axis.column(every).items()}
         codes = found.pop(self.name)
@@ -263,7 +287,45 @@ class Plane(Axis):
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        return (self.shape[0] + self.elsewhere, self.shape[1])
+
+    @property
+    def declared(self) -> tuple[int, ...]:
         return self.shape
+
+    def mapped(self) -> Plane:
+        return dataclasses.replace(self, elsewhere=False) if self.elsewhere else self  # type: ignore[type-var]
+
+    @property
+    def residual(self) -> tuple[tuple[int, int], ...] | None:
+        """One row more, of which only the first cell is possible."""
+        return ((self.shape[0], self.shape[0] + 1), (0, self.shape[1])) if self.elsewhere else None
+
+    def _within(self, row: Int, col: Int, good: Bool, rule: str, real: Bool | None = None) -> Found:
+        """Records by the row and column of their cell, counted like `origin`. `good`: it is a cell of the grid; `real`,
+        where that is more: they are at some place, be it in a cell or not."""
+        row, col = row - self.origin[0], col - self.origin[1]
+        inside = good & (row >= 0) & (row < self.shape[0]) & (col >= 0) & (col < self.shape[1])
+        if not self.elsewhere:
+            return [np.where(inside, row, 0), np.where(inside, col, 0)], ~inside, rule
+        wrong = ~(inside | (good if real is None else real))
+        return [np.where(inside, row, self.shape[0]), np.where(inside, col, 0)], wrong, rule
+
+    def _shown(self, index: Sequence[Int], codes: str, encode: Callable[[Int, Int], Any] | None) -> dict[str, Any]:
+        """The columns of a released table; null where records are elsewhere."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        row, col = index
+        out: dict[str, Any] = {"row": pa.array(row), "col": pa.array(col)}
+        inside = self.inside(index)
+        if encode is not None:
+            held = encode(np.where(inside, row, 0) + self.origin[0], col + self.origin[1])
+            out = {codes: pa.array(held), **out}
+        if inside.all():
+            return out
+        kept, gone = pa.array(inside), pa.nulls(inside.size)
+        return {name: pc.if_else(kept, column, gone.cast(column.type)) for name, column in out.items()}
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -320,6 +382,9 @@ class Plane(Axis):
         for at, first, size, count in zip(self.origin, coarse.origin, self.shape, coarse.shape, strict=True):
             ends = np.clip((np.arange(count + 1, dtype=np.int64) + first) * step.side - at, 0, size)
             spans.append((ends[:-1], ends[1:]))
+        if self.elsewhere:
+            low, high = spans[0]
+            spans[0] = np.append(low, self.shape[0]), np.append(high, self.shape[0] + 1)
         return coarse, spans
 
     def outlines(self, index: Sequence[Int]) -> Any:
@@ -377,6 +442,23 @@ def label_faults(name: str, labels: Sequence[Any], size: int) -> list[str]:
     if len(labels) != size:
         faults.append(f"axis {name!r}: {len(labels)} labels for size {size}")
     return faults
+
+
+ELSEWHERE = "elsewhere"
+"""The label of records outside all declared ones."""
+MOST_BEYOND = 1 << 27
+"""Most cells of a plane with a cell elsewhere, its sides rounded up to powers of two: its one row more is held as an
+array of impossible cells."""
+
+
+def elsewhere_faults(name: str, elsewhere: object, shape: Sequence[int] = ()) -> list[str]:
+    """Why an axis cannot have a cell elsewhere."""
+    if not isinstance(elsewhere, bool):
+        return [f"axis {name!r}: elsewhere is true or false"]
+    padded = 1 << sum((size - 1).bit_length() for size in shape)
+    if elsewhere and padded > MOST_BEYOND:
+        return [f"axis {name!r}: a cell elsewhere beside {padded} padded cells cannot be held ({MOST_BEYOND} at most)"]
+    return []
 
 
 def number_faults(name: str, what: str, value: object) -> list[str]:

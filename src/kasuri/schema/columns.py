@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,11 @@ def is_text(column: Any) -> bool:
     return pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
 
 
-def labelled(column: Any, labels: tuple[str, ...], others: int = -1) -> Int:
-    """Places of an Arrow column's entries among `labels`, -1 where there is none, and `others` where there is an entry
-    that is not one of them. The axis alone decides: reading
-    numbers as indices where a column happens to be numeric would let one row (a text among numbers) move every other
-    row. Whole numbers stand for their digits, also where a gap has made the column one of floats."""
+def labelled(column: Any, labels: tuple[str, ...], others: Callable[[str], int] | None = None) -> Int:
+    """Places of an Arrow column's entries among `labels`, -1 where there is none; `others` places an entry that is not
+    one of them. The axis alone decides: reading numbers as indices where a column happens to be numeric would let one
+    row (a text among numbers) move every other row. Whole numbers stand for their digits, also where a gap has made the
+    column one of floats."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -82,11 +82,21 @@ def labelled(column: Any, labels: tuple[str, ...], others: int = -1) -> Int:
         column = column.cast(pa.string())
     elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return np.full(len(column), -1, dtype=np.int64)
-    found = pc.index_in(column, value_set=pa.array(labels, type=column.type))
-    if others >= 0:
+    found = pc.index_in(column, value_set=pa.array(labels, type=column.type)).cast(pa.int64())
+    if others is not None:
         there = pc.fill_null(pc.greater(pc.binary_length(column), 0), False)
-        found = pc.if_else(pc.and_(pc.is_null(found), there), pa.scalar(others, pa.int32()), found)
-    return pc.fill_null(found.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        unknown = pc.and_(pc.is_null(found), there)
+        coded = column.filter(unknown).cast(pa.large_binary()).dictionary_encode()
+        places = pa.array([_other(raw, others) for raw in coded.dictionary.to_pylist()], pa.int64())
+        found = pc.replace_with_mask(found, unknown, places.take(coded.indices))
+    return pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
+
+
+def _other(raw: bytes, place: Callable[[str], int]) -> int:
+    try:
+        return place(raw.decode())
+    except UnicodeDecodeError:
+        return -1
 
 
 def from_arrow(column: Any, axis: str, decimals: bool) -> NDArray[Any]:

@@ -27,7 +27,8 @@ RESERVED = ("cell", "col", "lower", "mesh_code", "release_id", "row", "upper", "
 @dataclass(frozen=True)
 class Domain:
     """The public shape of a table: its axes, its impossible cells (structural zeros, e.g. the sea), and maps from the
-    cells of an axis to regions whose sums people ask for by name."""
+    cells of an axis to regions whose sums people ask for by name. A mask is over the window of a plane: its cell
+    elsewhere is always possible."""
 
     axes: tuple[Axis, ...]
     mask: tuple[Mask, ...] = ()
@@ -74,12 +75,13 @@ class Domain:
             if unknown:
                 faults.append(f"mask over unknown axes {unknown}; the axes are {names}")
                 continue
-            wanted = tuple(size for name in mask.axes for size in by_name[name].sizes)
+            wanted = tuple(size for name in mask.axes for size in by_name[name].declared)
             if wanted != mask.shape:
                 faults.append(f"mask of {'x'.join(mask.axes)} has shape {mask.shape}; the axes have {wanted}")
             elif mask.impossible().all():
                 faults.append(f"mask of {'x'.join(mask.axes)} leaves no possible cell")
         raise_faults(DomainError, faults + self._map_faults())
+        object.__setattr__(self, "maps", tuple(one.along(self.axis(one.axis)) for one in self.maps))
 
     def _map_faults(self) -> list[str]:
         taken = [*RESERVED, "rows", "cols", "code", "cells", "area", "level", *self.dims]
@@ -153,6 +155,29 @@ class Domain:
                 return axis
         raise DomainError(f"no axis {name!r}; the axes are {[axis.name for axis in self.axes]}")
 
+    @cached_property
+    def zeros(self) -> tuple[Mask, ...]:
+        """All impossible cells: those of the masks, and what a plane with a cell elsewhere has beside it. No axis is in
+        two of them."""
+        masked = {name for mask in self.mask for name in mask.axes}
+        planes = [plane for plane in self.planes if plane.elsewhere and plane.name not in masked]
+        none = [Mask.of((plane.name,), np.zeros(plane.declared, dtype=bool)) for plane in planes]
+        return tuple(map(self._beside, (*self.mask, *none)))
+
+    def _beside(self, mask: Mask) -> Mask:
+        """A mask over the declared cells of its axes as one over all: the cell elsewhere is possible whatever the other
+        axes say, and of a plane it is the first of one row more."""
+        for name in mask.axes:
+            axis = self.axis(name)
+            if axis.declared != axis.sizes:
+                at = sum(len(self.axis(other).sizes) for other in mask.axes[: mask.axes.index(name)])
+                mask = mask.beside(at, (*(slice(None),) * at, *(0,) * (len(axis.sizes) - 1)))
+        return mask
+
+    def mapped(self) -> Domain:
+        """The domain as a map shows it: without the cells elsewhere of its places."""
+        return Domain(tuple(axis.mapped() for axis in self.axes), self.mask)
+
     def positions(self, name: str) -> tuple[int, ...]:
         """The dimensions of `shape` that belong to axis `name`."""
         start = 0
@@ -183,9 +208,9 @@ class Domain:
         """True where a cell (inside the shape) is not masked."""
         array = np.asarray(cells, dtype=np.int64)
         good = np.ones(array.shape, dtype=bool)
-        if self.mask:
+        if self.zeros:
             index = self.unravel(array)
-            for mask in self.mask:
+            for mask in self.zeros:
                 where = tuple(index[p] for name in mask.axes for p in self.positions(name))
                 good &= ~mask.impossible()[where]
         return good
@@ -193,7 +218,7 @@ class Domain:
     def possible_dense(self) -> NDArray[np.bool_]:
         """`possible` for every cell, in `shape`. Dense recipes only."""
         good = np.ones(self.shape, dtype=bool)
-        for mask in self.mask:
+        for mask in self.zeros:
             dims = [p for name in mask.axes for p in self.positions(name)]
             spread = np.transpose(mask.impossible(), np.argsort(dims))
             good &= ~np.expand_dims(spread, tuple(d for d in range(len(self.shape)) if d not in dims))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kasuri.arrays import Bool, Float, Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns, systems
-from kasuri.schema.axis import Plane, Step, name_faults, pair, rational
+from kasuri.schema.axis import Plane, Step, elsewhere_faults, name_faults, pair, rational
 from kasuri.schema.columns import Found, Place
 from kasuri.schema.schemes import Lines, Scheme, scheme, words
 
@@ -36,6 +36,7 @@ class Grid(Plane):
 
     `splits` chooses the tree: into how many rows (and columns) each level splits the one above it, from the top. Points
     in records are in the system `points`; a projected one has its northing in `lat` and its easting in `lon`.
+    `elsewhere` declares one more cell, for records at any other place.
 
     >>> Grid("home", scheme="eu", level="1km", origin=(2800, 3600), shape=(512, 512)).nesting()
     (2, 5, 2, 5)
@@ -51,6 +52,7 @@ class Grid(Plane):
     anchor: Steps | None = field(default=None, kw_only=True)
     splits: tuple[int, ...] | None = field(default=None, kw_only=True)
     points: str = field(default=systems.DEGREES, kw_only=True)
+    elsewhere: bool = field(default=False, kw_only=True)
     kind: ClassVar[str] = "grid"
 
     def __post_init__(self) -> None:
@@ -63,6 +65,7 @@ class Grid(Plane):
             object.__setattr__(self, what, two or (0, 1))
         if min(self.shape) < 1:
             faults.append(f"{own}: shape {self.shape} must be at least one row and one column")
+        faults += elsewhere_faults(self.name, self.elsewhere, self.shape)
         faults += systems.faults(self.points, f"{own}: points")
         faults += self._plain_faults(own) if self.scheme is None else self._scheme_faults(own)
         if self.splits is not None:
@@ -160,6 +163,7 @@ class Grid(Plane):
             "kind": self.kind, "name": self.name, "origin": list(self.origin), "shape": list(self.shape),
             "points": self.points, "splits": None if self.splits is None else list(self.splits),
         }  # fmt: skip
+        out |= {"elsewhere": True} if self.elsewhere else {}
         if self.scheme is not None:
             return out | {"scheme": self.scheme, "level": self.level}
         return out | {
@@ -201,14 +205,18 @@ class Grid(Plane):
 
     def indices(self, place: Place, parts: Sequence[NDArray[Any]]) -> Found:
         if isinstance(place, Mapping):
-            row, col, good = self._find(columns.degrees(parts[0]), columns.degrees(parts[1]))
-            return self._inside(row, col, good, f"not a point in {self.points} inside the window")
+            y, x = columns.degrees(parts[0]), columns.degrees(parts[1])
+            row, col, good = self._find(y, x)
+            rule = f"not a point in {self.points} inside the window"
+            return self._within(row, col, good, rule, systems.real(self.points, y, x))
         if len(parts) == 1:
             import pyarrow as pa
 
             return self._decoded(pa.array([None if part is None else str(part) for part in parts[0].tolist()]))
         (row, a), (col, b) = columns.whole(parts[0]), columns.whole(parts[1])
-        return self._inside(row, col, a & b, "row or column outside the window")
+        low, high, left, right = self._cells.bounds(self._level)
+        good = a & b & (row >= low) & (row < high) & (col >= left) & (col < right)
+        return self._within(row, col, good, "row or column outside the window")
 
     def from_arrow(self, place: Place, parts: Sequence[Any]) -> Found:
         if isinstance(place, Mapping) or len(parts) != 1:
@@ -222,7 +230,7 @@ class Grid(Plane):
 
     def _decoded(self, codes: Any) -> Found:
         row, col, good = self._cells.decode(self._level, codes)
-        return self._inside(row, col, good, f"not a code of {self.scheme} inside the window, of level {self.level}")
+        return self._within(row, col, good, f"not a code of {self.scheme} inside the window, of level {self.level}")
 
     def _find(self, y: Float, x: Float) -> tuple[Int, Int, Bool]:
         y, x = systems.mover(self.points, self.crs)(y, x)
@@ -232,23 +240,13 @@ class Grid(Plane):
                 x = np.where((x < west) & (east > 180), x + 360, x)  # a window across the 180th meridian
         return self._cells.find(self._level, y, x)
 
-    def _inside(self, row: Int, col: Int, good: Bool, rule: str) -> Found:
-        row, col = row - self.origin[0], col - self.origin[1]
-        good = good & (row >= 0) & (row < self.shape[0]) & (col >= 0) & (col < self.shape[1])
-        return [np.where(good, row, 0), np.where(good, col, 0)], ~good, rule
-
     @property
     def column_names(self) -> tuple[str, ...]:
         return ("row", "col") if self.scheme is None else ("grid_code", "row", "col")
 
     def column(self, index: Sequence[Int]) -> dict[str, Any]:
-        import pyarrow as pa
-
-        row, col = index
-        code = {}
-        if self.scheme is not None:
-            code["grid_code"] = self._cells.encode(self._level, row + self.origin[0], col + self.origin[1])
-        return {**code, "row": pa.array(row), "col": pa.array(col)}
+        encode = None if self.scheme is None else lambda row, col: self._cells.encode(self._level, row, col)
+        return self._shown(index, "grid_code", encode)
 
     def _sides(self) -> list[int]:
         """Own cells along a side of each coarser square of the tree, the smallest first."""

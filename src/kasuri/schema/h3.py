@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns, systems
-from kasuri.schema.axis import Axis, name_faults
+from kasuri.schema.axis import ELSEWHERE, Axis, elsewhere_faults, name_faults
 from kasuri.schema.columns import Found, Place
 
 MAX_HEXAGONS = 1 << 22
@@ -39,19 +39,21 @@ class H3(Axis):
 
     The tree is that of the indices: every cell has seven children (a pentagon six). Children do not tile their parent
     on the ground: a sum over a parent is over the children by index, along its edge not exactly over its own hexagon.
+    `elsewhere` declares one more label, "elsewhere", a child of the root, for any other cell of the resolution.
     """
 
     name: str
     resolution: int
     within: tuple[str, ...] = ()
     points: str = field(default=systems.DEGREES, kw_only=True)
+    elsewhere: bool = field(default=False, kw_only=True)
     kind: ClassVar[str] = "h3"
     outline_type: ClassVar[str] = "MultiPolygon"
 
     def __post_init__(self) -> None:
         own, faults = f"axis {self.name!r}", name_faults(self.name)
         object.__setattr__(self, "within", tuple(self.within))
-        faults += systems.faults(self.points, f"{own}: points")
+        faults += systems.faults(self.points, f"{own}: points") + elsewhere_faults(self.name, self.elsewhere)
         if not isinstance(self.resolution, int) or isinstance(self.resolution, bool) or not 0 <= self.resolution <= 15:
             raise DomainError(*faults, f"{own}: resolution must be a whole number from 0 to 15")
         bad = [i for i, code in enumerate(self.within) if not self._may_hold(code)]
@@ -95,11 +97,18 @@ class H3(Axis):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:  # type: ignore[override]  # made once, when it is asked for
-        return tuple(map(_text, self._cells.tolist()))
+        return (*map(_text, self._cells.tolist()), *((ELSEWHERE,) if self.elsewhere else ()))
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        return (self._count + self.elsewhere,)
+
+    @property
+    def declared(self) -> tuple[int, ...]:
         return (self._count,)
+
+    def mapped(self) -> H3:
+        return replace(self, elsewhere=False)
 
     @property
     def grouped(self) -> bool:
@@ -115,7 +124,7 @@ class H3(Axis):
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.kind, "name": self.name, "resolution": self.resolution, "within": list(self.within),
-            "points": self.points,
+            "points": self.points, **({"elsewhere": True} if self.elsewhere else {}),
         }  # fmt: skip
 
     @property
@@ -129,7 +138,8 @@ class H3(Axis):
         top = self._top_resolution
         _, above = np.unique(_parents(self._cells, top), return_inverse=True)
         digits = [self._cells >> 3 * (15 - level) & 7 for level in range(top + 1, self.resolution + 1)]
-        return tuple(map(tuple, np.column_stack([above, *digits]).tolist()))
+        paths = tuple(map(tuple, np.column_stack([above, *digits]).tolist()))
+        return (*paths, (int(above[-1]) + 1,)) if self.elsewhere else paths
 
     def tree_paths(self) -> tuple[tuple[int, ...], ...]:
         return self._paths
@@ -137,7 +147,7 @@ class H3(Axis):
     def span(self, label: str) -> tuple[int, int] | None:
         """Of a cell of this resolution or a coarser one: the cells below it by index, all of which must be there."""
         if not self._may_hold(label):
-            return None
+            return (self._count, self._count + 1) if self.elsewhere and label == ELSEWHERE else None
         cell = int(label, 16)
         first, last = _span(cell, self.resolution)
         low, high = np.searchsorted(self._cells, [first, last + 1]).tolist()
@@ -158,13 +168,25 @@ class H3(Axis):
         cell = np.zeros(lat.size, dtype=np.int64)
         cell[good] = np.array([h3.latlng_to_cell(y, x, level) for y, x in places], dtype=np.int64)
         at = np.minimum(np.searchsorted(self._cells, cell), self._cells.size - 1)
-        good &= self._cells[at] == cell
-        return [np.where(good, at, 0)], ~good, f"not a point in {self.points} inside axis {self.name!r}"
+        inside = good & (self._cells[at] == cell)
+        wrong = ~(good if self.elsewhere else inside)
+        return [np.where(inside, at, self._count)], wrong, f"not a point in {self.points} inside axis {self.name!r}"
 
     def from_arrow(self, place: Place, parts: Sequence[Any]) -> Found:
         if isinstance(place, Mapping):
             return self.indices(place, [columns.from_arrow(part, self.name, True) for part in parts])
         return super().from_arrow(place, parts)
+
+    def _labelled(self, column: Any, labels: tuple[str, ...]) -> Found:
+        if not self.elsewhere:
+            return super()._labelled(column, labels)
+        level = str(self.resolution)
+
+        def other(code: str) -> int:
+            return self._count if self.code_level(code) == level else -1
+
+        found = columns.labelled(column, labels[:-1], others=other)
+        return [np.maximum(found, 0)], found < 0, f"not a cell of axis {self.name!r}, nor of its resolution"
 
     @property
     def own_level(self) -> str | None:
@@ -178,8 +200,10 @@ class H3(Axis):
         if level not in self.level_names:
             raise DomainError(f"axis {self.name!r} has no level {level!r}; use {', '.join(self.level_names)}")
         parents, first = np.unique(_parents(self._cells, int(level)), return_index=True)
-        coarse = H3(self.name, int(level), tuple(map(_text, parents.tolist())), points=self.points)
-        return coarse, [(first, np.append(first[1:], self._cells.size))]
+        within = tuple(map(_text, parents.tolist()))
+        coarse = H3(self.name, int(level), within, points=self.points, elsewhere=self.elsewhere)
+        first = np.append(first, [self._count] * self.elsewhere)
+        return coarse, [(first.astype(np.int64), np.append(first[1:], self.sizes[0]).astype(np.int64))]
 
     def outlines(self, index: Sequence[Int]) -> Any:
         """Cut where a cell crosses the 180th meridian."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,6 +162,16 @@ class RegionMap:
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
             raise FormatError(f"{path}: a field of the map is missing or malformed") from None
 
+    def along(self, axis: Axis) -> RegionMap:
+        """The same over all cells of an axis: one elsewhere is in no region."""
+        missing = int(np.prod(axis.sizes, dtype=object)) - self.labels.size
+        if not missing:
+            return self
+        labels = np.append(self.labels, np.full(missing, -1))
+        return RegionMap(
+            self.axis, labels, name=self.name, regions=self.regions, over=self.over, places=self.places
+        )  # fmt: skip
+
     def fingerprint(self) -> str:
         """A digest of all that it says: what releases name it by."""
         text = "\n".join((self.axis, self.name, *self.regions)).encode()
@@ -174,16 +185,21 @@ class RegionMap:
             return [f"{own} is over axis {self.axis!r}, which the domain does not have"]
         axis = axes[self.axis]
         size = int(np.prod(axis.sizes, dtype=object))
-        if self.labels.size != size:
-            return [f"{own} has {self.labels.size} labels; axis {self.axis!r} has {size} cells"]
+        if self.labels.size not in (size, size - _beyond(axis)):
+            return [f"{own} has {self.labels.size} labels; axis {self.axis!r} has {size - _beyond(axis)} cells"]
         if self.over and self.over != digest(axis):
             return [f"{own} was made for another window than that of axis {self.axis!r}; match them again"]
         return []
 
 
+def _beyond(axis: Axis) -> int:
+    """Cells that follow those of the window: the one elsewhere, and the impossible ones beside it."""
+    return 0 if axis.residual is None else math.prod(high - low for low, high in axis.residual)
+
+
 def digest(axis: Axis) -> str:
     """A digest of where the cells of an axis are, whatever its name and the system of its records."""
-    told = {key: value for key, value in axis.to_json().items() if key not in ("name", "points")}
+    told = {key: value for key, value in axis.to_json().items() if key not in ("name", "points", "elsewhere")}
     text = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -204,7 +220,7 @@ def match(grid: Axis, places: Axis, *, progress: Callable[[float], None] | None 
     ]
     if not places.holds_points or grid.holds_points:
         faults.append(f"axis {places.name!r} is not a list of places; match a grid with one, in this order")
-    size = int(np.prod(grid.sizes, dtype=object))
+    size = int(np.prod(grid.sizes, dtype=object)) - _beyond(grid)
     if size > MAX_MASK:
         faults.append(f"axis {grid.name!r} has {size} cells; at most {MAX_MASK} are matched")
     if grid.name == places.name:
@@ -213,7 +229,7 @@ def match(grid: Axis, places: Axis, *, progress: Callable[[float], None] | None 
     labels = np.full(size, -1, dtype=np.int64)
     for start in range(0, size, _AT_ONCE):
         cells = np.arange(start, min(start + _AT_ONCE, size))
-        labels[cells] = _matched(grid, places, np.unravel_index(cells, grid.sizes))
+        labels[cells] = _matched(grid, places, np.unravel_index(cells, grid.sizes))  # those before any elsewhere
         if progress is not None:
             progress((cells[-1] + 1) / size)
     if (labels < 0).all():

@@ -35,6 +35,12 @@ class Mask:
     def impossible(self) -> NDArray[np.bool_]:
         return _unpack(self.bits, self.shape)
 
+    def beside(self, at: int, cells: tuple[slice | int, ...]) -> Mask:
+        """The same with one index more along dimension `at`, where `cells` of the others alone are possible."""
+        more = np.ones([size for d, size in enumerate(self.shape) if d != at], dtype=bool)
+        more[cells] = False
+        return Mask.of(self.axes, np.concatenate([self.impossible(), np.expand_dims(more, at)], axis=at))
+
     def to_json(self) -> dict[str, Any]:
         flat = self.impossible().ravel()
         edges = np.flatnonzero(np.diff(flat)) + 1

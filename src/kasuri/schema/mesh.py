@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from kasuri import meshcode
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, raise_faults
-from kasuri.schema import columns
-from kasuri.schema.axis import Plane, Step, name_faults, pair
+from kasuri.schema import columns, systems
+from kasuri.schema.axis import Plane, Step, elsewhere_faults, name_faults, pair
 from kasuri.schema.columns import Found, Place
 
 WINDOWS: dict[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
@@ -29,18 +29,23 @@ WINDOWS: dict[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
 """Public windows of the 500 m mesh: name -> (level, (row, col) of the south-west cell, (rows, cols)). "japan" holds the
 whole country; "japan4096" is the square of the papers, without Okinawa and Ogasawara."""
 
+_LONGEST = 1 << 61
+"""No row or column of a plain grid is as large."""
+
 
 @dataclass(frozen=True)
 class Mesh(Plane):
     """A rectangle of grid cells. `level` names a JIS X 0410 level; None is a plain grid of rows and columns, without
     codes, without a place on earth (`crs` then says nothing) and so without map formats. `origin` is the (row, col) of
-    its south-west cell in cells of that level, `shape` its (rows, cols)."""
+    its south-west cell in cells of that level, `shape` its (rows, cols). `elsewhere` declares one more cell, for
+    records at any other place: totals then count everybody whose place can be read."""
 
     name: str
     level: str | None = None
     origin: tuple[int, int] = (0, 0)
     shape: tuple[int, int] = field(kw_only=True)
     crs: str = field(default="JGD2011", kw_only=True)
+    elsewhere: bool = field(default=False, kw_only=True)
     kind: ClassVar[str] = "mesh"
 
     def __post_init__(self) -> None:
@@ -52,6 +57,7 @@ class Mesh(Plane):
         faults = name_faults(self.name)
         if min(self.shape) < 1:
             faults.append(f"mesh {self.name!r}: shape {self.shape} must be at least one row and one column")
+        faults += elsewhere_faults(self.name, self.elsewhere, self.shape)
         if self.crs not in meshcode.DATUMS:
             faults.append(f"mesh {self.name!r}: crs {self.crs!r} is not known; use {', '.join(meshcode.DATUMS)}")
         if self.level is not None:
@@ -85,6 +91,7 @@ class Mesh(Plane):
             "origin": list(self.origin),
             "shape": list(self.shape),
             "crs": self.crs,
+            **({"elsewhere": True} if self.elsewhere else {}),
         }
 
     def where(self) -> str | None:
@@ -128,27 +135,22 @@ class Mesh(Plane):
             lat, lon = columns.degrees(parts[0]), columns.degrees(parts[1])
             row, col, good = meshcode.try_locate(lat, lon, self.level or "")
             rule = "not a latitude and longitude in degrees inside the window"
-        elif len(parts) == 1:
+            return self._within(row, col, good, rule, systems.on_earth(lat, lon))
+        if len(parts) == 1:
             numbers, good = columns.whole(parts[0])
             row, col, decoded = meshcode.try_decode(numbers, self.level or "")
             rule = f"not a {self.level} mesh code inside the window"
             good &= decoded
         else:
             (row, a), (col, b) = columns.whole(parts[0]), columns.whole(parts[1])
-            good = a & b
+            side = _LONGEST if self.level is None else 100 * meshcode.level(self.level).per_first
+            good = a & b & (row >= 0) & (row < side) & (col >= 0) & (col < side)
             rule = "row or column outside the window"
-        row, col = row - self.origin[0], col - self.origin[1]
-        good &= (row >= 0) & (row < self.shape[0]) & (col >= 0) & (col < self.shape[1])
-        return [np.where(good, row, 0), np.where(good, col, 0)], ~good, rule
+        return self._within(row, col, good, rule)
 
     def column(self, index: Sequence[Int]) -> dict[str, Any]:
-        import pyarrow as pa
-
-        row, col = index
-        code = {}
-        if self.level is not None:
-            code["mesh_code"] = pa.array(meshcode.encode(row + self.origin[0], col + self.origin[1], self.level))
-        return {**code, "row": pa.array(row), "col": pa.array(col)}
+        level = self.level
+        return self._shown(index, "mesh_code", None if level is None else lambda y, x: meshcode.encode(y, x, level))
 
     @property
     def levels(self) -> tuple[Step, ...]:

@@ -10,12 +10,9 @@ import numpy as np
 
 from kasuri.errors import DomainError, raise_faults
 from kasuri.schema import columns
-from kasuri.schema.axis import Axis, label_faults, name_faults
+from kasuri.schema.axis import ELSEWHERE, Axis, label_faults, name_faults
 from kasuri.schema.columns import Found
 from kasuri.schema.tree import Tree
-
-ELSEWHERE = "elsewhere"
-"""The label of records outside all declared ones."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Nominal(Axis):
     def _labelled(self, column: Any, labels: tuple[str, ...]) -> Found:
         if not self.elsewhere:
             return super()._labelled(column, labels)
-        found = columns.labelled(column, labels, others=len(labels) - 1)
+        found = columns.labelled(column, labels, others=lambda _: len(labels) - 1)
         return [np.maximum(found, 0)], found < 0, f"not a label for axis {self.name!r}"
 
     @classmethod

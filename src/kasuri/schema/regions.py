@@ -6,7 +6,7 @@ import base64
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
 from kasuri.schema import columns, places, systems
-from kasuri.schema.axis import Axis, name_faults
+from kasuri.schema.axis import ELSEWHERE, Axis, elsewhere_faults, name_faults
 from kasuri.schema.columns import Found, Place
 
 _SHOWN = 10
@@ -33,7 +33,8 @@ class Regions(Axis):
     `names` are columns of names, such as ("name", "name_ja"); left out, all that are called so. `levels` names the
     levels from the top. `crs` is the system of the shapes where the file does not say it, `points` that of records;
     `repair` allows outlines that cross themselves, as simplified ones do; `tolerance` is the share of the smaller of
-    two places that both may cover (a point there is in the first of them).
+    two places that both may cover (a point there is in the first of them). `elsewhere` declares one more place at the
+    top, "elsewhere", for records with any other code or point.
 
     >>> Regions("place", {"code": ["01", "02", "01001"], "name": ["Ala.", "Alaska", "Autauga"]}, prefix=(2, 5)).labels
     ('01001', '02')
@@ -51,6 +52,7 @@ class Regions(Axis):
     """Outlines of the places that records hold, as WKB."""
     crs: str
     points: str
+    elsewhere: bool
     kind: ClassVar[str] = "regions"
     outline_type: ClassVar[str] = "MultiPolygon"
     holds_points: ClassVar[bool] = True
@@ -70,8 +72,11 @@ class Regions(Axis):
         repair: bool = False,
         tolerance: float = places.TOLERANCE,
         points: str = systems.DEGREES,
+        elsewhere: bool = False,
     ) -> None:
-        faults = name_faults(name) + systems.faults(points, f"axis {name!r}: points")
+        faults = (
+            name_faults(name) + elsewhere_faults(name, elsewhere) + systems.faults(points, f"axis {name!r}: points")
+        )
         try:
             found, wrong = places.read(table, code, parent, names, layers, crs)
         except KasuriError as error:
@@ -84,6 +89,8 @@ class Regions(Axis):
             wrong += odd
         above = above or ("",) * len(found.codes)
         list_faults = [f"axis {name!r}: {fault}" for fault in wrong] + places.faults(found, above, name)
+        if elsewhere and ELSEWHERE in found.codes:
+            list_faults.append(f"axis {name!r}: a place has the code {ELSEWHERE!r}; rename it, or leave elsewhere out")
         if not list_faults:
             parents = dict(zip(found.codes, above, strict=True))
             order = _order(parents)
@@ -96,6 +103,7 @@ class Regions(Axis):
                 shapes=None,
                 crs=found.crs,
                 points=points,
+                elsewhere=elsewhere,
             )
             faults += self._level_faults()
         faults += list_faults
@@ -103,7 +111,7 @@ class Regions(Axis):
             unknown = systems.faults(found.crs, f"axis {name!r}: crs") if found.crs else []
             shapes = dict(zip(found.codes, found.shapes, strict=True))
             # of a list that is not a tree, those that are there and that no place names as its parent
-            held = [c for c, shape in shapes.items() if shape and c not in set(above)] if list_faults else self.labels
+            held = [c for c, shape in shapes.items() if shape and c not in set(above)] if list_faults else self._held
             system = "" if unknown else found.crs
             told, more = places.outlines([shapes[c] for c in held], held, system, name, repair, tolerance)
             faults += unknown + more
@@ -138,18 +146,20 @@ class Regions(Axis):
             "kind": self.kind, "name": self.name, "codes": list(self.every), "parents": list(self.parents),
             "titles": titles, "levels": list(self.levels),
             "shapes": shapes, "crs": self.crs, "points": self.points,
+            **({"elsewhere": True} if self.elsewhere else {}),
         }  # fmt: skip
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         titles = dict(fields["titles"])
         told = {"code": fields["codes"], "parent": fields["parents"], **titles}
-        out = cls(fields["name"], told, names=tuple(titles), levels=fields["levels"], points=fields["points"])
+        given = {"points": fields["points"], "elsewhere": fields.get("elsewhere", False)}
+        out = cls(fields["name"], told, names=tuple(titles), levels=fields["levels"], **given)
         if out.every != tuple(fields["codes"]):
             raise FormatError("regions: places are not in the order of their tree")
         if fields["shapes"] is not None:
             raise_faults(DomainError, systems.faults(fields["crs"], f"axis {out.name!r}: crs"))
-            object.__setattr__(out, "shapes", _cut(fields["shapes"], len(out.labels)))
+            object.__setattr__(out, "shapes", _cut(fields["shapes"], len(out._held)))
             object.__setattr__(out, "crs", fields["crs"])
         return out
 
@@ -169,7 +179,7 @@ class Regions(Axis):
         """The range of labels below every place, itself where it is one."""
         above = dict(zip(self.every, self.parents, strict=True))
         spans: dict[str, tuple[int, int]] = {}
-        for at, label in enumerate(self.labels):
+        for at, label in enumerate(self._held):
             code = label
             while code:
                 spans[code] = (spans.get(code, (at, at))[0], at + 1)
@@ -177,20 +187,38 @@ class Regions(Axis):
         return spans
 
     @cached_property
-    def labels(self) -> tuple[str, ...]:  # type: ignore[override]  # the places that have none below them
+    def _held(self) -> tuple[str, ...]:
+        """The places that have none below them."""
         groups = set(self.parents)
         return tuple(code for code in self.every if code not in groups)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]  # made once, when it is asked for
+        return (*self._held, ELSEWHERE) if self.elsewhere else self._held
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return (len(self.labels),)
 
     @property
+    def declared(self) -> tuple[int, ...]:
+        return (len(self._held),)
+
+    def mapped(self) -> Regions:
+        if not self.elsewhere:
+            return self
+        out = object.__new__(Regions)
+        out._set(**{part.name: getattr(self, part.name) for part in fields(self)})
+        out._set(elsewhere=False)
+        return out
+
+    @property
     def grouped(self) -> bool:
         return len(self.levels) > 1
 
     def tree_paths(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(self._paths[label] for label in self.labels)
+        paths = tuple(self._paths[label] for label in self._held)
+        return (*paths, (sum(not above for above in self.parents),)) if self.elsewhere else paths
 
     def where(self) -> str | None:
         return None if self.shapes is None else self.crs
@@ -233,6 +261,8 @@ class Regions(Axis):
 
     def span(self, label: str) -> tuple[int, int] | None:
         """A name that several places have is refused with their codes."""
+        if self.elsewhere and label == ELSEWHERE:
+            return len(self._held), len(self.labels)
         found = self.named(label)
         if len(found) > 1:
             over = dict(zip(self.every, self.parents, strict=True))
@@ -246,7 +276,8 @@ class Regions(Axis):
 
     def shown(self) -> list[str] | None:
         """Codes with the first name of each."""
-        return [" ".join([label, *self._names_of(label)[:1]]) for label in self.labels]
+        shown = [" ".join([label, *self._names_of(label)[:1]]) for label in self._held]
+        return [*shown, ELSEWHERE] if self.elsewhere else shown
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -255,10 +286,11 @@ class Regions(Axis):
     def column(self, index: Sequence[Int]) -> dict[str, Any]:
         import pyarrow as pa
 
-        leaves = np.array([self._at[label] for label in self.labels])
+        leaves = np.array([*(self._at[label] for label in self._held), len(self.every)])
         at = pa.array(leaves[index[0]])
-        out = {self.name: pa.array(self.every, pa.string()).take(at)}
-        return out | {f"{self.name}_{title}": pa.array(values, pa.string()).take(at) for title, values in self.titles}
+        out = {self.name: pa.array([*self.every, ELSEWHERE], pa.string()).take(at)}
+        told = {title: pa.array([*values, ""], pa.string()) for title, values in self.titles}
+        return out | {f"{self.name}_{title}": values.take(at) for title, values in told.items()}
 
     def code_level(self, code: str) -> str | None:
         return self.levels[len(self._paths[code]) - 1] if code in self._paths else None
@@ -273,12 +305,21 @@ class Regions(Axis):
             return super().indices(place, parts)
         y, x = map(columns.degrees, parts)
         found = self.holding(y, x, self.points)
+        if self.elsewhere:
+            found = np.where((found < 0) & systems.real(self.points, y, x), len(self._held), found)
         return [np.maximum(found, 0)], found < 0, f"not a point in {self.points} inside a place of axis {self.name!r}"
 
     def from_arrow(self, place: Place, parts: Sequence[Any]) -> Found:
         if isinstance(place, Mapping):
             return self.indices(place, [columns.from_arrow(part, self.name, True) for part in parts])
         return super().from_arrow(place, parts)
+
+    def _labelled(self, column: Any, labels: tuple[str, ...]) -> Found:
+        if not self.elsewhere:
+            return super()._labelled(column, labels)
+        # a declared place that has others below it says which of them as little as no code at all
+        found = columns.labelled(column, labels, others=lambda code: -1 if code in self._paths else len(self._held))
+        return [np.maximum(found, 0)], found < 0, f"not a code for axis {self.name!r}"
 
     def holding(self, y: Float, x: Float, crs: str) -> Int:
         return places.find(self._index, *systems.mover(crs, self.crs)(y, x))
@@ -319,9 +360,11 @@ class Regions(Axis):
     def _coarsened(self, level: str) -> tuple[Axis, list[tuple[Int, Int]]]:
         depth = self.levels.index(level) + 1
         coarse = self._only([i for i, code in enumerate(self.every) if len(self._paths[code]) <= depth])
-        spans = [self._spans[label] for label in coarse.labels]
+        spans = [self._spans[label] for label in coarse._held]
         if self.shapes is not None:
             object.__setattr__(coarse, "shapes", tuple(places.union(self.shapes[low:high]) for low, high in spans))
+        spans += [(len(self._held), len(self.labels))] * self.elsewhere
+        object.__setattr__(coarse, "elsewhere", self.elsewhere)
         low, high = np.array(spans, dtype=np.int64).T
         return coarse, [(low, high)]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.arrays import Float
+from kasuri.arrays import Bool, Float
 from kasuri.errors import DomainError
 
 DEGREES = "EPSG:4326"
@@ -67,6 +67,17 @@ def faults(crs: object, what: str) -> list[str]:
 def geographic(crs: str) -> bool:
     """Are its coordinates latitude and longitude?"""
     return _BUILT_IN[crs] if crs in _BUILT_IN else bool(system(crs).is_geographic)
+
+
+def on_earth(lat: Float, lon: Float) -> Bool:
+    """Which latitudes and longitudes are those of a point."""
+    with np.errstate(invalid="ignore"):
+        return (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+
+
+def real(crs: str, y: Float, x: Float) -> Bool:
+    """Which coordinates in the system `crs` are those of a point, wherever it is."""
+    return on_earth(y, x) if geographic(crs) else np.isfinite(y) & np.isfinite(x)
 
 
 def elsewhere(crs: str, extent: Sequence[float], what: str) -> list[str]:

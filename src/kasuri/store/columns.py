@@ -37,7 +37,7 @@ def may_leave(release: Described, unmetered: bool) -> None:
 def release_table(release: Protected, *, geometry: bool = False) -> Any:
     """The released cells as an Arrow table, sorted by cell. `row` and `col` count from the window's corner; `lower` and
     `upper` are the ends of the 95 % interval, null where none can be made; `geometry` adds the outline as WKB where
-    cells have one."""
+    cells have one, and leaves out the cell elsewhere, which has none."""
     release_id = release.provenance["release_id"]
     return cell_table(release.domain, release.cells, release.values, release_id, geometry, intervals.columns(release))
 
@@ -64,10 +64,14 @@ def cell_table(
     columns["value"] = pa.array(values)
     for at, name in enumerate(("lower", "upper")):
         columns[name] = pa.nulls(cells.size, pa.float64()) if limits is None else pa.array(limits[at])
-    if geometry and has_outline(domain):
-        place = the_place(domain)
-        columns["geom"] = place.outlines([index[d] for d in domain.positions(place.name)])
-    return pa.table(columns)
+    table = pa.table(columns)
+    if not geometry or not has_outline(domain):
+        return table
+    place = the_place(domain)
+    own = [index[d] for d in domain.positions(place.name)]
+    inside = place.inside(own)
+    shapes = place.outlines([part[inside] for part in own])
+    return table.filter(pa.array(inside)).append_column("geom", shapes)
 
 
 def no_place(domain: Domain) -> str | None:
@@ -202,8 +206,12 @@ def all_tables(release: Protected, levels: Sequence[str] = (), *, geometry: bool
             domain, cells, values, areas = coarser(release, level)
             limits = intervals.columns(release, areas, values) if areas.count == cells.size else None
             tables[f"release_{level}"] = cell_table(domain, cells, values, release_id, geometry, limits)
-    tables["release_meta"] = meta_table(release)
+    left = geometry and has_outline(release.domain) and the_place(release.domain).elsewhere
+    tables["release_meta"] = meta_table(release, absent=LEFT_OUT if left else "0")
     return tables
+
+
+LEFT_OUT = "0, but for the cell elsewhere: it has no outline and is left out here"
 
 
 def shapes(domain: Domain, levels: Sequence[str], *, geometry: bool) -> dict[str, Any]:
@@ -231,8 +239,8 @@ META = (
 )  # fmt: skip
 
 
-def meta_table(release: Described) -> Any:
-    """One row: what the release is, in text a database can show."""
+def meta_table(release: Described, absent: str = "0") -> Any:
+    """One row: what the release is, in text a database can show, and what cells without a row were released as."""
     import pyarrow as pa
 
     guarantee = release.guarantee.to_json()
@@ -247,7 +255,7 @@ def meta_table(release: Described) -> Any:
         "guarantee": json.dumps(guarantee),
         "provenance": json.dumps(dict(release.provenance)),
         "domain": json.dumps(release.domain.to_json()),
-        "absent_cells": "0",
+        "absent_cells": absent,
     }
     return pa.table({name: pa.array([row[name]], type=pa.string()) for name in META})
 

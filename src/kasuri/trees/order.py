@@ -310,13 +310,30 @@ def morton(domain: Domain, interleave: tuple[str, ...] = ()) -> Order:
     rest = [axis for axis in domain.axes if axis.name not in interleave]
     for axis in sorted(rest, key=lambda axis: axis.plane is None):  # stable: meshes first
         groups.append(list(domain.positions(axis.name)))
+    dims, beyond = beside(domain)
     digits = []
     for group in groups:
-        bits = {d: (domain.shape[d] - 1).bit_length() for d in group}
-        for b in range(max(bits.values()) - 1, -1, -1):
-            digits += [Digit(d, 1 << b, 2) for d in group if b < bits[d]]
+        digits += [beyond[d] for d in group if d in beyond]
+        last = {d: (beyond[d].weight if d in beyond else domain.shape[d]) - 1 for d in group}
+        for b in range(max(last.values()).bit_length() - 1, -1, -1):
+            digits += [Digit(d, 1 << b, 2) for d in group if last[d] >> b]
     name = "morton" if not interleave else f"morton({', '.join(interleave)} interleaved)"
-    return replace(built(name, domain, tuple(Dim(size) for size in domain.shape), tuple(digits)), mixed=True)
+    return replace(built(name, domain, dims, tuple(digits)), mixed=True)
+
+
+def beside(domain: Domain) -> tuple[tuple[Dim, ...], dict[int, Digit]]:
+    """All dimensions, and those with the one row more of a cell elsewhere by the split that comes before all others of
+    their axis: the window on one side, that cell on the other. Where the rows do not fill a power of two, its place
+    follows the padding."""
+    dims, beyond = [Dim(size) for size in domain.shape], {}
+    for plane in domain.planes:
+        if plane.elsewhere:
+            d, rows = domain.positions(plane.name)[0], plane.shape[0]
+            weight = 1 << (rows - 1).bit_length()
+            beyond[d] = Digit(d, weight, 2)
+            if weight > rows:
+                dims[d] = Dim(rows + 1, np.append(np.arange(rows), weight))
+    return tuple(dims), beyond
 
 
 def row_major(domain: Domain) -> Order:
@@ -325,7 +342,7 @@ def row_major(domain: Domain) -> Order:
     digits = tuple(Digit(0, 1 << b, 2) for b in range((size - 1).bit_length() - 1, -1, -1))
     levels = tuple(range(len(digits)))
     _fits(digits)
-    if not domain.mask:
+    if not domain.zeros:
         factor = Factor(levels, (2,) * len(digits), size, None)
     else:
         _small(1 << len(digits))
@@ -350,19 +367,21 @@ def along(paths: Sequence[tuple[int, ...]], d: int) -> tuple[Dim, list[Digit]]:
 def hierarchy(domain: Domain) -> Order:
     """As `morton`, but a nominal axis is split along its public tree (or into all its labels at once)."""
     base = morton(domain)
-    dims = [Dim(size) for size in domain.shape]
+    dims = list(base.dims)
+    split: set[int] = set()
     replaced: dict[int, list[Digit]] = {}
     for axis in domain.axes:
         paths = axis.tree_paths()
         if paths is None:
             continue
         d = domain.positions(axis.name)[0]
+        split.add(d)
         dims[d], replaced[d] = along(paths, d)
     digits: list[Digit] = []
     for digit in base.digits:
         if digit.dim in replaced:
             digits += replaced.pop(digit.dim)
-        elif dims[digit.dim].places is None:
+        elif digit.dim not in split:
             digits.append(digit)
     return built("hierarchy", domain, tuple(dims), tuple(digits))
 
@@ -382,8 +401,12 @@ def jis(domain: Domain) -> Order:
         positions = domain.positions(mesh.name)
         for d, start, size in zip(positions, mesh.origin, mesh.shape, strict=True):
             first = start // whole * whole
-            dims[d] = Dim(size, np.arange(start - first, start - first + size))
+            places = np.arange(start - first, start - first + size)
             replaced[d] = -(-(start + size) // whole) - start // whole
+            if mesh.elsewhere and d == positions[0]:  # beside the largest cells
+                places = np.append(places, replaced[d] * whole)
+                replaced[d] += 1
+            dims[d] = Dim(places.size, places)
         weight = whole
         order_of += [Digit(d, weight, replaced[d]) for d in positions]
         for side in sides:
@@ -424,10 +447,10 @@ def halved(word: str, domain: Domain, interleave: tuple[str, ...] = ()) -> Order
 
 def built(name: str, domain: Domain, dims: tuple[Dim, ...], digits: tuple[Digit, ...]) -> Order:
     _fits(digits)
-    grouped = [tuple(p for axis in mask.axes for p in domain.positions(axis)) for mask in domain.mask]
+    grouped = [tuple(p for axis in mask.axes for p in domain.positions(axis)) for mask in domain.zeros]
     covered = {d for group in grouped for d in group}
     factors = []
-    for group, mask in zip(grouped, domain.mask, strict=True):
+    for group, mask in zip(grouped, domain.zeros, strict=True):
         factors.append(_explicit_factor(group, dims, digits, ~mask.impossible()))
     for d, dim in enumerate(dims):
         if d in covered:

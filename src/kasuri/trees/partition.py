@@ -151,7 +151,7 @@ def axis_labels(tree: Order, domain: Domain, axis: str, labels: Int, count: int)
         keys = keys + part.reshape([-1 if d == digit.dim else 1 for d in positions])
     by_key = np.full(end, IMPOSSIBLE, dtype=np.int64)
     told = np.asarray(labels, dtype=np.int64).reshape(shape).copy()
-    for mask in domain.mask:
+    for mask in domain.zeros:
         if mask.axes == (axis,):
             told[mask.impossible().reshape(shape)] = IMPOSSIBLE
     by_key[np.broadcast_to(keys, shape)] = told

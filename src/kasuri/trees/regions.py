@@ -54,7 +54,7 @@ class Boxes:
 
     def possible(self, domain: Domain) -> Int:
         """Possible cells of every area, counted."""
-        if not domain.mask:
+        if not domain.zeros:
             return self.sizes()
         return np.bincount(self.all_cells(domain)[1], minlength=self.count)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kasuri.schema import Axis, Domain
 from kasuri.trees import order
-from kasuri.trees.order import Digit, Dim, Order, along, built
+from kasuri.trees.order import Digit, Dim, Order, along, beside, built
 
 TAIL = 256
 """Small axes are split all at once, below everything else, while they have at most so many (padded) cells together."""
@@ -33,11 +33,12 @@ class Staged(Order):
 
 def interleaved(domain: Domain) -> Order:
     """The tree described above. Every depth in `stages` splits one level of every axis that is interleaved."""
-    dims: dict[int, Dim] = {d: Dim(size) for d, size in enumerate(domain.shape)}
+    first, beyond = beside(domain)
+    dims: dict[int, Dim] = dict(enumerate(first))
     kinds: dict[str, list[list[Step]]] = {"mesh": [], "tree": [], "long": [], "small": []}
     room = TAIL
     for axis in reversed(domain.axes):
-        steps, kind = _steps(axis, domain, dims), _kind(axis)
+        steps, kind = _steps(axis, domain, dims, beyond), _kind(axis)
         width = math.prod(digit.radix for step in steps for digit in step)
         if kind == "long" and width <= room:
             kind, room = "small", room // max(width, 1)
@@ -68,13 +69,14 @@ def _kind(axis: Axis) -> str:
     return "tree" if axis.grouped else "long"
 
 
-def _steps(axis: Axis, domain: Domain, dims: dict[int, Dim]) -> list[Step]:
+def _steps(axis: Axis, domain: Domain, dims: dict[int, Dim], beyond: dict[int, Digit]) -> list[Step]:
     """The splits of one axis from the top; `dims` learns where labels are among the padded leaves."""
     positions = domain.positions(axis.name)
     paths = axis.tree_paths()
     if paths is None:
-        bits = {d: (domain.shape[d] - 1).bit_length() for d in positions}
-        return [tuple(Digit(d, 1 << b, 2) for d in positions if b < bits[d])
-                for b in range(max(bits.values()) - 1, -1, -1)]  # fmt: skip
+        last = {d: (beyond[d].weight if d in beyond else domain.shape[d]) - 1 for d in positions}
+        levels = range(max(last.values()).bit_length() - 1, -1, -1)
+        steps = [tuple(Digit(d, 1 << b, 2) for d in positions if last[d] >> b) for b in levels]
+        return [(beyond[d],) for d in positions if d in beyond] + steps
     dims[positions[0]], digits = along(paths, positions[0])
     return [(digit,) for digit in digits]

@@ -10,6 +10,7 @@ QUERIES = "tests/contract/test_queries.py"
 NASTY = "tests/contract/test_nasty_files.py"
 
 SUMS = "tests/laws/test_sums.py"
+ELSEWHERE = "tests/laws/test_elsewhere.py"
 
 MISSING = "tests/contract/test_ingest.py::test_a_column_of_missing_values_is_not_refused"
 
@@ -25,6 +26,20 @@ FAULTS = [
           f"{SUMS}::test_pieces_of_a_part_add_up"),
     Fault("a sum is paid for as a count", "kasuri.schema.unit:Unit.each", "self.max_weight or self.max_sum or 1",
           "self.max_weight or 1", f"{SUMS}::test_the_release_of_a_sum_pays_for_it", short=True),
+    Fault("places beyond the window are not bounded", "kasuri.ingest.micro:placed", "        yield kind, ids, cells",
+          "        ids = pa.array(np.where(cells == domain.size - 2, -1 - np.arange(cells.size), ids))\n"
+          "        yield kind, ids, cells",
+          f"{ELSEWHERE}::test_one_unit_inside_and_outside_changes_max_cells_cells_by_one",
+          attacks=(Attack("a residual label", "beyond a mesh", runs=20_000),)),
+    Fault("what cannot be read is beyond the window", "kasuri.schema.axis:Plane._within",
+          "wrong = ~(inside | (good if real is None else real))", "wrong = np.zeros(inside.size, dtype=bool)",
+          f"{ELSEWHERE}::test_a_code_of_another_cell_is_elsewhere_and_what_is_no_code_is_dropped"),
+    Fault("a path to the cell elsewhere is not paid for", "kasuri.trees.order:beside",
+          "beyond[d] = Digit(d, weight, 2)", "beyond[d] = Digit(d, 2 * weight, 2)",
+          f"{ELSEWHERE}::test_the_cost_of_a_path_is_that_of_its_numbers"),
+    Fault("a place above is elsewhere", "kasuri.schema.regions:Regions._labelled",
+          "-1 if code in self._paths else len(self._held)", "len(self._held)",
+          f"{ELSEWHERE}::test_other_places_are_elsewhere_and_a_place_above_is_no_code"),
     Fault("what is missing is elsewhere", "kasuri.schema.columns:labelled",
           "pc.and_(pc.is_null(found), there)", "pc.is_null(found)", f"{SUMS}::test_ten_places_outside_count_once"),
     Fault("a unit split over two parts by its text", "kasuri.ingest.parts:_split",
