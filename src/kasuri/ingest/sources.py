@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
-from kasuri.ingest import databases, encodings, utf8, workbook
+from kasuri.ingest import databases, encodings, objects, utf8, workbook
 from kasuri.ingest.axes import LONGEST, twice
 from kasuri.ingest.melt import Melt, melted
 from kasuri.ingest.stream import BATCH, TEXT, Batches, Doubt, Stream
@@ -283,18 +283,26 @@ def _frame(frame: Any, label: str) -> Stream:
         chosen = table.select(list(wanted))
         if isinstance(chosen, nw.LazyFrame):
             chosen = chosen.collect()
+        texts = {name: objects.texts(chosen[name].to_list()) for name in wanted if _of_objects(chosen[name])}
+        plain = [name for name in wanted if name not in texts]
         try:
-            arrow = chosen.to_arrow()
+            typed = chosen.select(plain).to_arrow()
         except (pa.ArrowException, TypeError, OverflowError):
-            raise DomainError(
-                f"{label}: a column mixes types, so that ids or codes are unclear; use one type"
-            ) from None
+            raise DomainError(f"{label}: a column has a type that cannot be read; use numbers, text or times") from None
+        arrow = pa.table({name: texts[name] if name in texts else typed.column(name) for name in wanted})
         done = 0
         for batch in arrow.to_batches(BATCH) if arrow.num_rows else [without_rows(arrow.schema)]:
             done += batch.num_rows
             yield batch, done / max(1, arrow.num_rows)
 
     return Stream(names, start, label, doubt)
+
+
+def _of_objects(column: Any) -> bool:
+    """Whether a column of pandas, or the categories of one, are Python objects."""
+    kind = getattr(column.to_native(), "dtype", None)
+    kind = getattr(getattr(kind, "categories", None), "dtype", kind)
+    return str(kind) == "object" or getattr(kind, "storage", None) == "python"
 
 
 _SCAN = re.compile(r"(Parquet SCAN \[(?P<file>.*)\]\n|DF \[.*\]; )PROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?")

@@ -17,6 +17,9 @@ MISSING = "tests/contract/test_ingest.py::test_a_column_of_missing_values_is_not
 FAULTS = [
     Fault("places that are all missing are refused", "kasuri.schema.columns:from_arrow", "if pa.types.is_null(kind):",
           "if False:", MISSING),
+    Fault("objects of a frame are typed by all of them", "kasuri.ingest.sources:_frame",
+          "for name in wanted if _of_objects(chosen[name])}", "for name in wanted if False}",
+          "tests/contract/test_ingest.py::test_one_odd_object_of_a_frame_changes_no_other_row"),
     Fault("sums of a unit are not clipped", "kasuri._kernels.records:compact_cells",
           "min(values[n - 1] + value, most) if most > 0", "values[n - 1] + value if most > 0",
           f"{SUMS}::test_one_unit_changes_at_most_max_cells_times_max_sum",
