@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import geopandas
 import numpy as np
@@ -70,10 +72,59 @@ def test_confidential_rows_are_not_places_by_way_of_their_folder_or_of_a_file_th
     (tmp_path / "held" / "rows.csv").write_text("person,code\np1,secret\n")
     (tmp_path / "places.vrt").write_text(VRT)
     (tmp_path / "places.geojson").write_text(VRT)
-    for name, words in (("held", "is a folder"), ("places.vrt", "hold shapes itself"), ("places.geojson", "shapes")):
+    with sqlite3.connect(tmp_path / "places.sqlite") as base:
+        base.execute("CREATE TABLE places AS SELECT 'secret' AS code")
+    base.close()
+    itself = "hold shapes itself"
+    for name, words in (
+        ("held", "is a folder"), ("places.vrt", itself), ("places.geojson", itself), ("places.sqlite", itself)
+    ):  # fmt: skip
         with pytest.raises(FormatError, match=words) as refused:
             ks.Regions("place", tmp_path / name)
         assert "secret" not in str(refused.value)
+
+
+def test_no_address_in_a_file_of_shapes_is_followed(tmp_path):
+    """GDAL tells by the content what a file is, and would fetch what it names before kasuri can look."""
+    asked = []
+
+    class Listening(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_HEAD = do_GET  # noqa: N815
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Listening) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        here = f"http://127.0.0.1:{server.server_address[1]}"
+        feature = {
+            "type": "Feature",
+            "properties": {"code": "a"},
+            "geometry": json.loads(shapely.to_geojson(shape("03"))),
+        }
+        places = {"type": "FeatureCollection", "features": [feature]}
+        linked = {"type": "LINK", "properties": {"href": f"{here}/system"}}
+        held = {
+            "layer.geojson": VRT.replace("held/rows.csv", f"/vsicurl/{here}/a.geojson").replace('"1"', '"0"'),
+            "service.geojson": f"<OGRWFSDataSource><URL>{here}/wfs</URL></OGRWFSDataSource>",
+            "pipe.gdalg.json": json.dumps(
+                {"type": "gdal_streamed_alg", "command_line": f"gdal vector pipeline ! read /vsicurl/{here}/b.geojson"}
+            ),
+            "system.geojson": json.dumps({**places, "crs": linked}),
+            "inner.geojson": json.dumps(places).replace(
+                '"geometry": {', '"geometry": {"\\u0063rs": ' + json.dumps(linked) + ", "
+            ),
+        }
+        for name, text in held.items():
+            (tmp_path / name).write_text(text)
+            with pytest.raises(FormatError, match="hold shapes itself"):
+                ks.Regions("place", tmp_path / name)
+        server.shutdown()
+    assert asked == []
+    feature["properties"] |= {"type": "link", "url": "http://x.y"}  # what a place says of itself is not followed
+    (tmp_path / "good.geojson").write_text("\ufeff" + json.dumps(places))
+    assert ks.Regions("place", tmp_path / "good.geojson").labels == ("a",)
 
 
 def test_every_place_is_asked_for_by_code_and_by_name():

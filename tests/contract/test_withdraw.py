@@ -78,6 +78,7 @@ FORGED = {
     "a promise of its own": {"reason": "wrong.\n\n# What is promised\n\nepsilon = 0.001"},
     "no name of a release": {"replaced_by": {"epsilon": "0.001"}},
     "a further field": {"epsilon": "0.001"},
+    "replaced by itself": {"replaced_by": "its own id"},
 }
 
 
@@ -86,6 +87,7 @@ def test_a_notice_says_what_its_release_does(folder, name):
     """Whoever forges a notice makes both of its files agree."""
     withdraw(folder / "r", reason="wrong", day="2026-11-18")
     found = json.loads((folder / "r" / "withdrawn.json").read_text()) | FORGED[name]
+    found |= {"replaced_by": found["release_id"]} if name == "replaced by itself" else {}
     (folder / "r" / "withdrawn.json").write_text(json.dumps(found, ensure_ascii=False, indent=2) + "\n")
     (folder / "r" / "withdrawn.md").write_text(withdrawal._words(found))
     with pytest.raises(FormatError):

@@ -31,7 +31,7 @@ def withdraw(folder: str | Path, *, reason: str, day: str, replaced_by: str | No
         faults.append(f"{home / NOTICE} exists already: the release is withdrawn; nothing is overwritten")
     raise_faults(DomainError, faults)
     found = _notice(home, reason, day, replaced_by)
-    if replaced_by == found["release_id"]:
+    if _by_itself(found):
         raise DomainError("replaced_by names the release itself; give the id of the corrected one")
     for name, text in _files(found).items():
         write(home / name, text, new=True)
@@ -49,7 +49,7 @@ def notice(folder: str | Path) -> dict[str, Any] | None:
         said = json.loads(texts[NOTICE])
         given = said["reason"], said["day"], said["replaced_by"]
         found = None if _faults(*given) else _notice(home, *given)
-        same = found is not None and _files(found) == texts
+        same = found is not None and not _by_itself(found) and _files(found) == texts
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         found, same = None, False
     if not same:
@@ -80,6 +80,10 @@ def _faults(reason: object, day: object, replaced_by: object) -> list[str]:
     if replaced_by is not None:
         found += names.faults(replaced_by, "replaced_by")
     return found
+
+
+def _by_itself(found: dict[str, Any]) -> bool:
+    return found["replaced_by"] == found["release_id"]
 
 
 def _notice(home: Path, reason: str, day: str, replaced_by: str | None) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,11 +144,12 @@ def _layer(path: Path, layer: str | None) -> tuple[dict[str, list[Any]], str | N
         raise DomainError(f"{path}: files with shapes need pyogrio; pip install 'kasuri[geo]'") from None
     import pyarrow as pa
 
+    pointed = FormatError(f"{path}: does not hold shapes itself; use GeoJSON, TopoJSON, GeoPackage or Shapefile")
     try:
-        if pyogrio.read_info(path, layer=layer)["driver"] not in FORMATS:
-            raise FormatError(f"{path}: does not hold shapes itself; use GeoJSON, TopoJSON, GeoPackage or Shapefile")
+        if not _alone(path) or pyogrio.read_info(path, layer=layer)["driver"] not in FORMATS:
+            raise pointed
         about, found = pyogrio.read_arrow(path, layer=layer)
-    except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, ValueError):
+    except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, ValueError, RecursionError):
         raise FormatError(f"{path}: cannot be read as a file of shapes, or has no such layer") from None
     table = pa.table(found)
     shape = about["geometry_name"] or "wkb_geometry"
@@ -155,6 +159,40 @@ def _layer(path: Path, layer: str | None) -> tuple[dict[str, list[Any]], str | N
         number = systems.pyproj().CRS.from_user_input(system).to_epsg()
         system = None if number is None else f"EPSG:{number}"
     return columns, system
+
+
+_BINARY = (b"SQLite format 3\0", b"\x00\x00\x27\x0a")
+"""How a GeoPackage and a Shapefile begin."""
+_POINTS = re.compile(rb"\\u|link|url|gdal_streamed_alg", re.IGNORECASE)
+
+
+def _alone(path: Path) -> bool:
+    """Whether GDAL may open a file at all: it tells by the content what a file is, and follows an address in it (a
+    virtual layer, a web service, a pipeline, a reference system that lies elsewhere) before it says so."""
+    with path.open("rb") as file:
+        if file.read(16).startswith(_BINARY):
+            return True
+        file.seek(0)
+        text = file.read().removeprefix(codecs.BOM_UTF8).lstrip()
+    if not text.startswith(b"{"):
+        return False
+    return _POINTS.search(text) is None or not _points(json.loads(text))
+
+
+def _points(tree: Any) -> bool:
+    """Whether JSON asks for what lies elsewhere, at any depth."""
+    todo = [tree]
+    while todo:
+        item = todo.pop()
+        inner = list(item.items()) if isinstance(item, dict) else []
+        kinds = [value.lower() for name, value in inner if name.lower() == "type" and isinstance(value, str)]
+        if "gdal_streamed_alg" in kinds:
+            return True
+        for system in (value for name, value in inner if name.lower() == "crs" and isinstance(value, dict)):
+            if any(name.lower() == "type" and str(said).lower() in ("link", "url") for name, said in system.items()):
+                return True
+        todo += [value for _, value in inner] if isinstance(item, dict) else item if isinstance(item, list) else ()
+    return False
 
 
 def by_prefix(found: Listed, prefix: Sequence[int]) -> tuple[Listed, tuple[str, ...], list[str]]:

@@ -20,6 +20,8 @@ FAULTS = [
           f"{REGIONS}::test_points_are_found_as_geopandas_finds_them"),
     Fault("places by way of a file that points to the rows", "kasuri.schema.places:_layer",
           "not in FORMATS", "in ()", f"{REGIONS}::{POINTED}"),
+    Fault("an address in a file of shapes is followed", "kasuri.schema.places:_layer",
+          "not _alone(path) or ", "", f"{REGIONS}::test_no_address_in_a_file_of_shapes_is_followed"),
     Fault("degrees are taken for metres", "kasuri.schema.systems:elsewhere",
           "max(abs(west), abs(east)) <= 360", "max(abs(west), abs(east)) <= 0",
           f"{REGIONS}::test_faults_of_shapes"),

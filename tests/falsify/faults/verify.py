@@ -10,6 +10,8 @@ ACCEPTANCE = "tests/contract/test_acceptance.py"
 NOBODY = "test_figures_that_nobody_judged_are_refuted_though_every_hash_and_the_charge_are_theirs"
 
 FAULTS = [
+    Fault("a release that replaces itself", "kasuri.manifest.withdrawal:notice", "not _by_itself(found) and ", "",
+          "tests/contract/test_withdraw.py::test_a_notice_says_what_its_release_does"),
     Fault("criteria are no part of what is charged", "kasuri.published.acceptance:fingerprint", "if said is None:",
           "if True:", f"{ACCEPTANCE}::test_an_altered_criterion_is_found_though_every_hash_is_made_again"),
     Fault("what is not good enough is released", "kasuri.published.acceptance:Acceptance.must_be_met",
