@@ -149,6 +149,20 @@ def box_status(prefix, region, depth, dims, weights, radices, low, high, out):
 
 
 @njit()
+def box_children(prefix, region, depth, dims, weights, radices, low, high, first, past):
+    """Children first .. past - 1 of node `prefix` at `depth` are those that box `region` reaches along the dimension
+    that splits it."""
+    start, span = np.zeros(low.shape[1], np.int64), np.zeros(low.shape[1], np.int64)
+    d, weight, radix = dims[depth], weights[depth], radices[depth]
+    for i in range(prefix.size):
+        r = region[i]
+        _place(prefix[i], depth, dims, weights, radices, start, span)
+        first[i] = min(max(low[r, d] - start[d], 0) // weight, radix)
+        past[i] = radix if high[r, d] - start[d] >= radix * weight else (high[r, d] - start[d] + weight - 1) // weight
+        past[i] = max(past[i], first[i])
+
+
+@njit()
 def box_share(prefix, region, depth, dims, weights, radices, sizes, low, high, out):
     """Share of a node's places (of `sizes` per dimension, padding left out) that lie in box `region`."""
     start, span = np.zeros(low.shape[1], np.int64), np.zeros(low.shape[1], np.int64)
@@ -209,5 +223,6 @@ def warm_up():
     weigh_down(first, f, f, f[:, None], f, 1.0, f.copy(), f[:, None].copy())
     largest(f[:, None], f, f, f.copy())
     box_status(one, one, 0, one, one, one, box, box, one.copy())
+    box_children(one, one, 0, one, one, one, box, box, one.copy(), one.copy())
     box_share(one, one, 0, one, one, one, one, box, box, f.copy())
     box_halves(one, one, 0, one, one, one, one, box, box, f.copy())

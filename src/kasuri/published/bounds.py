@@ -165,7 +165,6 @@ def _around(tree: Estimated, area: Sums, level: float) -> _Around:
 
 def _pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
     """The pairs of every level."""
-    order = tree.order
     region = np.arange(search.count)
     prefix = np.zeros(search.count, dtype=np.int64)
     owner = np.arange(search.count)
@@ -175,9 +174,8 @@ def _pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
     for at, depth in enumerate(tree.depths):
         status = np.full(region.size, CUT)
         for down in range(before, depth):
-            radix = order.digits[down].radix
-            prefix = (prefix[:, None] * radix + np.arange(radix)).ravel()
-            region, owner = np.repeat(region, radix), np.repeat(owner, radix)
+            parent, prefix = search.children(down, prefix, region)
+            region, owner = region[parent], owner[parent]
             status = search.status(down + 1, prefix, region)
             keep = status != APART
             prefix, region, owner, status = prefix[keep], region[keep], owner[keep], status[keep]
