@@ -86,6 +86,14 @@ def test_words_are_read_back_as_they_are(name):
     assert type(back) is type(run) and back.words() == run.words() and back.guarantee == run.guarantee
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_words_of_a_release_are_read_back(name):
+    """Those too that noisy numbers choose."""
+    out = ks.release(COUNTS, VARIANTS[name], epsilon="1", ledger=None, source=ks.seeded(1))
+    words = json.loads(json.dumps(dict(out.recipe)))
+    assert type(read(words, DOMAIN, PERSON, "1")) is type(VARIANTS[name].on(DOMAIN, PERSON, "1"))
+
+
 def test_a_word_without_a_class_is_not_known():
     with pytest.raises(PrivacyError, match="'polish' is not known; known: morton, 1d, hierarchy, jis"):
         order.make(NEW, DOMAIN)

@@ -398,6 +398,9 @@ class Run(ABC):
         them could not be computed again. FormatError where no such choice exists."""
         return self.words(), []
 
+    chosen_later: ClassVar[tuple[str, ...]] = ()
+    """The words that a draw adds, where noisy numbers choose."""
+
     optimised: ClassVar[bool] = False
     """Does its scale follow from an optimisation, which another machine may round otherwise?"""
     publishes: ClassVar[bool] = False

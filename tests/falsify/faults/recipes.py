@@ -185,7 +185,7 @@ FAULTS = [
           f"{RELEASE_LAW}::test_blocks_do_not_share_a_stream"),
     Fault("an unknown word is read as the recipe's own", "kasuri.recipes.read:read", "if word != mine.get(name):",
           "if False:", f"{WORDS}::test_an_unknown_word_is_read_as_nothing", short=True),
-    Fault("a part that nobody knows is passed over", "kasuri.recipes.read:read", "if name not in own:",
+    Fault("a part that nobody knows is passed over", "kasuri.recipes.read:read", "if name not in known:",
           "if False:", f"{WORDS}::test_an_unknown_part_is_read_as_nothing"),
     Fault("an unknown order is a Morton curve", "kasuri.trees.order:make", "    if word not in MAKERS:",
           '    word = word if word in MAKERS else "morton"\n    if False:',
