@@ -1,4 +1,5 @@
-"""Coverage and width of the answers that a release gives for free: quantiles, means, shares, ratios, changes, ranks.
+"""Coverage and width of the answers that a release gives for free: quantiles, means, averages, shares, ratios, changes,
+ranks.
 
 python benchmarks/questions.py [--runs 20] [--tables kanto,counties,sparse] [--recipes geometric,refined,haar,best]
 
@@ -25,6 +26,7 @@ import numpy as np
 
 import kasuri as ks
 
+MOST = 50
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
 RECIPES: dict[str, Callable[[], ks.Mechanism]] = {
     "geometric": ks.geometric,
@@ -45,6 +47,8 @@ class Case:
     by: str | dict[str, ks.Area]
     epsilon: str
     skip: tuple[str, ...] = ()
+    sums: np.ndarray | None = None
+    """Amounts of the same people, at most MOST each: a second release at the same epsilon."""
 
 
 def blocks(side: int, shape: tuple[int, int], count: int, seed: int) -> list[ks.Area]:
@@ -65,7 +69,8 @@ def kanto() -> Case:
         for r in range(4) for c in range(4)
     }  # fmt: skip
     areas = {"all": [ks.Area()]} | {f"{side} x {side}": blocks(side, (64, 64), 12, side) for side in (4, 16, 33)}
-    return Case(domain, truth, "age", areas, quarters, "1")
+    amounts = np.random.default_rng(24).binomial(MOST * truth, 0.1 + 0.04 * np.arange(16))
+    return Case(domain, truth, "age", areas, quarters, "1", sums=amounts)
 
 
 def counties() -> Case:
@@ -98,10 +103,10 @@ def sparse() -> Case:
 CASES = {"kanto": kanto, "counties": counties, "sparse": sparse}
 
 
-def true_profile(case: Case, area: ks.Area) -> np.ndarray:
+def true_profile(case: Case, area: ks.Area, of: np.ndarray | None = None) -> np.ndarray:
     box = area.on(case.domain)
     index = tuple(slice(a, b) for a, b in zip(box.low[0].tolist(), box.high[0].tolist(), strict=True))
-    return case.truth[index].reshape(-1, case.truth.shape[-1]).sum(axis=0)
+    return (case.truth if of is None else of)[index].reshape(-1, case.truth.shape[-1]).sum(axis=0)
 
 
 Told = tuple[str, bool, bool, float]
@@ -148,6 +153,23 @@ def asked(case: Case, out: ks.Release, again: ks.Release) -> Iterator[Told]:
             yield f"change, {kind}", moved.lower <= 0 <= moved.upper, True, moved.upper - moved.lower
 
 
+def averaged(case: Case, recipe: ks.Mechanism, out: ks.Release, seed: int) -> Iterator[Told]:
+    """Sums over counts, from two releases."""
+    if case.sums is None:
+        return
+    unit = ks.Unit("person", "add-remove", 1, max_sum=MOST)
+    amounts = ks.Counts.from_dense(case.sums, case.domain, unit)
+    sums = ks.release(amounts, recipe, epsilon=case.epsilon, ledger=None, source=ks.seeded(seed))
+    for kind, areas in case.areas.items():
+        for area in areas:
+            people = true_profile(case, area).sum()
+            if people:
+                true = true_profile(case, area, case.sums).sum() / people
+                found = sums.average(out, area)
+                width = found.upper - found.lower
+                yield f"average, {kind}", found.lower <= true <= found.upper, found.upper < MOST, width
+
+
 def ranked(case: Case, out: ks.Release) -> Told:
     found = out.rank(case.by)
     if isinstance(case.by, str):
@@ -191,7 +213,9 @@ def main() -> int:
                 out = ks.release(
                     counts, RECIPES[word](), epsilon=case.epsilon, ledger=None, source=ks.seeded(1000 + run)
                 )
-                for what, good, some, width in [*asked(case, out, earlier), ranked(case, out)]:
+                for what, good, some, width in [
+                    *asked(case, out, earlier), *averaged(case, RECIPES[word](), out, 5000 + run), ranked(case, out),
+                ]:  # fmt: skip
                     held[what][run].append(good)
                     settled[what].append(some)
                     widths[what].append(width)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +113,31 @@ def test_the_release_of_a_sum_pays_for_it(tmp_path):
     counted = ks.release(people, ks.geometric(), epsilon="20", ledger=None)
     mean = ks.release(sums, ks.geometric(), epsilon="20", ledger=None).ratio(ks.Area(), ks.Area(), other=counted)
     assert mean.lower <= dense(sums).sum() / 39 <= mean.upper
+
+
+def test_an_average_holds_and_needs_a_sum_over_its_count():
+    """400 pairs of releases at the seeds 0, 1, ...: at least 95 % of the intervals hold the mean amount."""
+    table, unit = np.array([30, 4, 0, 11, 60]), ks.Unit("p", "add-remove", 1)
+    domain, spent = ks.Domain.of(ks.Ordered("x", 5)), table * np.array([7, 3, 1, 9, 5])
+    people = ks.Counts.from_dense(table, domain, unit)
+    amounts = ks.Counts.from_dense(spent, domain, ks.Unit("p", "add-remove", 1, max_sum=10))
+    held = []
+    for seed in range(400):
+        counts, sums = (
+            ks.release(one, ks.geometric(), epsilon="2", ledger=None, source=ks.seeded(2 * seed + at))
+            for at, one in enumerate((people, amounts))
+        )
+        for where in ({}, {"x": slice(0, 2)}, {"x": 4}):
+            low, high = (0, 5) if not where else (0, 2) if where["x"] != 4 else (4, 5)
+            found = sums.average(counts, **where)
+            held.append(found.lower <= spent[low:high].sum() / table[low:high].sum() <= found.upper)
+            assert found.value is None or found.lower <= found.value <= found.upper
+    assert np.mean(held) >= 0.95
+    with pytest.raises(DomainError) as error:
+        counts.average(sums)
+    assert len(error.value.faults) == 2, "a count over a sum: both are wrong, and both are said"
+    with pytest.raises(DomainError, match="different units"):
+        sums.average(replace(counts, guarantee=replace(counts.guarantee, unit=replace(unit, id="q"))))
 
 
 def test_sums_without_a_bound_are_refused():

@@ -34,6 +34,9 @@ def query(
     ),
     mean: str | None = typer.Option(None, "--mean", help="The mean of an ordered axis whose labels are numbers."),
     share: bool = typer.Option(False, "--share", help="The part of the whole table that lies in the area."),
+    average: Path | None = typer.Option(
+        None, "--average", help="FOLDER is of sums: the mean amount, over the counts of this release (its folder)."
+    ),
     since: Path | None = typer.Option(None, "--since", help="The change since an earlier release (its folder)."),
     rank: str | None = typer.Option(None, "--rank", help="An axis: its labels from the largest count down."),
     top: int | None = typer.Option(None, "--top", min=1, help="With --rank: so many of the largest."),
@@ -60,9 +63,9 @@ def query(
     import kasuri as ks
     from kasuri.schema import ELSEWHERE
 
-    asked = [one for one in (quantile, mean, rank, since) if one is not None] + [share] * share
+    asked = [one for one in (quantile, mean, rank, since, average) if one is not None] + [share] * share
     if len(asked) > 1:
-        raise typer.BadParameter("one question at a time: --quantile, --mean, --share, --since or --rank")
+        raise typer.BadParameter("one question at a time: --quantile, --mean, --average, --share, --since or --rank")
     if (top is not None and rank is None) or (rank is not None and by is not None):
         raise typer.BadParameter("--top goes with --rank, and --rank without --by")
     release = ks.Release.load(str(folder))
@@ -85,7 +88,7 @@ def query(
     places = [(wanted, "")]
     if by is not None:
         places = [({**wanted, by: index}, label) for index, label in _each(release.domain, by)]
-    question = _question(release, quantile, mean, share, since, level)
+    question = _question(release, quantile, mean, share, since, average, level)
     answers = [(label, line, words) for asked, label in places for line, words in question(asked)]
     width = max(len(label) for label, _, _ in answers)
     text = "\n".join(f"{label:<{width}}  {words}".strip() for label, _, words in answers)
@@ -113,7 +116,13 @@ Told = list[tuple[dict[str, Any], str]]
 
 
 def _question(
-    release: Release, quantile: str | None, mean: str | None, share: bool, since: Path | None, level: float
+    release: Release,
+    quantile: str | None,
+    mean: str | None,
+    share: bool,
+    since: Path | None,
+    average: Path | None,
+    level: float,
 ) -> Callable[[dict[str, Any]], Told]:
     """What is asked of each area: lines for a machine, and in words."""
     import kasuri as ks
@@ -129,6 +138,9 @@ def _question(
     if since is not None:
         earlier = ks.Release.load(str(since))
         return lambda asked: _answer(release.change(earlier, level=level, **asked))
+    if average is not None:
+        counts = ks.Release.load(str(average))
+        return lambda asked: _answer(release.average(counts, level=level, **asked))
     if mean is not None:
         return lambda asked: _answer(release.mean(mean, level=level, **asked))
     if share:

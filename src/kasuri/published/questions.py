@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.arrays import Float, Int
-from kasuri.errors import DomainError
+from kasuri.errors import DomainError, raise_faults
 from kasuri.published.area import Area
 from kasuri.published.intervals import LEVEL, bars_of, finish, interval, stepped
 from kasuri.published.protected import Protected
@@ -169,6 +169,23 @@ def ratio(above: Protected, first: Area, below: Protected, second: Area, level: 
     lower = one[1] / two[2] if two[2] > 0 else 0.0
     upper = one[2] / two[1] if two[1] > 0 else math.inf
     return Answer(value, *_around(lower, upper, value), level)
+
+
+def average(sums: Protected, counts: Protected, area: Area, level: float) -> Answer:
+    """What one counted record adds to a sum, on average over an area: the sum, of one release, over the count, of
+    another. As `ratio`: an average r is ruled out where the interval of the sum lies above or below r times that of the
+    count, each with half of the error."""
+    faults = []
+    if sums.guarantee.unit.max_sum is None:
+        faults.append("average: the release asked is one of sums (Unit(max_sum=...)); ask it, and give it the counts")
+    if counts.guarantee.unit.max_sum is not None or counts.guarantee.unit.max_weight is not None:
+        faults.append("average: the other release is one of counts, without sums or weights")
+    if sums.guarantee.unit.id != counts.guarantee.unit.id:
+        faults.append("average: the sums and the counts are of different units")
+    if sums.domain != counts.domain:
+        faults.append("average: the sums and the counts are over different domains")
+    raise_faults(DomainError, faults)
+    return ratio(sums, area, counts, area, level)
 
 
 def change(before: Protected, after: Protected, area: Area, level: float) -> Answer:
@@ -355,5 +372,6 @@ def _level(level: object) -> None:
 
 
 __all__ = [
-    "LEVEL", "Answer", "Quantile", "Rank", "Ranking", "change", "mean", "quantiles", "ranking", "ratio", "share",
+    "LEVEL", "Answer", "Quantile", "Rank", "Ranking",
+    "average", "change", "mean", "quantiles", "ranking", "ratio", "share",
 ]  # fmt: skip
