@@ -111,9 +111,7 @@ class Release(Protected):
         """The count of `first` over that of `second`, of this release or of the `other`. It costs no budget."""
         return questions.ratio(self, first, self if other is None else other, second, level)
 
-    def average(
-        self, counts: Release, /, area: Area | None = None, *, level: float = 0.95, **where: Any
-    ) -> Answer:
+    def average(self, counts: Release, /, area: Area | None = None, *, level: float = 0.95, **where: Any) -> Answer:
         """The mean amount of an area: this release of bounded sums over a release of `counts` of the same unit and
         domain. Both were charged; the answer costs no budget."""
         return questions.average(self, counts, Area.given(area, **where), level)
