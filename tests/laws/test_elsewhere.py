@@ -268,7 +268,7 @@ RECIPES = [
     ks.geometric(), ks.privelet("1d"), ks.privelet("2d"), ks.privelet("morton"), ks.haar_topdown(),
     ks.haar_topdown(descent="dense"), ks.haar_topdown(transform="haar"), ks.refined_tree(), ks.refined_tree("u4"),
     ks.refined_tree(order="1d"), ks.refined_tree(order="jis"), ks.bayes_tree(),
-    ks.recipes.hierarchy("morton"), ks.woven_tree(), ks.best(),
+    ks.recipes.hierarchy("morton"), ks.woven_tree(), ks.best(), ks.auto(), ks.bayes_tree(pilot=True),
 ]  # fmt: skip
 
 
@@ -367,9 +367,28 @@ def test_a_job_on_the_command_line(tmp_path):
     found = json.loads(told.stdout)["rows"][0]
     assert found["lower"] <= 200 <= found["upper"]
     axis = "home=mesh(level='500m', origin=[8400, 6080], shape=[4, 4], elsewhere=true)".replace("'", '"')
-    planned = run("plan", "--axis", axis, "--epsilon", "1", "--recipe", "refined_tree", "--max-cells", "1", "--change",
-                  "add-remove", "--unit", "person")  # fmt: skip
-    assert planned.returncode in (0, 2), planned.stderr
+    words = ["--epsilons", "1", "--recipes", "refined_tree", "--max-cells", "1", "--change", "add-remove"]
+    planned = run("plan", "--axis", axis, "--unit", "person", *words)
+    assert planned.returncode == 0, planned.stderr
+    assert run("plan", "job.toml").returncode == 0
+
+
+def test_studies_keep_it_apart_from_the_blocks_of_the_window():
+    domain = ks.Domain.of(PLAIN, ks.Ordered("age", 2))
+    truth = np.zeros(domain.shape, dtype=np.int64)
+    truth[3, 0] = 1000
+    counts = ks.Counts.from_dense(truth, domain, UNIT)
+    table = ks.compare(counts, [ks.geometric()], epsilons=["5"], areas=[1, 4], trials=2)
+    assert "geometric" in table.table("rmse")
+    from kasuri.study.evaluate import areas_of
+
+    sums = areas_of(domain, [4], ())[4].sums(truth)
+    assert sums.shape == (3, 3, 2) and sums[2, 0].tolist() == [1000, 1000] and sums[:2].sum() == 0
+    earlier = ks.PublicTable.from_dense(truth, domain, name="earlier")
+    judged = ks.accept([ks.Criterion(4, people=10, within="10 %", share="90 %")], ks.refined_tree(), domain, UNIT,
+                       epsilon="1", public=earlier, trials=3)  # fmt: skip
+    assert judged.verdicts[0].areas == 2, "one area of each age: elsewhere"
+    assert ks.plan([ks.refined_tree(), ks.geometric()], domain, UNIT, epsilons=["1"], areas=[1, 4]).rows
 
 
 def test_published_tables_and_randomizers_refuse_it():

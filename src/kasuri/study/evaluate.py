@@ -180,12 +180,16 @@ class Blocks:
     steps: tuple[int, ...]
     ordered: tuple[bool, ...]
     """Which dimensions have an order: people moved along them are counted by steps."""
+    inside: tuple[int, ...]
+    """The size of every dimension within the window: what is elsewhere is in no block with its cells."""
 
     def sums(self, dense: NDArray[Any]) -> NDArray[Any]:
         """One number per block, in as many dimensions as the table has."""
         for d, step in enumerate(self.steps):
             if step > 1:
-                dense = np.add.reduceat(dense, np.arange(0, dense.shape[d], step), axis=d)
+                starts = np.arange(0, self.inside[d], step)
+                beyond = np.arange(self.inside[d], dense.shape[d])
+                dense = np.add.reduceat(dense, np.append(starts, beyond), axis=d)
         return dense
 
 
@@ -228,6 +232,7 @@ def areas_of(
     faults: list[str] = []
     out: dict[int | str, Blocks | Regions | Summed] = {}
     ordered = tuple(axis.ordered or axis.plane is not None for axis in domain.axes for _ in axis.sizes)
+    inside = tuple(size for axis in domain.axes for size in axis.declared)
     for cells, key in zip(areas, keys_of(areas), strict=True):
         if isinstance(cells, Area):
             out[key] = Regions((cells.cells_on(domain),))
@@ -251,7 +256,7 @@ def areas_of(
                     break
                 cells //= steps[d]
             cells = math.prod(steps)
-        out[cells] = Blocks(tuple(steps), ordered)
+        out[cells] = Blocks(tuple(steps), ordered, inside)
     if not areas and not len(regions) and not views:
         faults.append("areas: name at least one number of cells, or regions, or views")
     raise_faults(DomainError, faults)
