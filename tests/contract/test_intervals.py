@@ -258,7 +258,8 @@ def twice(tree, keys, level):
 
 OF_CELLS = bounds.of_cells
 POOLED = "; pooled with the nodes around it"
-EARLIER = [(cut, ""), (pooled, POOLED), (twice, POOLED + ", in two windows at most")]
+TWICE = POOLED + ", in two windows at most"
+EARLIER = [(cut, ""), (pooled, POOLED), (twice, TWICE)]
 
 
 @pytest.mark.parametrize("old", [True, False], ids=["another version", "the same version"])
@@ -286,6 +287,24 @@ def test_limits_saved_by_an_earlier_rule_are_known(recipe, rule, words, old, tmp
     assert dated != old or recipe.name == "refined_tree"  # whose blocks are drawn nodes, so that the report is the same
     back = ks.Release.load(str(tmp_path / "r"))
     assert np.array_equal(intervals.columns(back), today) and back.interval(rows=1) == out.interval(rows=1)
+    assert_found_when_changed(tmp_path / "r")
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["another version", "the same version"])
+def test_a_report_whose_areas_believed_what_they_cut_is_known(old, tmp_path, monkeypatch):
+    """Its cells have the limits of today."""
+    out, _ = make(ks.haar_topdown())
+    with monkeypatch.context() as earlier:
+        (method,) = intervals.bars_of(out).earlier_of_areas
+        assert method.endswith(f"{TWICE}, or weighed against the way to it")
+        earlier.setattr(bounds, "_DOUBT", (0.0, 0.0))
+        earlier.setattr(intervals.TreeBars, "method", method)
+        out.save(str(tmp_path / "r"), unmetered=True)
+    if old:
+        aged(tmp_path / "r")
+    found = ks.verify(str(tmp_path / "r"))
+    assert found["ok"], found["faults"]
+    assert any("intervals of its larger areas" in note for note in found["not_recomputed"]) != old
     assert_found_when_changed(tmp_path / "r")
 
 

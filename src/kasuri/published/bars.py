@@ -82,6 +82,11 @@ class TreeBars(ABC):
         return self._plainly, pooled, f"{pooled}, in two windows at most"
 
     @property
+    def earlier_of_areas(self) -> tuple[str, ...]:
+        """The methods that saved releases name whose limits of cells are those of today."""
+        return ()
+
+    @property
     @abstractmethod
     def plain(self) -> Estimated:
         """Estimates from the numbers as they are."""
@@ -161,7 +166,13 @@ class DifferenceBars(TreeBars):
     """Sums and differences down a binary tree."""
 
     what: ClassVar[str] = "differences"
-    by: ClassVar[str] = "pooled with the nodes around it, in two windows at most, or weighed against the way to it"
+    weighed: ClassVar[str] = "pooled with the nodes around it, in two windows at most, or weighed against the way to it"
+    by: ClassVar[str] = f"{weighed}; areas doubt what they cut"
+
+    @property
+    def earlier_of_areas(self) -> tuple[str, ...]:
+        """When areas believed what the nodes that they cut are expected to hold."""
+        return (f"{self._plainly}; {self.weighed}",)
 
     @cached_property
     def plain(self) -> Estimated:

@@ -14,6 +14,9 @@ from kasuri.trees.regions import APART, CUT, INSIDE, BoxSearch, CellSearch
 
 Bounds = tuple[Float, Float, Float]
 """(lower, upper, estimate) per area."""
+_DOUBT = (0.0, 0.7)
+"""What cut nodes that were not descended are expected to hold may be too little by so much of it (counts, differences):
+the fit shares people out alike among nodes that the area touches and others, and they may all be in the former."""
 
 
 def of_cells(tree: Estimated, keys: Int, level: float, seen: list[Said] | None = None) -> Bounds:
@@ -143,8 +146,9 @@ def sums(tree: Estimated, search: BoxSearch | CellSearch) -> Sums:
 def of_areas(tree: Estimated, area: Sums, level: float) -> Bounds:
     """(lower, upper, estimate) of areas by their own estimates, and by what the nodes around them say."""
     around, shut_in, c = _around(tree, area, level), area.shut_in, factor(level)
-    upper = area.more + above(area.estimate, c * np.sqrt(area.variance + area.more_v))
-    lower = area.estimate - area.less - c * np.sqrt(area.variance + area.less_v)
+    most = 1 + _DOUBT[tree.halves]
+    upper = most * area.more + above(area.estimate, c * np.sqrt(area.variance + area.more_v))
+    lower = area.estimate - most * area.less - c * np.sqrt(area.variance + area.less_v)
     upper = np.where(shut_in, around.cap, np.maximum(np.minimum(upper, around.cap), around.high))
     return np.clip(np.minimum(lower, around.low), 0.0, upper), upper, area.estimate
 

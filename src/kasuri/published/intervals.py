@@ -59,7 +59,9 @@ def interval(release: Protected, area: Boxes | Int, level: float) -> Interval:
 def earlier(release: Protected) -> tuple[str, ...]:
     """Earlier methods that a saved release may name."""
     bars = _bars(release)
-    return bars.earlier if isinstance(bars, (TreeBars, FullBars)) else ()
+    if isinstance(bars, TreeBars):
+        return *bars.earlier, *bars.earlier_of_areas
+    return bars.earlier if isinstance(bars, FullBars) else ()
 
 
 def saved_columns(release: Protected, method: object) -> tuple[Float, Float] | None:
