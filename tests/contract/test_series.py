@@ -127,6 +127,102 @@ def test_a_map_that_does_not_follow_is_noticed(copied):
     assert any("does not follow" in fault for fault in again(copied).verify()["faults"])
 
 
+def slot_of(copied, hour):
+    return copied / "flow" / "slots" / disk.name(at(hour))
+
+
+def said_anew(folder, **changes):
+    """The last slot says something else, every hash made right again."""
+    told = json.loads((folder / disk.SLOT).read_text()) | changes
+    told["files"] = {name: disk.digest(folder / name) for name in disk.TABLES}
+    (folder / disk.SLOT).write_text(disk.text(told))
+
+
+def with_columns(path, **columns):
+    import pyarrow.parquet as pq
+
+    held = pq.read_table(path)
+    for name, values in columns.items():
+        rest = [own for own in held.column_names if own != name]
+        held = held.select(rest).append_column(name, [values])
+    pq.write_table(held, path)
+
+
+def twice(folder):
+    """The last slot once more, with another number: a table that nobody drew."""
+    mark, other = disk.digest(folder / disk.SLOT), folder.with_name(disk.name(at(30)))
+    shutil.copytree(folder, other)
+    said_anew(other, number=31, previous=mark, used=30)
+
+
+def beside(folder):
+    """A slot under a number that is taken: one of the two is looked at."""
+    shutil.copytree(folder, folder.with_name("2020-10-09T00-00"))
+
+
+def paid_less(folder):
+    told = json.loads((folder / disk.SLOT).read_text())["ledger"]
+    said_anew(folder, ledger=told | {"window": told["window"] | {"price": "0.001"}})
+
+
+def scaled(folder):
+    with_columns(folder / "measurements.parquet", scale=["9.5"] * len(disk.measurements(folder).value))
+    said_anew(folder)
+
+
+def promised(folder):
+    with_columns(folder / "map.parquet", lower=[1] * len(disk.values(folder)[0]))
+    said_anew(folder)
+
+
+FORGED = {
+    "assumptions left out": lambda folder: said_anew(folder, assumes=[]),
+    "seeded": lambda folder: said_anew(folder, source="seed 1"),
+    "filtered with more": lambda folder: said_anew(folder, used=300),
+    "late": lambda folder: said_anew(folder, status="late", used=0),
+    "a word of its own": lambda folder: said_anew(folder, epsilon="0.001"),
+    "a word less": lambda folder: said_anew(folder, used=None),
+    "another price": paid_less,
+    "another scale": scaled,
+    "limits that nobody made": promised,
+    "twice": twice,
+    "under one number": beside,
+    "another name": lambda folder: folder.rename(folder.with_name(disk.name(at(40)))),
+    "an empty folder": lambda folder: folder.with_name("2020-10-09T00-00").mkdir(),
+    "a further file": lambda folder: (folder / "more.parquet").write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_slot_says_what_its_ledger_and_its_numbers_do(copied, name):
+    assert again(copied).verify()["ok"]
+    FORGED[name](slot_of(copied, 29))
+    assert not again(copied).verify()["ok"]
+
+
+def test_true_counts_in_place_of_the_numbers_of_a_slot(tmp_path, monkeypatch):
+    """What a forger draws without noise follows from its measurements; too little noise shows all the same."""
+    from kasuri.recipes.visit import Visit
+
+    flow = begun(tmp_path)
+    draw = Visit.run
+    monkeypatch.setattr(Visit, "run", lambda self, *given: _without_noise(draw(self, *given), self, given))
+    flow.release(table(0), slot=at(0), threads=1)
+    monkeypatch.undo()
+    assert any("less noise" in fault for fault in again(tmp_path).verify()["faults"])
+
+
+def _without_noise(found, visit, given):
+    from dataclasses import replace
+
+    keys, values = given[:2]
+    levels = []
+    for cut, level in zip(found.cuts, found.levels, strict=True):
+        sums = np.bincount(np.searchsorted(level.prefix, keys // visit.order.stride(cut)), values, level.y.size)
+        levels.append(replace(level, y=sums.astype(np.int64)))
+    return replace(found, levels=tuple(levels))
+
+
 def test_a_gap_is_refused_before_anything_is_charged(copied, monkeypatch):
     shutil.rmtree(copied / "flow" / "slots" / disk.name(at(7)))
     monkeypatch.setattr(Source, "release_key", lambda self: 1 / 0)

@@ -22,12 +22,12 @@ from kasuri.privacy import decimal, written
 from kasuri.recipes.counttree import CountTreeRun
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.recipes.read import read
-from kasuri.recipes.replay import visited
 from kasuri.refine import filter as filters
 from kasuri.refine.filter import Measured, Shape, State, When
 from kasuri.refine.smooth import smooth
 from kasuri.schema import Domain, Unit, Window
 from kasuri.series import folder as disk
+from kasuri.series import judged
 from kasuri.series.calendar import Calendar
 from kasuri.series.hour import Hour, SlotRun, flagged, levels_of, shape_of, to_cells
 from kasuri.series.revised import Revised
@@ -350,9 +350,15 @@ class Series:
             said = disk.slots(self.folder)
         except FormatError as error:
             return {"ok": False, "slots": 0, "faults": [*faults, str(error)], "state": None}
+        strange = [one.get("number") for one in said if not judged.formed(one, self.window)]
+        if strange:
+            faults += [f"slot number {number}: does not say what a slot says" for number in strange]
+            return {"ok": False, "slots": len(said), "faults": faults, "state": None}
+        faults += judged.places(self.folder, said)
         entries = {entry["entry"]: entry for entry in self.ledger.entries()}
         settled = {entry["of"]: entry for entry in entries.values() if entry["kind"] == "committed"}
         state, marks = filters.begin(self.shape), {}
+        timely: list[str] = []
         for one in said:
             label, late = one["slot"], one["status"] == "late"
             wrong = [file for file, mark in one["files"].items() if disk.digest(one["folder"] / file) != mark]
@@ -363,11 +369,15 @@ class Series:
                 faults.append(f"slot {label}: its ledger did not pay for it")
             elif settled.get(entry["entry"], {}).get("release_id") != one["release_id"]:
                 faults.append(f"slot {label}: was not committed to this release")
+            else:
+                told = judged.words(one, entry, timely, self.window, self.ledger)
+                faults += [f"slot {label}: {fault}" for fault in told]
             when = self.calendar.when(self.window, self.window.index(label))
             try:
                 numbers = disk.measurements(one["folder"])
                 also = () if late else tuple(filters.wanted(self.shape, state, when))
-                visited(SlotRun.of(self.run, also).visit, numbers)
+                judged.noise(SlotRun.of(self.run, also).visit, numbers)
+                faults += [f"slot {label}: {fault}" for fault in judged.tables(one["folder"], numbers)]
                 found, state = self._filtered(numbers, state, when, late)
                 values = disk.values(one["folder"])
             except (KasuriError, OSError, ValueError) as error:
@@ -377,6 +387,7 @@ class Series:
             if not same or [dict(flag) for flag in found[3]] != one["flags"]:
                 faults.append(f"slot {label}: its map does not follow from the published measurements")
             marks[one["digest"]] = disk.state_digest(state)
+            timely += [] if late else [label]
         kept = disk.read_state(self.folder, len(self.shape.variances))
         if kept is not None and marks.get(kept[1]) != disk.state_digest(kept[0]):
             faults.append("state.npz: not the state that follows from the measurements; remove it, it is made again")

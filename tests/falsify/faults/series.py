@@ -6,7 +6,24 @@ LEDGER = "tests/contract/test_window_ledger.py"
 SERIES = "tests/contract/test_series.py"
 CLI = "tests/contract/test_series_cli.py"
 
+TOLD = f"{SERIES}::test_a_slot_says_what_its_ledger_and_its_numbers_do"
+
 FAULTS = [
+    Fault("a slot is believed about its ledger", "kasuri.series.flow:Series.verify",
+          "told = judged.words(one, entry, timely, self.window, self.ledger)", "told = ()", TOLD),
+    Fault("a slot says what it likes", "kasuri.series.flow:Series.verify",
+          "if not judged.formed(one, self.window)", "if False", TOLD),
+    Fault("a slot is there twice", "kasuri.series.flow:Series.verify",
+          "faults += judged.places(self.folder, said)", "faults += ()", TOLD),
+    Fault("columns beside a slot's map", "kasuri.series.judged:tables",
+          "if [(field.name, str(field.type)) for field in second.schema] != _MAP:", "if False:", TOLD),
+    Fault("another scale of a slot's numbers", "kasuri.series.judged:noise",
+          "if any(scales.get(level) != scale for level, scale in numbers.scale.items()):", "if False:", TOLD,
+          also=(("kasuri.series.judged:tables", "if not first.equals(measured_table(numbers).combine_chunks()):",
+                 "if False:"),)),
+    Fault("true counts as a slot's numbers", "kasuri.series.judged:noise",
+          "if too_little(shown, apart(tree, None, visit.law)):", "if False:",
+          f"{SERIES}::test_true_counts_in_place_of_the_numbers_of_a_slot"),
     Fault("a slot drawn twice", "kasuri.budget.ledger.entries:State._in_window", "if slot in self.slots:", "if False:",
           f"{LEDGER}::test_a_slot_is_paid_once", short=True),
     Fault("calendar windows instead of sliding ones", "kasuri.budget.window:dearest_window",
