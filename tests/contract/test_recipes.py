@@ -62,6 +62,7 @@ def test_docstring_and_proof_page(recipe):
     text = RECIPES[recipe].__doc__
     for word in ("Privacy\n", "Neighbours:", "Sensitivity:", "Guarantee:", "Proof:", "Public:", "Assumes:", "Cost:"):
         assert word in text, word
+    assert RECIPES[recipe]().name == recipe  # or its releases are read as those of another
     page = ROOT / RECIPES[recipe]().basis
     assert page.parent == ROOT / "docs" / "proofs" and f"`{recipe}(" in page.read_text(encoding="utf-8")
     proof = page.read_text(encoding="utf-8")

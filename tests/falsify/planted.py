@@ -190,6 +190,7 @@ def run_here(folder: str, test: str, log: str) -> None:
     os.dup2(handle, 2)
     os.chdir(ROOT)
     os.environ.update(PYTHONPATH=folder, PYTHONDONTWRITEBYTECODE="1")
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # half of what such a run costs, and none of them is needed
     sys.dont_write_bytecode = True
     sys.path.insert(0, folder)
     code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", test])
