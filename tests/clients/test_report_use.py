@@ -325,7 +325,9 @@ def test_many_labels_are_searched(tmp_path, browser):
     axis = ks.Nominal("shop", tuple(f"shop {i:06d}" for i in range(many)))
     path = release(tmp_path / "r", ks.Domain.of(axis), np.random.default_rng(1).poisson(3, many))
     browser.open(path)
-    assert browser.run("document.querySelectorAll('#bars tbody tr').length") == 100
+    assert browser.run("document.querySelectorAll('#bars tbody tr').length") == 25
+    browser.run("document.querySelector('.more').click()")
+    assert browser.run("document.querySelectorAll('#bars tbody tr').length") == 125
     browser.choose("go", "shop 077777")
     seen = browser.run("[...document.querySelectorAll('#bars tbody tr')].map((r) => r.cells[0].textContent)")
     assert seen == ["shop 077777"]
@@ -375,6 +377,60 @@ def test_places_with_shapes_are_a_map(tmp_path, browser):
     browser.key("PageDown")
     browser.key("ArrowDown")
     assert "B" in browser.run("document.getElementById('read-where').textContent")
+    quiet(browser, path)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
+def test_a_map_of_places_lies_clear_of_the_buttons(tmp_path, browser, width, height):
+    """Its part that is shown first holds what lies close together, whole, and leaves islands far away out; while no
+    name of a place has room, those of the next level are shown."""
+    codes = ["A", "B", *(f"{'A' if i < 24 else 'B'}{i:02d}" for i in range(49)), "B99"]
+    spots = {f"{'A' if i < 24 else 'B'}{i:02d}": (130 + i % 7, 30 + i // 7) for i in range(49)} | {"B99": (180, 36)}
+    called = {code: f"Some town called {code}" for code in spots} | {"A": "North", "B": "South"}
+    shapes = [{"type": "Feature", "properties": {"code": code, "name": called[code]},
+               "geometry": square(*spots.get(code, (0, 0)))} for code in codes]  # fmt: skip
+    (tmp_path / "p.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": shapes}), encoding="utf-8")
+    axis = ks.Regions("place", tmp_path / "p.geojson", prefix=(1, 3), levels=("part", "town"))
+    path = release(tmp_path / "r", ks.Domain.of(axis), np.arange(50) * 9, epsilon="5")
+    browser.size(width, height, phone=width < 400)
+    browser.open(path)
+    edges = browser.run(
+        "(() => { const c = document.getElementById('canvas'), v = c.viewer, b = document.querySelector('.zoom'),"
+        "boxes = v.axis.levels[0].boxes, x = boxes.flatMap((p) => [p[0], p[2]]).map(v.toX), "
+        "y = boxes.flatMap((p) => [p[1], p[3]]).map(v.toY), near = (p) => p.slice(0, 98);"
+        "ends = (p) => [Math.min(...near(p)), Math.max(...near(p))];"
+        "return [...ends(x), ...ends(y), Math.min(...x.slice(98)), c.clientWidth, c.clientHeight,"
+        "b.offsetWidth, b.offsetHeight, v.state.names]; })()"
+    )
+    left, right, head, foot, island, w, h, wide, high, named = edges
+    assert left >= 7 and foot <= h - 7 and right <= w - 7 and island > w, edges
+    assert right <= w - wide - 7 if high > wide else head >= high + 7, edges
+    assert named >= 1
+    quiet(browser, path)
+
+
+def test_a_series_tells_slots_that_are_missing_from_slots_of_nobody(tmp_path, browser):
+    from kasuri.report.series import Maps, series
+
+    domain = ks.Domain.of(ks.Mesh("grid", "1km", (4272, 3168), shape=(4, 4)))
+    slots = [(at, np.arange(16), np.full(16, at + 1)) for at in (100, 101, 103, 104, 105)]
+    maps = Maps(domain, ks.Window("7d", slot="1h", zone="+09:00"), slots)
+    assert maps.gaps() == [2]
+    claim = "whatever one phone did in any 7 consecutive days (168 whole slots) changes the probability of anything "
+    claim += "published of this series, ever, by a factor of at most e^5, but for delta 0.000000001"
+    status = {"series": "flow", "claim": claim, "prices": [{"span": "1h", "slots": 1, "epsilon": "0.3"}],
+              "must_not_be_claimed": ["epsilon per person: the claim is about one window", "what nobody translated"],
+              "published": 5, "last": "2020-10-01T05:00+09:00", "late": [], "lost": [], "missing": {}}  # fmt: skip
+    path, rows = tmp_path / "series.html", [(f"2020-10-01T0{i}:00+09:00", 5.0 + i, 4.0, 9.0 + i) for i in range(5)]
+    path.write_text(series(status, "everything", rows, [], maps), encoding="utf-8")
+    browser.open(path, "#ja")
+    assert browser.run("document.querySelectorAll('#charts .curve').length") == 2, "a line on each side of the gap"
+    words = browser.run("document.body.innerText")
+    assert "どの連続する 7 日間（168 時間枠）に" in words and "e^5 倍しか変えません" in words and "10⁻⁹" in words
+    assert "what nobody translated" in words and "Whatever one phone" not in words
+    browser.run("document.querySelector('[data-language=en]').click()")
+    words = browser.run("document.body.innerText")
+    assert "flow: 5 slots published; random noise protects each phone in any 7 days." in words and claim[1:] in words
     quiet(browser, path)
 
 

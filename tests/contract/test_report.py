@@ -532,6 +532,18 @@ def test_who_and_when_are_on_everything_that_leaves(tmp_path):
         assert json.loads(row[0])["about"] == ABOUT
 
 
+def test_a_page_is_cited_by_its_title_in_each_language(tmp_path):
+    said = {"title_en": "Where people live", "title_ja": "人口の分布", "publisher": "وزارة", "published": "2026-11-18"}
+    ks.release(counts(), ks.haar_topdown(), epsilon="1", ledger=None, about=said).save(
+        str(tmp_path / "r"), unmetered=True
+    )
+    html = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    cited = html.partition('<section id="cite"')[2].partition("</section>")[0]
+    assert "وزارة, Where people live, 2026-11-18, released" in cited and "وزارة, 人口の分布, 2026-11-18（" in cited
+    assert "title = {Where people live}" in cited
+    assert "<bdi>وزارة</bdi>" in html, "text from right to left does not turn the words beside it"
+
+
 def test_what_a_publisher_may_not_say(saved):
     for words, fault in [
         ({"title": "two\nlines"}, "U\\+000A"), ({"publisher": "a\u202eb"}, "U\\+202E"),

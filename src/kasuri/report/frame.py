@@ -210,6 +210,15 @@ def note(text: Text) -> str:
     return f'<p class="note">{text.html()}</p>'
 
 
+def small(text: str) -> str:
+    """0.00000001 as a power of ten; other decimals as they are."""
+    digits = text.removeprefix("0.").lstrip("0")
+    if not text.startswith("0.000") or len(digits) != 1:
+        return text
+    power = "10⁻" + str(len(text) - 2).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return power if digits == "1" else f"{digits} × {power}"
+
+
 def markdown(text: str) -> list[tuple[str, str]]:
     """The sections of a certificate as (heading, HTML): paragraphs, lists, tables, **bold** and `code`; all else is
     text. Reads what kasuri writes and trusts none of it."""

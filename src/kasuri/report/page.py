@@ -244,7 +244,7 @@ def _credit(said: Mapping[str, str], *wanted: str) -> list[str]:
     }
     language = f' lang="{escape(said["language"])}" class="always"' if "language" in said else ""
     parts = [
-        f'<span class="item {name}">{words.html()}<span{language}>{escape(said[name])}</span></span>'
+        f'<span class="item {name}">{words.html()}<bdi{language}>{escape(said[name])}</bdi></span>'
         for name, words in names.items()
         if name in wanted and name in said
     ]
@@ -285,11 +285,13 @@ def _numbers(about: Mapping[str, Any], sheet: Sheet) -> str:
     total, size, empty = about["total"], sheet.domain.size, sheet.cells.size
     bound = loss["contribution_bound"]
     counted = Text(*japanese.counted(unit, bound["max_cells"], bound["max_weight"]))
+    kinds = Text("Cells that are not 0", "0 でないセル"), Text(f"of {size:,}", f"全 {size:,} セル中")
+    if len(sheet.domain.axes) == 1 and sheet.domain.axes[0].level_names and not sheet.has_mesh:
+        kinds = Text("Places that are not 0", "0 でない地域"), Text(f"of {size:,}", f"全 {size:,} 地域中")
     return frame.tiles(
         [
             (Text("Released total", "公表値の合計").html(), levels.number(total), counted.html()),
-            (Text("Cells that are not 0", "0 でないセル").html(), levels.number(empty),
-             Text(f"of {size:,}", f"全 {size:,} セル中").html()),
+            (kinds[0].html(), levels.number(empty), kinds[1].html()),
             (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
              escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
             (Text("Protected", "保護の単位").html(), frame.both(f"one {escape(unit)}", escape(japanese.unit(unit))),
@@ -422,12 +424,15 @@ def _cite(about: Mapping[str, Any], name: str) -> list[str]:
     loss = about["privacy"]["privacy_loss"]["privacy_parameters"]
     software = about["privacy"]["implementation"]["software"]
     said = about.get("about") or {}
-    title, year = said.get("title", name), said.get("published", "")[:4]
-    name = ", ".join(said[part] for part in ("publisher", "title", "published") if part in said) or name
+    own, year = [said.get(f"title_{word}", said.get("title")) for word in ("en", "ja")], said.get("published", "")[:4]
+    title = own[0] or own[1] or name
+    names = [
+        ", ".join(part for part in (said.get("publisher"), each, said.get("published")) if part) or name for each in own
+    ]
     text = Text(
-        f"{name}, released with differential privacy (epsilon = {loss['epsilon']}, delta = {loss['delta']}), "
+        f"{names[0]}, released with differential privacy (epsilon = {loss['epsilon']}, delta = {loss['delta']}), "
         f"release {about['id']}, made with {software}.",
-        f"{name}（差分プライバシーによる公表、epsilon = {loss['epsilon']}、delta = {loss['delta']}）、"
+        f"{names[1]}（差分プライバシーによる公表、epsilon = {loss['epsilon']}、delta = {loss['delta']}）、"
         f"公表番号 {about['id']}、{software} により作成。",
     )
     bibtex = (

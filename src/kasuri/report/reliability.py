@@ -20,7 +20,7 @@ GOOD, POOR = 10, 50
 """Per cent: as in the viewer."""
 _FEWEST = 8
 """Areas below which a size has no dot."""
-_WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 360, 64, 120, 34, 46
+_WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 360, 76, 150, 34, 46
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from kasuri.report import frame, promise
-from kasuri.report.frame import Section, Text
+from kasuri.report.frame import Section, Text, small
 from kasuri.words.japanese import ja
 
 _REACH = 1.959963984540054
@@ -50,7 +50,7 @@ def join_page(about: Mapping[str, Any]) -> str:
         (Text("People in both tables", "両方の表にある人").html(), f"{n:,}", Text("joined rows", "結合した行").html()),
         (Text("Privacy loss to the public", "一般公開に対するプライバシー損失").html(),
          f"ε {escape(public['epsilon'])}",
-         Text(f"δ {_small(public['delta'])}; smaller is safer", f"δ {_small(public['delta'])}、小さいほど安全").html()),
+         Text(f"δ {small(public['delta'])}; smaller is safer", f"δ {small(public['delta'])}、小さいほど安全").html()),
         (Text("Privacy loss to whoever joins", "結合する者に対するプライバシー損失").html(),
          Text("trusted", "信頼する第三者").html() if joiner is None else _loss(joiner),
          escape(str(about["plan"]["trusted_joiner"])) if joiner is None
@@ -81,7 +81,7 @@ def join_page(about: Mapping[str, Any]) -> str:
 
 def _loss(claim: Mapping[str, Any]) -> str:
     delta = claim["delta"]
-    return f"ε {escape(claim['epsilon'])}" + ("" if delta == "0" else f", δ {escape(_small(delta))}")
+    return f"ε {escape(claim['epsilon'])}" + ("" if delta == "0" else f", δ {escape(small(delta))}")
 
 
 def _factor(epsilon: str, about: str = "about ") -> str:
@@ -92,15 +92,6 @@ def _factor(epsilon: str, about: str = "about ") -> str:
         f"{math.ceil(value / digits) * digits:,.4g}" if value < 1e4 else f"{math.ceil(value / digits) * digits:,.0f}"
     )
     return f"e^{epsilon} ({about}{shown})" if value < 1e12 else f"e^{epsilon}"
-
-
-def _small(text: str) -> str:
-    """0.00000001 as a power of ten; other decimals as they are."""
-    digits = text.removeprefix("0.").lstrip("0")
-    if not text.startswith("0.000") or len(digits) != 1:
-        return text
-    power = "10⁻" + str(len(text) - 2).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return power if digits == "1" else f"{digits} × {power}"
 
 
 # ---- numbers ----
@@ -383,7 +374,7 @@ def _promise(about: Mapping[str, Any]) -> list[str]:
     but = (
         Text("", "")
         if delta == "0"
-        else Text(f", but for a chance of {_small(delta)}", f"（確率 {_small(delta)} を除く）")
+        else Text(f", but for a chance of {small(delta)}", f"（確率 {small(delta)} を除く）")
     )
     words = Text(
         f"Whoever sees the {n:,} joined rows, or anything made of them, and knows all about everyone else, can hardly "
@@ -482,8 +473,8 @@ def _cite(about: Mapping[str, Any]) -> str:
     short = about["plan_hash"][:16]
     text = Text(
         f"Joined table of {n:,} people under plan {short} (shuffle model, epsilon = {public['epsilon']}, "
-        f"delta = {_small(public['delta'])}), made with kasuri.",
+        f"delta = {small(public['delta'])}), made with kasuri.",
         f"計画 {short} による {n:,} 人の結合表（シャッフルモデル、epsilon = {public['epsilon']}、"
-        f"delta = {_small(public['delta'])}）、kasuri により作成。",
+        f"delta = {small(public['delta'])}）、kasuri により作成。",
     )
     return f"<p>{text.html()}</p>"

@@ -1,8 +1,8 @@
 // ---- bars: tables whose places have no shape ----
 
 function showBars(view, data) {
-  const tools = $("tools"), columns = data.columns, unit = view.data.unit, has = "above" in columns, STEP = 100, known = ranges(view, data);
-  const state = { along: 0, level: 0, pick: view.axes.map(() => -1), sort: "listed", text: "", most: STEP, beside: -1 };
+  const tools = $("tools"), columns = data.columns, unit = view.data.unit, has = "above" in columns, STEP = 100, FIRST = 25, known = ranges(view, data);
+  const state = { along: 0, level: 0, pick: view.axes.map(() => -1), sort: "listed", text: "", most: FIRST, beside: -1 };
   const axis = () => view.axes[state.along], keep = (i, without) => state.pick.every((p, a) => without.includes(a) || p < 0 || data.index[a][i] === p);
   const names = () => (state.level ? axis().levels[state.level].labels : axis().labels), size = () => (state.level ? axis().levels[state.level].labels.length : axis().size), name = (i) => called(names()?.[i] ?? String(i));
   function sums(extra = -1) {
@@ -50,18 +50,18 @@ function showBars(view, data) {
     $("charts").replaceChildren(...drawCharts(view, data, { skip: axis().kind === "time" ? [] : [state.along], keep, range: (a, k) => known.of(state.pick.map((p, j) => (j === a || p >= 0 ? 0 : -1)), state.pick.map((p, j) => (j === a ? k : p))), pick: state.pick, choose: () => {} }).filter((_, i, all) => view.axes.length > 1 || axis().kind === "time"));
   }
   if (view.axes.length > 1) {
-    select(tools, "along", () => t().along, () => view.axes.map((one, i) => [String(i), called(one.name)]), (v) => { state.along = Number(v); state.level = 0; state.most = STEP; state.pick[state.along] = -1; if (state.beside === state.along) state.beside = -1; speak(language); });
+    select(tools, "along", () => t().along, () => view.axes.map((one, i) => [String(i), called(one.name)]), (v) => { state.along = Number(v); state.level = 0; state.most = FIRST; state.pick[state.along] = -1; if (state.beside === state.along) state.beside = -1; speak(language); });
     select(tools, "beside", () => t().beside, () => [["-1", t().off_], ...view.axes.map((one, i) => [String(i), t().by(called(one.name))]).filter(([i]) => Number(i) !== state.along)], (v) => { state.beside = Number(v); draw(); });
     const boxes = view.axes.map((one, i) => choose(tools, one, (v) => { state.pick[i] = v; draw(); }));
     shown.push(() => boxes.forEach((box, i) => { box.closest("label, .time").hidden = i === state.along; }));
   }
-  if (view.axes.some((one) => one.levels?.length > 1)) { const box = select(tools, "level", () => t().level, () => (axis().levels ?? [{ name: "–" }]).map((l, i) => [String(i), called(l.name)]), (v) => { state.level = Number(v); state.most = STEP; draw(); }); shown.push(() => { box.value = String(state.level); box.parentElement.hidden = !(axis().levels?.length > 1); }); }
+  if (view.axes.some((one) => one.levels?.length > 1)) { const box = select(tools, "level", () => t().level, () => (axis().levels ?? [{ name: "–" }]).map((l, i) => [String(i), called(l.name)]), (v) => { state.level = Number(v); state.most = FIRST; draw(); }); shown.push(() => { box.value = String(state.level); box.parentElement.hidden = !(axis().levels?.length > 1); }); }
   const search = element("input", { id: "go", type: "search", autocomplete: "off" }), words = element("span");
   tools.append(element("label", {}, words, search));
   search.addEventListener("input", () => { state.text = search.value.trim(); draw(); });
   search.addEventListener("change", () => { state.text = search.value.trim(); draw(); });
   shown.push(() => { words.textContent = t().search; });
-  select(tools, "sort", () => t().sort, () => ["listed", "most", "least"].map((k) => [k, t()[k]]), (v) => { state.sort = v; state.most = STEP; draw(); });
+  select(tools, "sort", () => t().sort, () => ["listed", "most", "least"].map((k) => [k, t()[k]]), (v) => { state.sort = v; state.most = FIRST; draw(); });
   press($("use"), "csv", () => t().csv, () => { const values = sums(); keepCsv([[axis().name, t().count, "lower", "upper"], ...order(values).map((i) => { const e = has ? limits(i) : null; return [name(i), values[i] / unit, e ? e[0] / unit : "", e ? e[1] / unit : ""]; })], "kasuri.csv"); });
   $("largest-box").remove();
   shown.push(draw);

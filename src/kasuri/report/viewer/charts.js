@@ -16,13 +16,15 @@ function sumsBy(data, keep, axis, size, other = null, many = 1) {
 }
 const WIDE = 300;
 /** A line with its intervals; `pick` is called with the step that was clicked. */
-function lineChart(axis, values, limits, unit, chosen, pick) {
+function lineChart(axis, values, limits, unit, chosen, pick, gaps = []) {
   const high = 120, left = 44, foot = 20, top = 8, most = Math.max(unit, ...values, ...limits.map((l) => l?.[1] ?? 0)), x = (i) => left + ((WIDE - left - 8) * i) / Math.max(values.length - 1, 1), y = (v) => high - foot - ((high - foot - top) * Math.max(v, 0)) / most;
   const parts = [];
   for (const v of ticks(0, most / unit, false)) parts.push(svg("line", { class: "grid", x1: left, x2: WIDE - 8, y1: y(v * unit), y2: y(v * unit) }), svg("text", { x: left - 4, y: y(v * unit) + 4, "text-anchor": "end" }, brief(v, 1)));
   const known = limits.map((l, i) => [l, i]).filter(([l]) => l);
   if (known.length > 1) parts.push(svg("polygon", { class: "band", points: [...known.map(([l, i]) => `${x(i)},${y(l[1])}`), ...known.reverse().map(([l, i]) => `${x(i)},${y(l[0])}`)].join(" ") }));
-  parts.push(svg("polyline", { class: "curve", points: Array.from(values, (v, i) => `${x(i)},${y(v)}`).join(" ") }));
+  const runs = [[]]; // a line for every run of steps without a gap
+  values.forEach((v, i) => { if (!gaps.includes(i)) runs.at(-1).push(`${x(i)},${y(v)}`); else if (runs.at(-1).length) runs.push([]); });
+  for (const run of runs) if (run.length === 1) { const [a, b] = run[0].split(","); parts.push(svg("circle", { class: "dot", cx: a, cy: b, r: 2 })); } else if (run.length) parts.push(svg("polyline", { class: "curve", points: run.join(" ") }));
   const step = Math.ceil(values.length / 4);
   for (let i = 0; i < values.length; i += step) parts.push(svg("text", { x: x(i), y: high - 5, "text-anchor": i ? "middle" : "start" }, axis.labels[i].replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d)$/, axis.labels[0].slice(0, 10) === axis.labels.at(-1).slice(0, 10) ? "$2" : "$1")));
   if (chosen >= 0) parts.push(svg("line", { class: "mark-line", x1: x(chosen), x2: x(chosen), y1: top, y2: high - foot }), svg("circle", { class: "dot", cx: x(chosen), cy: y(values[chosen]), r: 4 }));
@@ -59,7 +61,7 @@ function drawCharts(view, data, { skip, keep, range, pick, choose: chosen }) {
     const axis = view.axes[i];
     if (axis.kind === "time") {
       const sums = sumsBy(data, (k) => keep(k, [i]), i, axis.size);
-      figure(called(axis.name), lineChart(axis, sums, Array.from(sums, (_, k) => range(i, k)), unit, pick[i], (k) => chosen(i, k)));
+      figure(called(axis.name), lineChart(axis, sums, Array.from(sums, (_, k) => range(i, k)), unit, pick[i], (k) => chosen(i, k), i === 0 ? view.gaps : []));
     } else if (axis.size <= FEW && !(two !== undefined && ages !== undefined && pick[two] < 0 && (i === two || i === ages)))
       figure(called(axis.name), barChart(axis.labels.map(called), sumsBy(data, (k) => keep(k, [i]), i, axis.size), unit, pick[i]));
   }

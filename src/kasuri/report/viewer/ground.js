@@ -1,7 +1,7 @@
 // ---- coasts, boundaries, names: public, and the same for every release of a domain ----
 
 /** What ground.py packed: lines as paths, names with their places in page units. */
-async function unpackGround(about, text) {
+async function unpackGround(about, text, page) {
   const found = await numbers(about, text, ["x", "y"]), lines = [], names = [];
   let x = 0, y = 0, k = 0;
   const next = () => { x += found.x[k]; y += found.y[k]; k++; return [x / about.scale, y / about.scale]; };
@@ -9,7 +9,9 @@ async function unpackGround(about, text) {
   const rows = about.names ? found.names.split("\n") : [];
   for (let i = 0; i < about.names; i++) { const [own, latin, code] = rows[i].split("\t"); names.push({ own, latin: latin || own, code, at: next(), people: found.people[i] }); }
   const paths = [0, 1, 2, 3].map((kind) => { const path = new Path2D(); for (const line of lines) if (line.kind === kind) line.points.forEach(([a, b], i) => (i ? path.lineTo(a, b) : path.moveTo(a, b))); return path; });
-  return { paths, names };
+  const coast = new Path2D(), rim = (p, q, d, end) => Math.abs(p[d] - end) < 0.01 && Math.abs(q[d] - end) < 0.01; // where land is cut by the window there is no coast
+  for (const { kind, points } of lines) if (!kind) points.forEach((q, i) => { const p = points[i - 1]; p && ![0, 1].some((d) => rim(p, q, d, 0) || rim(p, q, d, page[d])) ? coast.lineTo(...q) : coast.moveTo(...q); });
+  return { paths, coast, names };
 }
 
 /** Degrees on a page: straight lines between the corners of equal patches. */

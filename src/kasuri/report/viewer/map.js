@@ -5,6 +5,7 @@ function showMap(view, data) {
   const columns = data.columns, unit = view.data.unit, internal = "truth" in columns, known = ranges(view, data);
   const has = "above" in columns || data.ranges.length > 0;
   const state = { map: maps[0], pick: view.axes.map(() => -1), held: view.axes.map(() => null), layer: "value", log: true, cursor: null, drawn: null, beside: -1 };
+  const LEGEND = 76; // pixels that it takes below
   const canvas = $("canvas"), pen = canvas.getContext("2d"), surfaces = view.axes.map((axis) => (axis.kind === "mesh" ? meshSurface(axis, mask(axis)) : axis.kind === "shapes" ? shapesSurface(axis) : null));
   let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, rest = 1;
   const amount = { value: (i) => columns.value[i], truth: (i) => columns.truth[i], error: (i) => columns.value[i] - columns.truth[i], share: (i) => columns.value[i] };
@@ -54,10 +55,13 @@ function showMap(view, data) {
     on.each((_, v) => { if (v > top.high) top.high = v; if (v < top.low) top.low = v; });
   }
   function setLevel(k) { if (state.layer === "share" && !known.table(keyOf(k))) k = 0; build(k); levelBox.value = String(k); renew(); }
+  /** A part of the page, clear of the buttons, and of the legend where there is room. */
   function show(x0, y0, x1, y1) {
-    const w = canvas.clientWidth, h = canvas.clientHeight;
-    box.s = Math.min((w - 16) / ((x1 - x0) * on.aspect), (h - 16) / (y1 - y0));
-    box.x = (x0 + x1) / 2 - w / 2 / (box.s * on.aspect); box.y = (y0 + y1) / 2 - h / 2 / box.s;
+    const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, row = buttons.offsetWidth > buttons.offsetHeight, [side, head] = row ? [0, buttons.offsetHeight] : [buttons.offsetWidth, 0];
+    box.s = Math.min(Math.max(1, w - 16 - side) / ((x1 - x0) * on.aspect), Math.max(1, h - 16 - head) / (y1 - y0));
+    const wide = box.s * on.aspect * (x1 - x0), high = box.s * (y1 - y0), free = h - head - LEGEND;
+    const cx = Math.min(w / 2, w - 8 - side - wide / 2), cy = high + 16 <= free ? head + free / 2 : Math.max(h / 2, head + 8 + high / 2);
+    box.x = (x0 + x1) / 2 - cx / (box.s * on.aspect); box.y = (y0 + y1) / 2 - cy / box.s;
   }
   function fit(home = true) {
     show(0, 0, on.wide, on.high);
@@ -89,7 +93,7 @@ function showMap(view, data) {
     if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.fillStyle = css(word(DARK)); pen.fillRect(0, 0, w, h);
-    pen.fillStyle = GROUND; pen.fillRect(toX(0), toY(0), toX(on.wide) - toX(0), toY(on.high) - toY(0));
+    pen.fillStyle = GROUND; on.labels ? pen.fillRect(0, 0, w, h) : pen.fillRect(toX(0), toY(0), toX(on.wide) - toX(0), toY(on.high) - toY(0)); // places have no window
     const flat = () => pen.setTransform(box.s * on.aspect * ratio, 0, 0, box.s * ratio, -box.x * box.s * on.aspect * ratio, -box.y * box.s * ratio);
     if (ground) { flat(); pen.fillStyle = LAND; pen.fill(ground.paths[0], "evenodd"); }
     state.drawn = on.paint(pen, { box, ratio, w, h, toX, toY, of: colour(top), hatch: state.layer === "share" ? POOR * unit : 0 });
@@ -107,7 +111,7 @@ function showMap(view, data) {
     for (const [kind, wide, light] of [[3, 0.7, "#ffffff80"], [2, near ? 1.6 : 1, "#ffffffb3"], [1, 1.4, "#ffffffcc"], [0, near ? 1.4 : 0.9, "#b9cdf0e0"]]) {
       if (kind === 3 && across > 3.4) continue;
       const path = new Path2D();
-      path.addPath(ground.paths[kind], all);
+      path.addPath(kind ? ground.paths[kind] : ground.coast, all);
       pen.lineJoin = "round"; pen.lineWidth = wide + 1.6; pen.strokeStyle = kind === 3 ? "#0b101b40" : "#0b101b66"; pen.stroke(path);
       pen.lineWidth = wide; pen.strokeStyle = light; pen.stroke(path);
     }
@@ -121,17 +125,19 @@ function showMap(view, data) {
     pen.lineJoin = "round"; pen.lineWidth = 3.5; pen.strokeStyle = "#0b101be6"; pen.strokeText(text, x, y);
     pen.fillStyle = strength; pen.fillText(text, x, y);
   }
+  const inSight = (x, y) => toX(x) > 0 && toY(y) > 0 && toX(x) < canvas.clientWidth && toY(y) < canvas.clientHeight;
   /** Names, the largest places first, as many as do not touch. */
   function names(taken) {
     const w = canvas.clientWidth, h = canvas.clientHeight, most = Math.min(60, (w * h) / 9000), far = (w / (box.s * on.aspect) / on.wide) * span() > 0.9;
     const list = on.labels ? on.labels().map((l) => ({ text: l.text, at: l.at, size: 12, room: l.room * box.s })) : (ground?.names ?? []).filter((p) => p.code.length !== 2 && !(far && /市.+区$/.test(p.own))).map((p) => ({ text: language === "ja" ? p.own : p.latin, at: p.at, size: p.people > 20 ? 14 : 12, dot: true }));
     let count = 0;
-    for (const item of list) {
+    const write = (item) => { pen.font = `${item.size > 12 ? 600 : 500} ${item.size}px ${font()}`; return pen.measureText(item.text).width; };
+    const above = on.above && list.filter((item) => inSight(...item.at)).slice(0, 200).filter((item) => item.room >= 0.8 * write(item)).length < 4 ? on.above().map((l) => ({ text: l.text, at: l.at, size: 14, room: l.room * box.s })) : []; // no room yet for their own
+    for (const item of [...above, ...list]) {
       if (count >= most) break;
       const x = toX(item.at[0]), y = toY(item.at[1]);
       if (x < 4 || y < 8 || x > w - 4 || y > h - 4) continue;
-      pen.font = `${item.size > 12 ? 600 : 500} ${item.size}px ${font()}`;
-      const wide = pen.measureText(item.text).width;
+      const wide = write(item);
       if (item.room !== undefined && item.room < wide * 0.8) continue;
       const left = item.dot ? x + 5 : x - wide / 2, area = [left - 3, y - item.size, left + wide + 3, y + 5];
       if (area[2] > w || taken.some(([a, b, c, d]) => area[0] < c && area[2] > a && area[1] < d && area[3] > b)) continue;

@@ -11,7 +11,7 @@ async function start(view) {
   const texts = $("rows").textContent.split("."), parts = view.parts ?? []; // the table, then what else there is to show
   for (const axis of view.axes) for (const level of axis.levels ?? []) if (level.spans) { level.of = new Uint32Array(axis.size); level.spans.forEach(([low, past], i) => level.of.fill(i, low, past)); }
   const data = await unpack(view.data, texts[0]), known = (part) => (part.about.streams.some(([name]) => name === "value") ? null : addUp(view.axes, data, part.key));
-  const made = await Promise.all(parts.map((part, i) => (part.what === "range" ? unpack(part.about, texts[i + 1], known(part)) : { ground: unpackGround, shapes: unpackShapes }[part.what](part.about, texts[i + 1]))));
+  const made = await Promise.all(parts.map((part, i) => (part.what === "range" ? unpack(part.about, texts[i + 1], known(part)) : part.what === "ground" ? unpackGround(part.about, texts[i + 1], [view.axes[part.axis].cols, view.axes[part.axis].rows]) : unpackShapes(part.about, texts[i + 1]))));
   data.ranges = []; data.ground = {};
   parts.forEach((part, i) => {
     if (part.what === "range") data.ranges.push({ key: part.key, rows: made[i] });

@@ -174,14 +174,20 @@ function shapesSurface(axis) {
       pen.beginPath();
       for (const ring of now().edges[id]) { ring.forEach(([a, b], i) => (i ? pen.lineTo(toX(a), toY(b)) : pen.moveTo(toX(a), toY(b)))); if (!level) pen.closePath(); }
     },
-    labels: () => now().codes.map((_, i) => { const [a, , c] = now().boxes[i], [x, y] = (now().spots ??= now().rings.map(middleOf))[i]; return { text: title(now(), i), at: [x, y], room: c - a }; }).filter((l) => l.text).sort((a, b) => b.room - a.room),
+    labels: (l = now()) => l.codes.map((_, i) => { const [a, , c] = l.boxes[i], [x, y] = (l.spots ??= l.rings.map(middleOf))[i]; return { text: title(l, i), at: [x, y], room: c - a }; }).filter((one) => one.text).sort((a, b) => b.room - a.room),
+    /** Names of the areas of the next level. */
+    above: () => (axis.levels[level + 1] ? me.labels(axis.levels[level + 1]) : []),
   };
-  if (own.boxes.length > 20) { // most places, leaving out far islands, are shown first
+  if (own.boxes.length > 20) { // most places and those that lie close to them are shown first, without islands far away
     const at = (d, q) => own.boxes.map((b) => (b[d] + b[d + 2]) / 2).sort((a, b) => a - b)[Math.floor(q * (own.boxes.length - 1))], [x0, x1, y0, y1] = [at(0, .03), at(0, .97), at(1, .03), at(1, .97)];
-    const home = [Infinity, Infinity, -Infinity, -Infinity];
-    for (const [a, b, c, d] of own.boxes) { const x = (a + c) / 2, y = (b + d) / 2; if (x >= x0 && x <= x1 && y >= y0 && y <= y1) { home[0] = Math.min(home[0], a); home[1] = Math.min(home[1], b); home[2] = Math.max(home[2], c); home[3] = Math.max(home[3], d); } }
-    const pad = 0.05 * Math.max(home[2] - home[0], home[3] - home[1]);
-    if ((home[2] - home[0]) * (home[3] - home[1]) < 0.55 * wide * high) me.home = [home[0] - pad, home[1] - pad, home[2] + pad, home[3] + pad];
+    const home = [Infinity, Infinity, -Infinity, -Infinity], take = ([a, b, c, d]) => { home[0] = Math.min(home[0], a); home[1] = Math.min(home[1], b); home[2] = Math.max(home[2], c); home[3] = Math.max(home[3], d); };
+    let left = own.boxes.filter((one) => { const x = (one[0] + one[2]) / 2, y = (one[1] + one[3]) / 2, inside = x >= x0 && x <= x1 && y >= y0 && y <= y1; if (inside) take(one); return !inside; });
+    for (let more = -1; more !== left.length; ) {
+      more = left.length;
+      const far = 0.01 * Math.max(home[2] - home[0], home[3] - home[1]);
+      left = left.filter((one) => { const near = one[0] <= home[2] + far && one[2] >= home[0] - far && one[1] <= home[3] + far && one[3] >= home[1] - far; if (near) take(one); return !near; });
+    }
+    if ((home[2] - home[0]) * (home[3] - home[1]) < 0.55 * wide * high) me.home = home;
   }
   return me;
 }
