@@ -122,7 +122,7 @@ SDMX_LINE = {
     "propertyNames": {"pattern": "^[A-Z][A-Z0-9_]*$"},
     "additionalProperties": {"type": "string", "minLength": 1},
 }
-"""SDMX-CSV 2.0, a line of data: a component is an id, a dimension has a value in every line, a status is of its list."""
+"""SDMX-CSV 2.0, a line of data: a component is an id, a dimension is never empty, a status is of its list."""
 
 
 @pytest.fixture(scope="module")
