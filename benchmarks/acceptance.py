@@ -8,8 +8,9 @@ exp(0.2 z), z normal, by another seed, as a count of some years before may diffe
 by the code that judged. Per table, recipe, epsilon and criterion: how it was judged, the share that was stated (twice
 its standard error in brackets where it is simulated), the verdict, the share of the areas that releases then kept
 within reach (twice the standard error of that mean), in how many releases the criterion held, and whether the verdict
-was right: met and kept on average, or not met and not kept. Exits 1 where a criterion was met and then missed by more
-than two standard errors.
+was right: met and kept on average, or not met and not kept. A closed form speaks for the smallest area that counts,
+so that "not met" may be kept after all. Exits 1 where a criterion was met and then missed by more than two standard
+errors.
 """
 
 from __future__ import annotations

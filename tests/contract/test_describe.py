@@ -64,6 +64,67 @@ SHAPES = """
 """What DCAT-AP asks of a dataset and its distributions, and schema.org of a dataset."""
 
 
+CSVW_TABLE = {
+    "type": "object",
+    "required": ["@context", "url", "tableSchema"],
+    "properties": {
+        "@context": {
+            "prefixItems": [
+                {"const": "http://www.w3.org/ns/csvw"},
+                {"type": "object", "propertyNames": {"enum": ["@language", "@base"]}},
+            ],
+            "items": False,
+        },
+        "@type": {"const": "Table"},
+        "url": {"type": "string", "pattern": "^[^ ]+$"},
+        "tableSchema": {
+            "type": "object",
+            "required": ["columns"],
+            "additionalProperties": False,
+            "properties": {
+                "columns": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/column"}},
+                "primaryKey": {"type": ["string", "array"]},
+            },
+        },
+    },
+    "patternProperties": {"^[a-z]+:": True},
+    "additionalProperties": False,
+    "$defs": {
+        "column": {
+            "type": "object",
+            "required": ["name", "datatype"],
+            "properties": {
+                "@type": {"const": "Column"},
+                "name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.]*$"},
+                "titles": {"type": ["string", "array"]},
+                "datatype": {"enum": ["integer", "number", "double", "string", "boolean", "date", "dateTime", "time"]},
+                "required": {"type": "boolean"},
+            },
+            "patternProperties": {"^[a-z]+:": True},
+            "additionalProperties": False,
+        }
+    },
+}
+"""Metadata Vocabulary for Tabular Data: a table, its columns; common properties have a prefix or are URLs."""
+SDMX_LINE = {
+    "type": "object",
+    "required": ["STRUCTURE", "STRUCTURE_ID", "ACTION", "OBS_VALUE"],
+    "properties": {
+        "STRUCTURE": {"enum": ["dataflow", "datastructure", "dataprovision"]},
+        "STRUCTURE_ID": {"pattern": "^[A-Za-z][A-Za-z0-9_.-]*:[A-Za-z0-9_@$-]+[(][0-9]+([.][0-9]+)*[)]$"},
+        "ACTION": {"enum": ["A", "I", "M", "R", "D"]},
+        "OBS_VALUE": {"pattern": "^-?[0-9]+([.][0-9]+)?$"},
+        "OBS_STATUS": {"enum": list("ABDEFGHIJKLMNOPQSUVW")},
+        "CONF_STATUS": {"enum": list("ACDEFMNPST")},
+        "LOWER": {"pattern": "^(-?[0-9]+([.][0-9]+)?)?$"},
+        "UPPER": {"pattern": "^(-?[0-9]+([.][0-9]+)?)?$"},
+    },
+    "propertyNames": {"pattern": "^[A-Z][A-Z0-9_]*$"},
+    "additionalProperties": {"type": "string", "minLength": 1},
+}
+"""SDMX-CSV 2.0, a line of data: a component is an id, a dimension is never empty, a status is of its list."""
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     home = tmp_path_factory.mktemp("described")
@@ -140,6 +201,26 @@ def test_csvw_describes_the_file_beside_it(made):
     header = next(csv.reader(io.StringIO(files["release.csv"])))
     assert [column["name"] for column in meta["tableSchema"]["columns"]] == header and meta["url"] == "release.csv"
     assert meta["@context"][0] == "http://www.w3.org/ns/csvw" and set(meta["@context"][1]) <= {"@language", "@base"}
+
+
+def test_schemas_written_from_the_standards_accept_every_file(made, tmp_path):
+    """Also where the standards' own readers are not installed, and of a release with a cell elsewhere."""
+    import jsonschema
+
+    beyond = ks.Domain.of(ks.Mesh("grid", level="1km", origin=(2700, 3100), shape=(4, 4), elsewhere=True))
+    counts = ks.Counts.from_dense(np.where(beyond.possible_dense(), 40, 0), beyond, ks.Unit("person", "add-remove", 1))
+    out = ks.release(counts, ks.refined_tree(), epsilon="1", ledger=None)
+    out.save(str(tmp_path / "away"), unmetered=True)
+    for folder in (made / "said", made / "silent", tmp_path / "away"):
+        jsonschema.validate(json.loads(describe(folder, "csvw")["release.csv-metadata.json"]), CSVW_TABLE)
+        lines = list(csv.DictReader(io.StringIO(describe(folder, "sdmx")["release.sdmx.csv"])))
+        check = jsonschema.Draft202012Validator(SDMX_LINE)
+        assert lines and all(check.is_valid(line) for line in lines)
+        assert list(lines[0])[:3] == ["STRUCTURE", "STRUCTURE_ID", "ACTION"]
+    away = [line for line in lines if line["MESH_CODE"] == "_O"]
+    assert [float(line["OBS_VALUE"]) for line in away] == [out.area(grid="elsewhere")]
+    for wrong in ({"ACTION": "X"}, {"MESH_CODE": ""}, {"OBS_VALUE": ""}, {"STRUCTURE_ID": "RELEASE"}):
+        assert not check.is_valid({**lines[0], **wrong}), "the schema itself refuses"
 
 
 @pytest.mark.parametrize("name", ["said", "silent"])

@@ -15,6 +15,8 @@ from kasuri.store.columns import release_table
 
 STATUS, FREE = "E", "F"
 """CL_OBS_STATUS: an estimated value (noise was added); CL_CONF_STATUS: free for publication."""
+OTHER = "_O"
+"""The code of SDMX for what is in none of the others: the cell elsewhere, which has no code of its own."""
 AGENCY, VERSION = "KASURI", "1.0"
 _LEFT = ("release_id", "cell", "value", "lower", "upper", "row", "col")
 
@@ -36,8 +38,10 @@ def csv(manifest: dict[str, Any], release: Protected) -> dict[str, str]:
     )
     columns = [table[name].cast(pa.string()).to_pylist() for name in (*dims, "value", "lower", "upper")]
     for row in zip(*columns, strict=True):
-        *place, value, lower, upper = ("" if part is None else part for part in row)
-        lines.writerow(["dataflow", structure, "I", *place, value, STATUS, FREE, lower, upper])
+        *place, value, lower, upper = row
+        where = (OTHER if part is None else part for part in place)
+        ends = ("" if part is None else part for part in (lower, upper))
+        lines.writerow(["dataflow", structure, "I", *where, value, STATUS, FREE, *ends])
     return {"release.sdmx.csv": out.getvalue()}
 
 
