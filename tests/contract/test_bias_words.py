@@ -17,7 +17,7 @@ from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit
 from kasuri.words import bias, japanese
 
 PERSON = Unit("person", "add-remove", 1)
-UNBIASED = {"geometric", "laplace", "privelet", "hierarchy", "matrix"}
+UNBIASED = {"cell_counts", "geometric", "laplace", "privelet", "hierarchy", "matrix"}
 PEOPLE = Domain.of(Mesh("grid", shape=(8, 8)), Nominal("sex", labels=("f", "m")), Ordered("age", 3))
 
 

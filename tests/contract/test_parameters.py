@@ -95,6 +95,10 @@ SAME = {
     ),
     'name = "refined_tree"\nshares = "u4"\norder = "1d"': ks.refined_tree("u4", "1d"),
     'name = "refined_tree"\nnoise = "gaussian"\ndelta = "1e-9"': ks.refined_tree(noise="gaussian", delta="1e-9"),
+    'name = "bayes_tree"\nshares = "dense"\nnoise = "auto"\ndelta = "1e-9"': ks.bayes_tree(
+        "dense", noise="auto", delta="1e-9"
+    ),
+    'name = "cell_counts"\nnoise = "gaussian"\ndelta = "1e-9"': ks.recipes.cell_counts(noise="gaussian", delta="1e-9"),
     'name = "auto"\nareas = [1, 16]\nmetric = "mae"': ks.auto((1, 16), "mae"),
     'name = "simplex"\nshare = "0.1"': ks.simplex(share="0.1"),
     'name = "neg_l2_simplex"\ngamma = "0.95"': ks.neg_l2_simplex("0.95"),
@@ -167,7 +171,9 @@ def test_a_table_is_declared_public_by_name(folder, name, file):
 
 
 REFUSED = {
-    'name = "bayes_tree"\npilto = true': ("line 21: recipe.pilto: unknown key; bayes_tree takes expect, facts,",),
+    'name = "bayes_tree"\npilto = true': (
+        "line 21: recipe.pilto: unknown key; bayes_tree takes delta, expect, facts,",
+    ),
     'name = "geometric"\norder = "1d"': ("line 21: recipe.order: unknown key; geometric takes no arguments",),
     'name = "magic"\npilot = true': ("line 20: recipe.name: 'magic' is not known; use auto, bayes_tree",),
     "pilot = true": ("line 19: recipe.name: missing",),

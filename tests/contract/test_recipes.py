@@ -30,6 +30,8 @@ VARIANTS = [
     ks.bayes_tree(facts={"density": "0.5", "size": "100"}), ks.bayes_tree("dense", "1d"),
     ks.bayes_tree(order="hierarchy"), ks.auto(), ks.auto((1, 16), "mae"), ks.recipes.woven_tree(),
     ks.recipes.woven_tree(shares={"cells": "1"}), ks.woven_tree(whole=True),
+    ks.bayes_tree(noise="gaussian", delta="1e-6"), ks.bayes_tree("sparse", noise="auto", delta="1e-4"),
+    ks.recipes.cell_counts(noise="gaussian", delta="1e-6"), ks.recipes.cell_counts(noise="auto", delta="1e-6"),
     ks.best(), ks.bayes_tree(order="interleaved", expect=True),
     ks.refined_tree("u4", order="interleaved"), ks.bayes_tree(order="interleaved", pilot=True, expect=True),
 ]  # fmt: skip

@@ -264,6 +264,8 @@ def recipe_claims() -> list[Claim]:
     grid = {"enters two cells": (beside, ADD, three, with_more(three, {0: 1})), **grid}
     passing = {"at the threshold": (LINE, ADD, edge, with_more(edge, {0: 1})), **pairs()}
     normal = ks.refined_tree("u4", noise="gaussian", delta="0.001")
+    soft = ks.bayes_tree({0: "0.6", 1: "0.4"}, noise="gaussian", delta="0.001")
+    flat = recipes.cell_counts(noise="gaussian", delta="0.001")
     listed = [
         central("geometric()", ks.geometric(), cost=0.06, enough=30_000),
         central("laplace()", ks.laplace(), cost=0.06),
@@ -281,6 +283,9 @@ def recipe_claims() -> list[Claim]:
         central('refined_tree("tilt16")', ks.refined_tree("tilt16"), tables=tall, cost=0.5),
         central('refined_tree(order="hierarchy")', ks.refined_tree("u4", "hierarchy"), tables=wards, cost=1),
         central('refined_tree(noise="gaussian")', normal, tables=tall, cost=0.5),
+        central('bayes_tree(noise="gaussian")', soft, tables=tall, cost=1.5),
+        central('cell_counts(noise="gaussian")', flat, cost=0.15),
+        central("cell_counts()", recipes.cell_counts(), cost=0.06),
         central('bayes_tree("middle")', ks.bayes_tree(), tables=rising, cost=2.2, enough=30_000),
         central('bayes_tree("sparse")', ks.bayes_tree("sparse"), tables=square, cost=2.5),
         central('bayes_tree("dense")', ks.bayes_tree("dense"), tables=square, cost=2.5),

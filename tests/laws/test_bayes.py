@@ -12,7 +12,7 @@ from reference import bayes as slow
 from reference import visit as slow_visit
 
 import kasuri as ks
-from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace
+from kasuri._kernels.bayes import RADIUS, mixture_weights, normal_laplace, public_likelihoods
 from kasuri._kernels.visit import project
 from kasuri.noise.rng import Streams, seeded
 from kasuri.recipes import shares
@@ -63,6 +63,59 @@ def test_mixture_tables_are_the_integrals():
             found = likelihood[j, k + 1], first[j, k + 1], second[j, k + 1]
             assert np.allclose(found, wanted, rtol=2e-4), (mean, shape, j)
     assert np.allclose(likelihood[:-1, 0], np.exp(-np.arange(65) / 8) / 2)
+
+
+def test_mixture_tables_of_normal_noise_are_the_integrals():
+    likelihood, first, second = bayes.mixture(True)
+    below = bayes.BELOW
+    assert likelihood.shape[0] == (below + 8) * 8 + 2
+    for k, (mean, shape) in enumerate((mean, shape) for mean in bayes.MEANS for shape in bayes.SHAPES):
+        for j in (0, 20, 40, 96):
+            wanted = slow.gamma_moments(j / 8 - below, mean, shape, slow.normal_noise)
+            found = likelihood[j, k + 1], first[j, k + 1], second[j, k + 1]
+            assert np.allclose(found, wanted, rtol=2e-4), (mean, shape, j)
+    # every class of a histogram together: a probability
+    each = likelihood[:-1].sum(axis=0) / 8 - likelihood[-2] / 16 + likelihood[-1]
+    assert np.allclose(each, 1, atol=3e-3)
+
+
+@given(p=st.floats(0.01, 60), w=st.floats(0.05, 400), u=st.floats(-9, 60))
+@settings(max_examples=40)
+def test_normal_times_normal_is_the_integral(p, w, u):
+    """Of the parts that a public table gives: their likelihood, and that of nobody, up to one factor."""
+    out, spreads = np.empty((1, 3)), np.array([math.sqrt(w) / p])
+    public_likelihoods(np.array([u]), np.array([[p, 0.0]]), spreads, 80.0, True, out)
+    x = np.linspace(p - 12 * math.sqrt(w), p + 12 * math.sqrt(w), 200_001)
+    density = np.exp(-((x - p) ** 2) / (2 * w)) / math.sqrt(2 * math.pi * w) * slow.normal_noise(u - x)
+    assert out[0, 1] == pytest.approx(density.sum() * (x[1] - x[0]) * math.sqrt(4 * math.pi), rel=1e-5, abs=1e-12)
+    assert out[0, 0] == pytest.approx(math.exp(-u * u / 4))
+
+
+def test_posteriors_under_normal_noise_are_those_of_normal_noise():
+    """Against numbers of a known prior: the posterior mean is nearly the best function of the noisy number, better than
+    with the likelihood of Laplace noise, and its stated variance is its error."""
+    rng = np.random.default_rng(4)
+    x = np.where(rng.random(200_000) < 0.6, 0.0, rng.gamma(1, 3, 200_000))
+    u = x + math.sqrt(2) * rng.standard_normal(x.size)
+    bins = np.zeros(x.size, dtype=np.int64)
+    found = {normal: bayes.fitted(u, bins, 1, normal=normal) for normal in (True, False)}
+    error = {normal: ((mean - x) ** 2).mean() for normal, (mean, _) in found.items()}
+    grid = np.floor(u * 8).astype(np.int64)
+    grid -= grid.min()
+    best = np.bincount(grid, x) / np.maximum(np.bincount(grid), 1)  # the mean of x near each u, which knows the truth
+    assert error[True] < 1.03 * ((best[grid] - x) ** 2).mean() and error[True] < 0.98 * error[False]
+    assert found[True][1].mean() == pytest.approx(error[True], rel=0.05)
+
+
+@pytest.mark.parametrize("limit", [1.7, 3.0, 30.0])
+def test_noise_that_was_cut_off_has_these_moments(limit):
+    rng = np.random.default_rng(8)
+    for normal in (True, False):
+        n = rng.normal(0, math.sqrt(2), 10**6) if normal else rng.laplace(0, 1, 10**6)
+        n = n[n > -limit]
+        mean, square = (float(part[0]) for part in bayes._cut_off(np.array([limit]), normal))
+        assert mean == pytest.approx(n.mean(), abs=0.01) and square == pytest.approx((n**2).mean(), rel=0.01)
+        assert [float(part[0]) for part in bayes._cut_off(np.array([np.inf]), normal)] == [0, 2]
 
 
 def test_neighbours_are_averaged_without_the_cell_itself():
@@ -170,7 +223,8 @@ def odd_visited(tree, cuts, scales, draw, keep, rng):
 
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize("with_prior", [False, True])
-def test_no_noisy_number_makes_an_estimate_fail(kind, with_prior):
+@pytest.mark.parametrize("normal", [False, True])
+def test_no_noisy_number_makes_an_estimate_fail(kind, with_prior, normal):
     """Whatever the noisy numbers are, an estimate comes: an error after the charge would tell about the counts."""
     rng = np.random.default_rng(3)
     for domain in (DOMAINS[0], DOMAINS[1], DOMAINS[4], Domain.of(Mesh("g", shape=(1, 5)))):
@@ -184,6 +238,7 @@ def test_no_noisy_number_makes_an_estimate_fail(kind, with_prior):
             for scale in (Fraction(1, 10**200), Fraction(1), Fraction(1 << 55)):
                 cuts = tree.stages[1:] or (0,)
                 visited = odd_visited(tree, cuts, (scale,) * len(cuts), ODD[kind], keep, rng)
+                visited = replace(visited, normal=normal)
                 keys, values = bayes.estimate(visited, tree, domain, prior)
                 assert (values > 0).all() and tree.possible_leaves()[keys].all()
                 variances = [1e-20] * len(cuts)
@@ -259,6 +314,8 @@ def test_the_cost_on_2_36_cells_follows_the_drawn_nodes(name, monkeypatch):
 
 RECIPES = {
     "middle": lambda domain: ks.bayes_tree(),
+    "gaussian": lambda domain: ks.bayes_tree(noise="gaussian", delta="1e-6"),
+    "gaussian, prior": lambda domain: ks.bayes_tree(prior=public_on(domain), noise="gaussian", delta="1e-6"),
     "pilot": lambda domain: ks.bayes_tree(pilot=True),
     "prior": lambda domain: ks.bayes_tree(prior=public_on(domain)),
     "auto": lambda domain: ks.auto((1, min(16, domain.size))),
@@ -286,9 +343,10 @@ def test_a_release_follows_from_its_measurements(name, which):
         visit, join = run.offer.visit(preset), run.offer.join(preset)
         assert join.word == out.recipe["refined"]
     else:
-        visit, join = run.visit, recipe.join
+        visit, join = run.visit, run.join
     levels = slow_visit.replay(out.measurements, run.tree, visit.slacks)
-    visited = Visited(visit.cuts, visit.scales, visit.slacks, tuple(Level(*level) for level in levels))
+    normal = name.startswith("gaussian")
+    visited = Visited(visit.cuts, visit.scales, visit.slacks, tuple(Level(*level) for level in levels), normal)
     keys, values = join.refine(visited, run.tree, domain)
     cells = run.tree.cells(keys)
     ranked = np.argsort(cells)

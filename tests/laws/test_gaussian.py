@@ -4,7 +4,7 @@ force."""
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -25,7 +25,8 @@ from kasuri.budget.gaussian import (
 )
 from kasuri.errors import PrivacyError
 from kasuri.noise.laws import DiscreteGaussian, root_above
-from kasuri.recipes.normal import DIFFERENT_CELLS, level_square
+from kasuri.recipes import cell_counts
+from kasuri.recipes.normal import DIFFERENT_CELLS, level_square, nodes_square
 from kasuri.trees import order
 
 DELTA = Fraction(1, 10**9)
@@ -200,11 +201,12 @@ def test_squares_of_a_level_by_brute_force(cells, weight):
                 assert most == bound
 
 
+@pytest.mark.parametrize("recipe", [partial(ks.refined_tree, "tilt16"), partial(ks.bayes_tree, "sparse")])
 @pytest.mark.parametrize("change", ["add-remove", "replace"])
 @pytest.mark.parametrize("most", [1, 4])
-def test_a_run_costs_no_more_than_it_claims(change, most):
+def test_a_run_costs_no_more_than_it_claims(change, most, recipe):
     domain, unit = ks.Domain.of(ks.Mesh("g", shape=(8, 8))), ks.Unit("person", change, most)
-    run = ks.refined_tree("tilt16", noise="gaussian", delta="1e-6").on(domain, unit, "0.7")
+    run = recipe(noise="gaussian", delta="1e-6").on(domain, unit, "0.7")
     visit, rho, parts = run.visit, Fraction(0), []
     for depth, scale in zip(visit.cuts, visit.scales, strict=True):
         square = level_square(run.tree, depth, unit)
@@ -221,6 +223,107 @@ def test_a_run_costs_no_more_than_it_claims(change, most):
     ]
     wanted = [float(share) for _, share in run.cuts]
     assert np.allclose(np.array(shares) / sum(shares), wanted, rtol=1e-6)  # spent in squares
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3])
+@pytest.mark.parametrize("weight", [None, 2])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_squares_of_cells_by_brute_force(cells, weight, size):
+    for change in ("add-remove", "replace"):
+        unit = ks.Unit("person", change, cells, weight)
+        ways = [
+            np.array(way)
+            for way in product(range((weight or 1) + 1), repeat=size)
+            if sum(part > 0 for part in way) <= cells
+        ]
+        pairs = product(ways, ways) if change == "replace" else ((way, 0 * way) for way in ways)
+        most = max(int(((a - b) ** 2).sum()) for a, b in pairs)
+        bound = nodes_square(1, size, unit)
+        assert most <= bound
+        if size >= 2 * cells:
+            assert most == bound
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+@pytest.mark.parametrize(("cells", "weight"), [(1, None), (24, None), (2, 3), (1, 3)])
+def test_cells_cost_no_more_than_they_claim(change, cells, weight):
+    """One count a cell: by the exact law of as many numbers as move, also of several cells. Weights: by zCDP."""
+    domain, unit = ks.Domain.of(ks.Mesh("g", shape=(8, 8))), ks.Unit("person", change, cells, weight)
+    run = cell_counts(noise="gaussian", delta="1e-6").on(domain, unit, "0.7")
+    square = cells * (weight or 1) ** 2 * (2 if change == "replace" else 1)
+    variance, delta = run.noise.scale**2, Fraction("1e-6")
+    exact, loose = normal_epsilon(((variance, square),), delta), tight_epsilon_of_zcdp(square / (2 * variance), delta)
+    price = exact if weight is None else loose
+    assert Fraction("0.697") <= price <= run.guarantee.epsilon == Fraction("0.7")
+    assert abs(run.losses.price(delta) - price) < Fraction(1, 10**5) and run.guarantee.delta == delta
+    assert square / (2 * variance) <= run.guarantee.rho <= square / (2 * variance) + Fraction(1, 10**12)
+    assert (DIFFERENT_CELLS in run.guarantee.assumes) == (cells > 1)
+
+
+def test_weights_are_not_single_counts():
+    """Enumerated: a number that moves by 3 has another law of its loss than nine that move by 1; zCDP bounds both."""
+    variance = Fraction(40)
+
+    def lost(moves, n):
+        """Delta at epsilon 1/2 of n numbers that move by so much each."""
+        with localcontext() as context:
+            context.prec = 50
+            half, found = Decimal("0.5"), Decimal(0)
+            for y, p in law(variance, n).items():
+                loss = (n * Decimal(moves * moves) - 2 * moves * y) / (2 * Decimal(40))
+                found += p * (1 - (half - loss).exp()) if loss > half else 0
+            return found
+
+    one, nine = lost(3, 1), lost(1, 9)
+    assert abs(float(one / nine) - 1) > 1e-6
+    for small in (one, nine):
+        assert tight_epsilon_of_zcdp(Fraction(9) / (2 * variance), Fraction(float(small))) >= Fraction(1, 2)
+
+
+def test_cells_take_the_noise_that_is_smaller():
+    """Gaussian from about 16 counts of a unit on at delta 1e-9, and over a window of that many slots."""
+    domain = ks.Domain.of(ks.Mesh("g", shape=(32, 32)))
+    chosen = {}
+    for cells in (1, 8, 14, 17, 24, 168):
+        unit = ks.Unit("person", "add-remove", cells)
+        made = {word: cell_counts(noise=word, delta="1e-9").on(domain, unit, "1") for word in ("auto", "gaussian")}
+        plain = cell_counts().on(domain, unit, "1")
+        best = min(made["gaussian"].noise.variance, plain.noise.variance)
+        assert made["auto"].noise.variance == best
+        chosen[cells] = made["auto"].guarantee.delta > 0
+    assert list(chosen.values()) == [False, False, False, True, True, True]
+    unit, epsilon = ks.Unit("person", "add-remove", 1, per="slot"), Fraction(1)
+    auto = cell_counts(noise="auto", delta="1e-9")
+    for span, word in (("7d", "gaussian"), ("4h", None)):
+        found = auto.settled(domain, unit, ks.Window(span, slot="1h"), epsilon, DELTA).asked
+        assert (found and found.word) == word
+    week = ks.Window("7d", slot="1h")
+    tree = ks.bayes_tree(noise="auto", delta="1e-9").settled(domain, unit, week, epsilon, DELTA)
+    assert tree == ks.bayes_tree(noise="gaussian", delta="1e-9")
+
+
+@pytest.mark.parametrize("cells", [1, 3])
+def test_noise_of_every_measured_number_has_its_scale(cells):
+    """On an empty table what is measured is noise: its variance is that of the level, not 0.64 or 1.56 of it."""
+    domain, unit = ks.Domain.of(ks.Mesh("g", shape=(128, 128))), ks.Unit("person", "add-remove", cells)
+    empty = ks.Counts.from_dense(np.zeros(domain.shape, dtype=np.int64), domain, unit)
+    words = {"noise": "gaussian", "delta": "1e-6"}
+    for recipe in (cell_counts(**words), ks.bayes_tree({0: "0.5", 1: "0.5"}, **words)):
+        run = recipe.on(domain, unit, "2")
+        out = ks.release(empty, recipe, epsilon="2", ledger=None, source=ks.seeded(5))
+        samples = [(out.to_dense().ravel(), run.noise.scale, 1, 1)]
+        if out.measurements is not None:
+            own = out.measurements
+            samples = [
+                (own.value[own.level == at], own.scale[at], run.tree.stride(at), Fraction(1, 2)) for at in own.scale
+            ]
+        for values, scale, size, share in samples:
+            square = nodes_square(size, domain.size // size, unit)
+            assert float(Fraction(square) / (2 * scale**2)) == pytest.approx(float(share * run.losses.rho), rel=1e-5)
+            if values.size == domain.size // size:  # drawn whole: noise selected none of them
+                ratio = (values.astype(float) ** 2).mean() / DiscreteGaussian(scale).variance
+                assert abs(ratio - 1) < 5 * math.sqrt(2 / values.size)
+        assert max(values.size for values, *_ in samples) > 1000
 
 
 def test_several_cells_of_a_unit_are_taken_to_be_different_and_the_claim_says_so():
@@ -283,8 +386,12 @@ def test_arguments_are_refused_with_their_remedy():
         ({"delta": "1e-9"}, "has no delta"),
         ({"noise": "auto", "delta": "0.5"}, "from 1e-30"),
     ):
-        with pytest.raises(PrivacyError, match=words):
-            ks.refined_tree(**wrong)
+        for recipe in (ks.refined_tree, ks.bayes_tree, cell_counts):
+            with pytest.raises(PrivacyError, match=words):
+                recipe(**wrong)
+    for other in ({"pilot": True}, {"expect": True}):
+        with pytest.raises(PrivacyError, match="the noise is Laplace"):
+            ks.bayes_tree(noise="gaussian", delta="1e-9", **other)
     with pytest.raises(PrivacyError, match="too small"):
         ks.refined_tree(noise="gaussian", delta="1e-9").on(ks.Domain.of(ks.Ordered("x", 4)), UNIT, "0.00001")
 

@@ -50,6 +50,8 @@ MAPS = [
     neg_l2_simplex(), nonneg_lasso("3"), lasso("3.5", adjust="shift"), lasso(tune_on=TABLE), sparse(), sparse(5),
     ks.woven_tree(), ks.woven_tree({"cells": "2", "sex": "1"}), ks.woven_tree(whole=True), ks.best(),
     ks.best(facts={"density": "0.2", "size": "10"}),
+    ks.recipes.cell_counts(), ks.recipes.cell_counts(noise="gaussian", delta="1e-6"),
+    ks.bayes_tree("sparse", noise="gaussian", delta="1e-6"), ks.bayes_tree(prior=TABLE, noise="auto", delta="1e-6"),
 ]  # fmt: skip
 LINES = [fourier(), matrix(), matrix(EYE), matrix(workload=EYE), matrix(ks.PublicMatrix(EYE, "ages")),
          ks.privelet("2d"), ks.privelet("1d")]  # fmt: skip

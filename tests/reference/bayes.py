@@ -17,11 +17,20 @@ def normal_laplace(s, w, y, scale):
     return mean, variance, density.sum() * (x[1] - x[0]) * math.exp(top) / (root * math.sqrt(2 * math.pi))
 
 
-def gamma_moments(u, mean, shape):
-    """The integral over x > 0 of (1, x, x^2) gamma(x; mean, shape) exp(-|u - x|) / 2."""
+def laplace_noise(off):
+    return np.exp(-np.abs(off)) / 2
+
+
+def normal_noise(off):
+    """Of the same variance, 2."""
+    return np.exp(-off * off / 4) / math.sqrt(4 * math.pi)
+
+
+def gamma_moments(u, mean, shape, noise=laplace_noise):
+    """The integral over x > 0 of (1, x, x^2) gamma(x; mean, shape) noise(u - x)."""
     x = (np.arange(600_000) + 0.5) * 2e-4
     rate = shape / mean
-    density = rate**shape * x ** (shape - 1) * np.exp(-rate * x) / math.gamma(shape) * np.exp(-np.abs(u - x)) / 2
+    density = rate**shape * x ** (shape - 1) * np.exp(-rate * x) / math.gamma(shape) * noise(u - x)
     return [(density * x**k).sum() * 2e-4 for k in range(3)]
 
 

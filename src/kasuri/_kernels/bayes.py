@@ -114,13 +114,13 @@ def bins_of(f, g, edges, inner, out):
 
 
 @njit(error_model="numpy")
-def histograms(u, bins, hist):
-    """Classes of u per bin: 0 for u <= 0, then the nearest grid point, the last one above TOP."""
-    last = TOP * GRID + 1
+def histograms(u, bins, low, hist):
+    """Classes of u per bin: 0 up to -low, then the nearest grid point, the last one above TOP."""
+    last = hist.shape[1] - 1
     for i in range(u.size):
         at = 0
-        if u[i] > 0:
-            at = last if u[i] > TOP else int(np.rint(u[i] * GRID))
+        if u[i] > -low:
+            at = last if u[i] > TOP else int(np.rint((u[i] + low) * GRID))
         hist[bins[i], at] += 1.0
 
 
@@ -151,11 +151,11 @@ def mixture_weights(hist, likelihood, start, ridge, steps):
 
 
 @njit(error_model="numpy")
-def posteriors(u, bins, means, variances, flat, mean, variance):
-    """Mean and variance per value from tables over the grid (linear between its points); above `flat` blended into the
-    flat prior's (u, 2), which holds alone from TOP on."""
+def posteriors(u, bins, means, variances, low, flat, mean, variance):
+    """Mean and variance per value from tables over the grid from -low on (linear between its points); above `flat`
+    blended into the flat prior's (u, 2), which holds alone from TOP on."""
     for i in range(u.size):
-        at = u[i] * GRID
+        at = (u[i] + low) * GRID
         b = bins[i]
         if at <= 0:
             mean[i], variance[i] = means[b, 0], variances[b, 0]
@@ -261,27 +261,42 @@ def normal_laplace(s, w, y, scale, z, v):
 
 
 @njit(error_model="numpy")
-def public_likelihoods(u, public, spreads, broad, out):
-    """Likelihood of each u (in scales of noise) under 0, N(p, (spread p)^2 + p / 2 ...) per spread, and N(p, broad^2);
-    public[i] = (p, variance of p people counted by chance)."""
-    parts = spreads.size
-    for i in range(u.size):
-        out[i, 0] = math.exp(-abs(u[i]))
-        for k in range(parts + 1):
-            w = (spreads[k] * public[i, 0]) ** 2 + public[i, 1] if k < parts else broad**2
-            out[i, k + 1] = _normal_laplace(public[i, 0], w, u[i], 1.0)[2]
+def _seen(s, w, y, normal):
+    """As `_normal_laplace` at scale 1, or with normal noise of its variance, 2: exp(-(y - x)^2 / 4)."""
+    if not normal:
+        return _normal_laplace(s, w, y, 1.0)
+    gain = w / (w + 2.0)
+    return s + gain * (y - s), 2.0 * gain, math.sqrt(2.0 / (w + 2.0)) * math.exp(-((y - s) ** 2) / (2.0 * (w + 2.0)))
 
 
 @njit(error_model="numpy")
-def public_posteriors(u, public, bins, weights, spreads, broad, mean, variance):
+def _nobody(u, normal):
+    """The likelihood of u under 0, as those of `_seen` are scaled."""
+    return math.exp(-u * u / 4.0) if normal else math.exp(-abs(u))
+
+
+@njit(error_model="numpy")
+def public_likelihoods(u, public, spreads, broad, normal, out):
+    """Likelihood of each u (in scales of noise) under 0, N(p, (spread p)^2 + p / 2 ...) per spread, and N(p, broad^2);
+    public[i] = (p, variance of p people counted by chance). Up to a factor of each u."""
+    parts = spreads.size
+    for i in range(u.size):
+        out[i, 0] = _nobody(u[i], normal)
+        for k in range(parts + 1):
+            w = (spreads[k] * public[i, 0]) ** 2 + public[i, 1] if k < parts else broad**2
+            out[i, k + 1] = _seen(public[i, 0], w, u[i], normal)[2]
+
+
+@njit(error_model="numpy")
+def public_posteriors(u, public, bins, weights, spreads, broad, normal, mean, variance):
     """Posterior mean and variance of each u under its bin's weights of the same parts; far from all of them (u, 2)."""
     parts = spreads.size
     for i in range(u.size):
-        total = weights[bins[i], 0] * math.exp(-abs(u[i]))
+        total = weights[bins[i], 0] * _nobody(u[i], normal)
         first, second = 0.0, 0.0
         for k in range(parts + 1):
             w = (spreads[k] * public[i, 0]) ** 2 + public[i, 1] if k < parts else broad**2
-            z, v, share = _normal_laplace(public[i, 0], w, u[i], 1.0)
+            z, v, share = _seen(public[i, 0], w, u[i], normal)
             share *= weights[bins[i], k + 1]
             total += share
             first += share * z
@@ -321,15 +336,15 @@ def warm_up():
     smooth(tiles, ids, 1, 1, slots, keys, np.full((1, 2 * RADIUS + 1), 0.1), np.zeros((1, 1, TILE * TILE)))
     bins_of(f, f, f, np.ones((2, 1)), one.copy())
     hist = np.zeros((1, TOP * GRID + 2))
-    histograms(f, one, hist)
+    histograms(f, one, 0.0, hist)
     mixture_weights(hist, np.ones((TOP * GRID + 2, 1)), f, 1.0, 1)
     table = np.ones((1, TOP * GRID + 1))
-    posteriors(f, one, table, table, 5.0, f.copy(), f.copy())
+    posteriors(f, one, table, table, 0.0, 5.0, f.copy(), f.copy())
     child_sums(groups, f, f, f.copy(), f.copy())
     thresholds(f, f, groups, f.copy())
     sibling_means(f, groups, f.copy())
     normal_laplace(f, f, f, 1.0, f.copy(), f.copy())
     public = np.ones((1, 2))
-    public_likelihoods(f, public, f, 9.0, np.ones((1, 3)))
-    public_posteriors(f, public, one, np.ones((1, 3)), f, 9.0, f.copy(), f.copy())
+    public_likelihoods(f, public, f, 9.0, False, np.ones((1, 3)))
+    public_posteriors(f, public, one, np.ones((1, 3)), f, 9.0, False, f.copy(), f.copy())
     row_weights(np.ones((1, 3)), one, 1, 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kasuri.recipes.bayestree import auto, bayes_tree
 from kasuri.recipes.best import best
-from kasuri.recipes.cells import geometric, laplace
+from kasuri.recipes.cells import cell_counts, geometric, laplace
 from kasuri.recipes.counttree import refined_tree
 from kasuri.recipes.descent import haar_topdown
 from kasuri.recipes.hierarchy import hierarchy
@@ -23,6 +23,7 @@ __all__ = [
     "auto",
     "bayes_tree",
     "best",
+    "cell_counts",
     "fourier",
     "geometric",
     "haar_topdown",
@@ -43,6 +44,7 @@ RECIPES: dict[str, Callable[..., Mechanism]] = {
     "auto": auto,
     "bayes_tree": bayes_tree,
     "best": best,
+    "cell_counts": cell_counts,
     "fourier": fourier,
     "geometric": geometric,
     "haar_topdown": haar_topdown,

@@ -36,6 +36,7 @@ from kasuri.recipes.counttree import (
 from kasuri.recipes.descent import by_key
 from kasuri.recipes.joins import Bayes
 from kasuri.recipes.mechanism import AreaError, Bias, Drawn, Mechanism, NoForm, Replay, TreeRun, Words, scale_of
+from kasuri.recipes.normal import NoiseWord, asked_for
 from kasuri.recipes.shares import BAYES, pilot_height, with_pilot
 from kasuri.recipes.spending import (
     Facts,
@@ -63,6 +64,8 @@ def bayes_tree(
     prior: PublicTable | None = None,
     interleave: tuple[str, ...] = (),
     expect: bool = False,
+    noise: NoiseWord = "laplace",
+    delta: Exact | None = None,
 ) -> Mechanism:
     """Noisy counts of chosen levels of a tree, joined by empirical Bayes: small errors at every area size.
 
@@ -74,12 +77,14 @@ def bayes_tree(
     Cells with like neighbourhoods share a prior that is fitted to their noisy counts; a mesh has neighbours, on other
     domains siblings of the tree take their part. expect=True, for tables of several axes: cells of like expectation
     share it, by what the sums over their axes and blocks imply.
+    noise, delta: as in `refined_tree`; with a pilot or expect=True Laplace noise only.
 
     Privacy
     -------
     Neighbours: tables that differ by one unit. Sensitivity: each measured level's counts change by c in all (replace:
     2c), c = counts a unit adds. Guarantee: epsilon-DP, exactly: the levels' shares add up to epsilon, the pilot's among
-    them, also where it chooses the others. Proof: docs/proofs/bayes_tree.md. Public: domain, mask, order, shares,
+    them, also where it chooses the others; with Gaussian noise (epsilon, delta)-DP by the exact law of the loss
+    (docs/proofs/gaussian.md). Proof: docs/proofs/bayes_tree.md. Public: domain, mask, order, shares,
     declared facts, the prior. Assumes: a good keystream; run time depends on the data (SECURITY.md).
 
     Cost: O(m + drawn nodes) for m records; people inside blocks that were not descended are spread over at most as many
@@ -105,11 +110,15 @@ def bayes_tree(
             if given.density > 1:
                 faults.append("bayes_tree: density is a share of all cells, at most 1")
     word = check_tree("bayes_tree", order, interleave, faults)
+    asked = asked_for("bayes_tree", noise, delta, faults)
+    if noise != "laplace" and (pilot or expect):
+        faults.append("bayes_tree: with pilot=True or expect=True the noise is Laplace; leave noise and delta out")
     raise_faults(PrivacyError, faults)
-    named, tree = ("bayes_tree", "docs/proofs/bayes_tree.md"), (word, tuple(interleave))
+    proof = "docs/proofs/bayes_tree.md" if asked is None else "docs/proofs/gaussian.md"
+    named, tree = ("bayes_tree", proof), (word, tuple(interleave))
     if pilot:
         return by_itself(ChosenTree(*named, *tree, Pilot(), prior, expect), order)
-    return by_itself(CountTree(*named, *tree, given, Bayes(prior, expect)), order)
+    return by_itself(CountTree(*named, *tree, given, Bayes(prior, expect), asked), order)
 
 
 def auto(

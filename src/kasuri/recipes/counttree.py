@@ -39,7 +39,7 @@ from kasuri.recipes.mechanism import (
     of_sizes,
     scale_of,
 )  # fmt: skip
-from kasuri.recipes.normal import DIFFERENT_CELLS, Asked, Bought, NoiseWord, asked_for, bought, wins
+from kasuri.recipes.normal import Asked, Bought, NoiseWord, asked_for, bought, smaller, wins
 from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.spending import (
     Given,
@@ -167,7 +167,7 @@ class CountTree(Trees):
     shares: Shares
     join: Join
     asked: Asked | None = None
-    """The noise, where it need not be Laplace; with least squares only, whose weights are right for any noise."""
+    """The noise, where it need not be Laplace."""
 
     @property
     def prior(self) -> PublicTable | None:
@@ -200,14 +200,13 @@ class CountTree(Trees):
         if self.asked is None or not self.asked.whichever:
             return self
         normal = replace(self, asked=replace(self.asked, word="gaussian"))
-        plain = replace(self, asked=None, basis="docs/proofs/refined_tree.md")
+        plain = replace(self, asked=None, basis=f"docs/proofs/{self.name}.md")
 
-        def spread(one: CountTree) -> float:
-            each = one.recurring(domain, unit, window, epsilon, delta).epsilon
-            visit = one.run(domain, unit, each).visit
-            return sum(variances(visit.scales, visit.law))
+        def variance(run: Run) -> float:
+            assert isinstance(run, CountTreeRun)
+            return sum(variances(run.visit.scales, run.visit.law))
 
-        return min(normal, plain, key=spread)
+        return smaller(normal, plain, variance, domain, unit, window, epsilon, delta)
 
     def _normal(self, run: CountTreeRun, asked: Asked) -> CountTreeRun:
         """The run with discrete Gaussian noise, where that was asked for or is smaller."""
@@ -215,10 +214,7 @@ class CountTree(Trees):
         found = bought(run.tree, run.cuts, claim.unit, claim.epsilon, asked.delta)
         if asked.whichever and not wins(found, list(run.visit.scales)):
             return run
-        claim = replace(claim, delta=asked.delta, rho=found.losses.rho)
-        if claim.unit.max_cells > 1:
-            claim = claim.assuming(DIFFERENT_CELLS)
-        return replace(run, guarantee=claim, noise=found.noise, normal=found)
+        return replace(run, guarantee=found.claimed(claim, asked), noise=found.noise, normal=found)
 
 
 @dataclass(frozen=True)
@@ -249,7 +245,7 @@ class CountTreeRun(TreeRun):
 
     @property
     def join(self) -> Join:
-        return self.mechanism.join if self.normal is None else LeastSquares(DiscreteGaussian)
+        return self.mechanism.join if self.normal is None else replace(self.mechanism.join, law=DiscreteGaussian)
 
     @property
     def visit(self) -> Visit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf
 from typing import ClassVar
@@ -48,10 +48,8 @@ class Join(ABC):
     presets: ClassVar[Mapping[str, Callable[[int], shares.Shares]]]
     """The shares that go with it, by name."""
 
-    @property
-    def noise(self) -> Law:
-        """The noise that it is made for."""
-        return DiscreteLaplace
+    law: Law = field(default=DiscreteLaplace, kw_only=True)
+    """The noise of the counts, which a run knows."""
 
     @abstractmethod
     def refine(self, visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
@@ -68,15 +66,10 @@ class Join(ABC):
 
 @dataclass(frozen=True)
 class LeastSquares(Join):
-    """Weights by the variances of the noise, whose `law` a run knows."""
+    """Weights by the variances of the noise."""
 
-    law: Law = DiscreteLaplace
     word: ClassVar[str] = "least squares"
     presets: ClassVar[Mapping[str, Callable[[int], shares.Shares]]] = shares.REFINED | shares.SERIES
-
-    @property
-    def noise(self) -> Law:
-        return self.law
 
     def refine(self, visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
         leaves, _ = least_squares(
@@ -113,6 +106,8 @@ class Bayes(Join):
         slacks = super().slacks(tree, cuts)
         if len(cuts) > 1:
             slacks[-2] = 2.0 if tree.leaves <= LARGE else 1.0
+            if self.law is DiscreteGaussian:  # whose scale is its standard deviation, sqrt(2) Laplace scales
+                slacks[-2] *= 0.75
         return slacks
 
 
@@ -128,11 +123,11 @@ def of_preset(preset: str, prior: PublicTable | None, expect: bool = False) -> J
 def visit_of(tree: Order, scale: Fraction, cuts: Cuts, join: Join, pilot: int | None = None) -> Visit:
     """What a count tree measures: the noise of a cut has the whole's scale over its share. Above a pilot's depth every
     node is kept."""
-    depths, scales = zip(*((depth, join.noise(scale).over(share).scale) for depth, share in cuts), strict=True)
+    depths, scales = zip(*((depth, join.law(scale).over(share).scale) for depth, share in cuts), strict=True)
     slacks = join.slacks(tree, cuts)
     if pilot is not None:
         slacks = [inf if depth < pilot else slack for depth, slack in zip(depths, slacks, strict=True)]
-    return Visit(tree, depths, scales, tuple(slacks), join.noise)
+    return Visit(tree, depths, scales, tuple(slacks), join.law)
 
 
 def node_variances(visit: Visit) -> list[tuple[int, float]]:

@@ -1,9 +1,10 @@
-"""Discrete Gaussian noise of a count tree: how far a unit moves each level, how much noise (epsilon, delta) buys, and
-whether it beats Laplace noise."""
+"""Discrete Gaussian noise of cells and count trees: how far a unit moves each level, how much noise (epsilon, delta)
+buys, and whether it beats Laplace noise."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isqrt
 from typing import Any, Literal
@@ -11,10 +12,10 @@ from typing import Any, Literal
 from kasuri.budget.gaussian import Normal, least_scale
 from kasuri.errors import PrivacyError
 from kasuri.noise.laws import DiscreteGaussian
-from kasuri.privacy import decimal, exact
+from kasuri.privacy import Exact, Guarantee, decimal, exact
 from kasuri.recipes.joins import Cuts, variances
-from kasuri.recipes.mechanism import TOO_SMALL
-from kasuri.schema import Unit
+from kasuri.recipes.mechanism import TOO_SMALL, Mechanism, Run
+from kasuri.schema import Domain, Unit, Window
 from kasuri.trees.order import Order
 
 NoiseWord = Literal["laplace", "gaussian", "auto"]
@@ -58,7 +59,12 @@ def asked_for(recipe: str, noise: object, delta: object, faults: list[str]) -> A
 
 
 def level_square(tree: Order, depth: int, unit: Unit) -> int:
-    """The most one unit changes the counts of a level by, as a sum of squares.
+    """The most one unit changes the counts of a level by, as a sum of squares."""
+    return nodes_square(tree.stride(depth), tree.leaves // tree.stride(depth), unit)
+
+
+def nodes_square(cells: int, nodes: int, unit: Unit) -> int:
+    """The most one unit changes the counts of so many nodes of so many cells each by, as a sum of squares.
 
     A unit adds k counts, at most unit.each in a cell: a node of n cells changes by at most c = min(k, n max_weight),
     and the sum of squares is largest where as many nodes as possible change by c: q c^2 + r^2, k = q c + r. Under
@@ -66,9 +72,9 @@ def level_square(tree: Order, depth: int, unit: Unit) -> int:
     node changes by no more than before.
     """
     k = unit.most
-    c = min(k, tree.stride(depth) * unit.each)
+    c = min(k, cells * unit.each)
     q, r = divmod(k, c)
-    twice = unit.change == "replace" and tree.leaves // tree.stride(depth) > 1
+    twice = unit.change == "replace" and nodes > 1
     return (q * c * c + r * r) * (2 if twice else 1)
 
 
@@ -87,11 +93,16 @@ class Bought:
         """Depths with the part that one count of each has: a level's share over its squares."""
         return tuple((depth, share / square) for (depth, share), square in zip(self.cuts, self.squares, strict=True))
 
-    def mechanisms(self, recipe: str) -> list[dict[str, Any]]:
+    def claimed(self, claim: Guarantee, asked: Asked) -> Guarantee:
+        """The guarantee of a release with this noise."""
+        own = replace(claim, delta=asked.delta, rho=self.losses.rho)
+        return own.assuming(DIFFERENT_CELLS) if own.unit.max_cells > 1 else own
+
+    def mechanisms(self, recipe: str, of: str = "counts of level {depth}") -> list[dict[str, Any]]:
         """One entry per level for a manifest: its own scale and its sensitivity in L2."""
         return [
             {
-                "query": f"counts of level {depth}",
+                "query": of.format(depth=depth),
                 "recipe": recipe,
                 "sensitivity": str(root) if (root := isqrt(square)) ** 2 == square else f"sqrt({square})",
                 "noise": self.noise.name,
@@ -102,16 +113,21 @@ class Bought:
 
 
 def bought(tree: Order, cuts: Cuts, unit: Unit, epsilon: Fraction, delta: Fraction) -> Bought:
-    """The least noise whose price is at most (epsilon, delta). Where a unit moves counts by 1 the price is that of the
-    exact law; else that of zCDP, which needs the squares alone."""
+    """The least noise for these levels of a tree whose price is at most (epsilon, delta)."""
     squares = tuple(level_square(tree, depth, unit) for depth, _ in cuts)
+    return least(cuts, squares, unit.most == 1, epsilon, delta)
+
+
+def least(cuts: Cuts, squares: tuple[int, ...], ones: bool, epsilon: Fraction, delta: Fraction) -> Bought:
+    """The least noise whose price is at most (epsilon, delta). `ones`: a unit moves single counts by 1 at most, so the
+    price is that of the exact law; else that of zCDP, which needs the squares alone."""
 
     def losses(scale: Fraction) -> Normal:
         scales = [
             DiscreteGaussian(scale).over(share / square).scale for (_, share), square in zip(cuts, squares, strict=True)
         ]
         rho = sum((Fraction(square) / (2 * own**2) for own, square in zip(scales, squares, strict=True)), Fraction(0))
-        parts = tuple((own**2, square) for own, square in zip(scales, squares, strict=True)) if unit.most == 1 else ()
+        parts = tuple((own**2, square) for own, square in zip(scales, squares, strict=True)) if ones else ()
         return Normal(Fraction(ceil(rho * 10**12), 10**12), parts)
 
     scale = least_scale(lambda tried: losses(tried).price(delta), epsilon, delta)
@@ -121,7 +137,20 @@ def bought(tree: Order, cuts: Cuts, unit: Unit, epsilon: Fraction, delta: Fracti
     return found
 
 
-def wins(found: Bought, laplace: list[Fraction]) -> bool:
-    """Is the sum of the levels' variances smaller than with Laplace noise of these scales?"""
+def smaller(
+    gaussian: Mechanism, laplace: Mechanism, variance: Callable[[Run], float], domain: Domain, unit: Unit,
+    window: Window, epsilon: Exact, delta: Exact,
+) -> Mechanism:  # fmt: skip
+    """Whichever has the smaller variance when both are priced over a window."""
+
+    def spread(one: Mechanism) -> float:
+        return variance(one.run(domain, unit, one.recurring(domain, unit, window, epsilon, delta).epsilon))
+
+    return min(gaussian, laplace, key=spread)
+
+
+def wins(found: Bought, laplace: Sequence[Fraction]) -> bool:
+    """Is the sum of the levels' variances smaller than with Laplace noise of these scales? They are priced by pure
+    sums: where the exact price of Laplace noise is well below those, Gaussian noise is smaller than either."""
     own = [found.noise.over(part).scale for _, part in found.spent]
     return sum(variances(own, DiscreteGaussian)) < sum(variances(laplace))

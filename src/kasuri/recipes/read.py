@@ -91,9 +91,10 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
         "matrix": lambda: _matrix(options, domain),
         "sparse": lambda: {"threshold": options["threshold"] if options["threshold"] == "auto" else
                            int(options["threshold"])},
-        "refined_tree": lambda: tree | {"shares": _shares(asked["shares"])} | {
-            name: asked[name] for name in ("noise", "delta") if name in asked},
-        "bayes_tree": lambda: tree | {"prior": prior, "expect": asked.get("expect", False)} | _chosen(asked),
+        "refined_tree": lambda: tree | {"shares": _shares(asked["shares"])} | _noise(asked),
+        "bayes_tree": lambda: tree | {"prior": prior, "expect": asked.get("expect", False)} | _chosen(asked)
+        | _noise(asked),
+        "cell_counts": lambda: _noise(asked),
         "woven_tree": lambda: _woven(asked),
         "auto": lambda: tree | {"prior": prior, "areas": tuple(asked["areas"]), "metric": asked["metric"]},
     }  # fmt: skip
@@ -146,6 +147,10 @@ def _shaped(words: Mapping[str, Any], options: Mapping[str, str], domain: Domain
 
 def _shares(said: Any) -> Any:
     return said if isinstance(said, str) else {int(height): share for height, share in said.items()}
+
+
+def _noise(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: asked[name] for name in ("noise", "delta") if name in asked}
 
 
 def _chosen(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def visited(visit: Visit, measured: Measurements) -> Visited:
         levels.append(Level(nodes, y, x, np.zeros(nodes.size + 1, dtype=np.int64)))
         kept = visit.kept(at, nodes, keep(y, first, t, float(slack * scale)))
         parents, totals, above = nodes[kept], x[kept], cut
-    return Visited(visit.cuts, visit.scales, visit.slacks, tuple(levels))
+    return Visited(visit.cuts, visit.scales, visit.slacks, tuple(levels), visit.law is DiscreteGaussian)
 
 
 def _firsts(tree: Order, parents: Int, start: int, end: int, nodes: Int) -> Int:

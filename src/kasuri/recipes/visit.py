@@ -96,7 +96,7 @@ class Visit:
         return self._block(keys, sums, np.array([root]), np.array([x]), self.split + 1, last, streams, root, known)[0]
 
     def _visited(self, levels: list[Level]) -> Visited:
-        return Visited(self.cuts, self.scales, self.slacks, tuple(levels))
+        return Visited(self.cuts, self.scales, self.slacks, tuple(levels), self.law is DiscreteGaussian)
 
     def _block(
         self,

@@ -37,6 +37,8 @@ WINDOWS = (0.8, 1.6, 4.0)
 """Widths (in cells) of the Gaussian windows; the first two, 0.6 and 0.4, make the near neighbourhood."""
 ROOM = 1 << 20
 """People inside blocks that were not descended are in at most so many cells, or as many as nodes were drawn."""
+BELOW = 4
+"""With normal noise numbers down to so many scales below 0 differ in what they say; with Laplace noise none do."""
 SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
 BROAD = 80.0
 PUBLIC_BINS = 14
@@ -79,19 +81,27 @@ def spreads(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | 
     return after.posteriors(levels, found.z, found.v, found.projected(), total_variance(visited))
 
 
+def units(visited: Visited) -> list[float]:
+    """The scale of every level by which its noise has the variance 2 scale^2: that of Laplace noise, or the standard
+    deviation of normal noise over sqrt(2)."""
+    scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
+    return [scale / math.sqrt(2) for scale in scales] if visited.normal else scales
+
+
 def total_variance(visited: Visited) -> float:
     """That of `top_total`."""
-    scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
+    scales = units(visited)
     return 2 / looks(visited.levels, scales, visited.slacks)[1]
 
 
 def fit(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None = None) -> Fitted:
     """Two passes of empirical Bayes over the cells, the second with what the first says of their neighbours."""
-    levels = visited.levels
-    scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
+    levels, normal = visited.levels, visited.normal
+    scales = units(visited)
     groups = [np.array([0, levels[0].y.size], dtype=np.int64), *(level.first for level in levels[:-1])]
     dropped = [
-        dropped_posteriors(level, part, scale) for level, part, scale in zip(levels[:-1], groups, scales, strict=False)
+        dropped_posteriors(level, part, scale, normal=normal)
+        for level, part, scale in zip(levels[:-1], groups, scales, strict=False)
     ]
     cells = levels[-1]
     index = tree.cells(cells.prefix)
@@ -109,11 +119,10 @@ def fit(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None
             place.smooth(values) if place is not None else (sibling_features(values, groups[-1]), np.zeros(u.size))
         )
         if public is None:
-            mean, variance = cell_posteriors(u, *features)
+            mean, variance = cell_posteriors(u, *features, normal=normal)
         else:
-            mean, variance = near_posteriors(
-                u, public, scales[-1], features[0] if around is None else around, features[0]
-            )
+            near = features[0] if around is None else around
+            mean, variance = near_posteriors(u, public, scales[-1], near, features[0], normal=normal)
         z, v = upward(visited, groups, scales, dropped, mean * scales[-1], variance * scales[-1] ** 2)
         found = Fitted(total, z, v, groups)
     assert found is not None
@@ -122,8 +131,7 @@ def fit(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None
 
 def total_of(visited: Visited) -> int:
     """The total of `estimate`, which no prior changes."""
-    scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
-    return int(whole_total(top_total(visited.levels, scales, visited.slacks)).sum())
+    return int(whole_total(top_total(visited.levels, units(visited), visited.slacks)).sum())
 
 
 def top_total(levels: tuple[Level, ...], scales: list[float], slacks: tuple[float, ...]) -> Float:
@@ -250,10 +258,10 @@ def sibling_features(values: Float, groups: Int) -> Float:
     return out
 
 
-def cell_posteriors(u: Float, f: Float, g: Float) -> tuple[Float, Float]:
+def cell_posteriors(u: Float, f: Float, g: Float, *, normal: bool = False) -> tuple[Float, Float]:
     """Posterior mean and variance of every drawn cell, in units of the scale."""
     outer, inner = (24, 5) if u.size >= SMALL else (8, 2)
-    return fitted(u, quantile_bins(f, g, outer, inner), outer * inner)
+    return fitted(u, quantile_bins(f, g, outer, inner), outer * inner, normal=normal)
 
 
 def _on_cells(prior: PublicTable, cells: Int, total: float) -> Float:
@@ -261,7 +269,9 @@ def _on_cells(prior: PublicTable, cells: Int, total: float) -> Float:
     return prior.on(cells) * (max(total, 0.0) / max(float(prior.values.sum()), 1.0))
 
 
-def near_posteriors(u: Float, public: Float, scale: float, f: Float, g: Float) -> tuple[Float, Float]:
+def near_posteriors(
+    u: Float, public: Float, scale: float, f: Float, g: Float, *, normal: bool = False
+) -> tuple[Float, Float]:
     """As `cell_posteriors`, where a public table says p > 0: x is 0, or near p, or anything; elsewhere the ordinary
     prior in bins of the public table around."""
     from kasuri._kernels.bayes import public_likelihoods, public_posteriors, row_weights
@@ -270,7 +280,7 @@ def near_posteriors(u: Float, public: Float, scale: float, f: Float, g: Float) -
     known = public > 0
     other = ~known
     if other.any():
-        mean[other], variance[other] = cell_posteriors(u[other], f[other], g[other])
+        mean[other], variance[other] = cell_posteriors(u[other], f[other], g[other], normal=normal)
     if known.any():
         own, p = u[known], public[known]
         parts = np.column_stack((p, p / (2 * scale)))  # p / 2 people of variance, in squared scales
@@ -279,15 +289,15 @@ def near_posteriors(u: Float, public: Float, scale: float, f: Float, g: Float) -
         step = -(-own.size // 40_000)
         some = slice(None, None, step)
         likelihood = np.empty((own[some].size, len(SPREADS) + 2))
-        public_likelihoods(own[some], parts[some], spreads, BROAD, likelihood)
+        public_likelihoods(own[some], parts[some], spreads, BROAD, normal, likelihood)
         weights = row_weights(likelihood, bins[some], PUBLIC_BINS, STEPS)
         m, v = np.empty(own.size), np.empty(own.size)
-        public_posteriors(own, parts, bins, weights, spreads, BROAD, m, v)
+        public_posteriors(own, parts, bins, weights, spreads, BROAD, normal, m, v)
         mean[known], variance[known] = m, v
     return mean, variance
 
 
-def fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Float, Float]:
+def fitted(u: Float, bins: Int, count: int, *, middle: bool = False, normal: bool = False) -> tuple[Float, Float]:
     """Mixture weights per bin by EM on the bins' own values, and every value's posterior mean and variance under them.
 
     middle: instead of the mean m the point half way to the median, which is m (1 - 2p) / (1 - p)^2 where 0 has
@@ -295,8 +305,8 @@ def fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Float
     """
     from kasuri._kernels.bayes import posteriors
 
-    likelihood, first, second = mixture()
-    weights = fitted_weights(u, bins, count)
+    likelihood, first, second = mixture(normal)
+    weights = fitted_weights(u, bins, count, normal=normal)
     # einsum, not @: a fixed order of sums, whatever the number of threads of the linear algebra behind @
     total, one, two = (np.einsum("bk,jk->bj", weights, table) for table in (likelihood[:-1], first, second))
     means = one / total
@@ -305,17 +315,17 @@ def fitted(u: Float, bins: Int, count: int, middle: bool = False) -> tuple[Float
         zero = np.minimum(weights[:, :1] * likelihood[:-1, 0] / total, 0.5)
         means = means * (1 + (1 - 2 * zero) / (1 - zero) ** 2) / 2
     mean, variance = np.empty(u.size), np.empty(u.size)
-    posteriors(u, bins, means, variances, FLAT, mean, variance)
+    posteriors(u, bins, means, variances, _below(normal), FLAT, mean, variance)
     return mean, variance
 
 
-def fitted_weights(u: Float, bins: Int, count: int) -> NDArray[Any]:
+def fitted_weights(u: Float, bins: Int, count: int, *, normal: bool = False) -> NDArray[Any]:
     """Weights of the mixture's parts per bin, drawn to those of all bins together."""
-    from kasuri._kernels.bayes import GRID, TOP, histograms, mixture_weights
+    from kasuri._kernels.bayes import histograms, mixture_weights
 
-    likelihood = mixture()[0]
-    hist = np.zeros((count, TOP * GRID + 2))
-    histograms(u, bins, hist)
+    likelihood = mixture(normal)[0]
+    hist = np.zeros((count, likelihood.shape[0]))
+    histograms(u, bins, _below(normal), hist)
     parts = likelihood.shape[1]
     pooled = mixture_weights(hist.sum(axis=0, keepdims=True), likelihood, np.full(parts, 1 / parts), 1.0, STEPS)[0]
     return mixture_weights(hist, likelihood, pooled, RIDGE, STEPS)
@@ -339,12 +349,13 @@ def quantile_bins(f: Float, g: Float, outer: int, inner: int) -> Int:
     return out
 
 
-def dropped_posteriors(level: Level, groups: Int, scale: float) -> tuple[Float, Float]:
+def dropped_posteriors(level: Level, groups: Int, scale: float, *, normal: bool = False) -> tuple[Float, Float]:
     """Posterior of every node of a level from its own y, the prior fitted in bins of its siblings' mean: for nodes that
     were not kept. Fitted on all drawn nodes, whose y were not selected."""
     u = level.y / scale
     bins = int(np.clip(u.size // 400, 1, 8))
-    mean, variance = fitted(u, quantile_bins(sibling_features(u, groups), u, bins, 1), bins, middle=True)
+    own = quantile_bins(sibling_features(u, groups), u, bins, 1)
+    mean, variance = fitted(u, own, bins, middle=True, normal=normal)
     return mean * scale, variance * scale**2
 
 
@@ -370,16 +381,24 @@ def upward(
         kept = np.diff(level.first) > 0
         new_z, new_v = dropped[at][0].copy(), dropped[at][1].copy()
         if kept.any():
-            own_s, own_w = _calibrated(s[kept], w[kept], y[kept], t[kept], scale, visited.slacks[at])
-            out_z, out_v = np.empty(own_s.size), np.empty(own_s.size)
-            normal_laplace(own_s, own_w, y[kept], scale, out_z, out_v)
+            slack = visited.slacks[at] * (math.sqrt(2) if visited.normal else 1)
+            own_s, own_w = _calibrated(s[kept], w[kept], y[kept], t[kept], scale, slack, visited.normal)
+            if visited.normal:
+                own_w = np.maximum(own_w, 1e-12 * scale**2)
+                gain = own_w / (own_w + 2 * scale**2)
+                out_z, out_v = own_s + gain * (y[kept] - own_s), gain * (2 * scale**2)
+            else:
+                out_z, out_v = np.empty(own_s.size), np.empty(own_s.size)
+                normal_laplace(own_s, own_w, y[kept], scale, out_z, out_v)
             new_z[kept], new_v[kept] = out_z, out_v
         z.insert(0, new_z)
         v.insert(0, new_v)
     return z, v
 
 
-def _calibrated(s: Float, w: Float, y: Float, t: Float, scale: float, slack: float) -> tuple[Float, Float]:
+def _calibrated(
+    s: Float, w: Float, y: Float, t: Float, scale: float, slack: float, normal: bool
+) -> tuple[Float, Float]:
     """Sums of children and their variances, corrected against the level's own y in bins of w.
 
     Only nodes kept almost surely (s well above the limit) are compared, and the mean and variance of noise that was
@@ -388,14 +407,12 @@ def _calibrated(s: Float, w: Float, y: Float, t: Float, scale: float, slack: flo
     w = np.maximum(w, 1e-6 * scale**2)
     if s.size < 200:
         return s, 2.0 * w
-    sure, a, tail = np.ones(s.size, dtype=bool), np.zeros(s.size), np.zeros(s.size)
+    sure, a = np.ones(s.size, dtype=bool), np.full(s.size, np.inf)
     if np.isfinite(slack):
         above = (s - t) / scale + slack  # of the limit, in scales
         sure = above > 1.6
-        a = np.where(sure, above, 0.0)
-        tail = np.where(sure, np.exp(-a) / 2, 0.0)
-    cut_mean = tail * (a + 1) / (1 - tail) * scale  # E[n | n > -a] of Laplace noise
-    cut_square = (2 - tail * (a * a + 2 * a + 2)) / (1 - tail) * scale**2
+        a = np.where(sure, above, np.inf)
+    cut_mean, cut_square = (part * scale**power for power, part in enumerate(_cut_off(a, normal), 1))
     r = y - s
     count = int(np.clip(sure.sum() // 100, 1, 6))
     edges = np.quantile(w[sure] if sure.any() else w, np.arange(1, count) / count)
@@ -415,29 +432,61 @@ def _calibrated(s: Float, w: Float, y: Float, t: Float, scale: float, slack: flo
     return out_s, out_w
 
 
-@lru_cache(maxsize=1)
-def mixture() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _cut_off(a: Float, normal: bool) -> tuple[Float, Float]:
+    """E[n | n > -a] and E[n^2 | n > -a] of noise of variance 2, in scales; a may be infinite."""
+    from kasuri._kernels.bayes import hazards
+
+    cut = np.isfinite(a)
+    a = np.where(cut, a, 0.0)
+    if normal:
+        b, h = a / math.sqrt(2), np.empty(a.size)
+        hazards(b, h)
+        h = np.where(cut, h, 0.0)
+        return math.sqrt(2) * h, 2 - 2 * b * h
+    tail = np.where(cut, np.exp(-a) / 2, 0.0)
+    return tail * (a + 1) / (1 - tail), (2 - tail * (a * a + 2 * a + 2)) / (1 - tail)
+
+
+def _below(normal: bool) -> float:
+    """Where the grid of the mixture begins, below 0."""
+    return float(BELOW) if normal else 0.0
+
+
+def _noise(off: Float, normal: bool) -> Float:
+    """The density of noise of variance 2."""
+    return np.exp(-off * off / 4) / math.sqrt(4 * math.pi) if normal else np.exp(-np.abs(off)) / 2
+
+
+def _noise_above(off: Float, normal: bool) -> Float:
+    """The probability of more noise than that."""
+    if normal:
+        from scipy.special import erfc
+
+        return np.asarray(erfc(off / 2) / 2)
+    return np.where(off > 0, np.exp(-np.abs(off)) / 2, 1 - np.exp(-np.abs(off)) / 2)
+
+
+@lru_cache(maxsize=2)
+def mixture(normal: bool = False) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Per class of u and part of the prior: its likelihood, and on the grid the first two moments times likelihood.
 
-    Classes as in the histograms; Laplace noise of scale 1, integrated panel by panel (the kink is an edge).
+    Classes as in the histograms; noise of variance 2, integrated panel by panel (the kink of Laplace noise is an edge).
     """
     from kasuri._kernels.bayes import GRID, TOP
 
-    grid = np.arange(TOP * GRID + 1) / GRID
+    below = int(_below(normal))
+    grid = np.arange((below + TOP) * GRID + 1) / GRID - below
     nodes, weights = np.polynomial.legendre.leggauss(12)
     panels = [0, 0.03, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 11, 15, 20, 30, 45, 70, 100, 150, 250, 400]
     tables = np.zeros((3, grid.size + 1, 1 + len(MEANS) * len(SHAPES)))
-    tables[0, :-1, 0] = np.exp(-grid) / 2
-    tables[0, -1, 0] = np.exp(-TOP) / 2
+    tables[0, :-1, 0] = _noise(grid, normal)
+    tables[0, -1, 0] = _noise_above(np.array([float(TOP)]), normal)[0]
     for j, u in enumerate([*grid, float(TOP)]):
-        edges = np.unique([*panels, u])
+        edges = np.unique([*panels, max(u, 0.0)])
         half = np.diff(edges) / 2
         x = (edges[:-1, None] + half[:, None] * (1 + nodes)).ravel()
         dx = (half[:, None] * weights).ravel()
-        if j < grid.size:
-            noise = np.exp(-np.abs(u - x)) / 2
-        else:
-            noise = np.where(x < u, np.exp(-np.abs(u - x)) / 2, 1 - np.exp(-np.abs(u - x)) / 2)  # P(noise > u - x)
+        noise = _noise(u - x, normal) if j < grid.size else _noise_above(u - x, normal)
         for k, (mean, shape) in enumerate((mean, shape) for mean in MEANS for shape in SHAPES):
             rate = shape / mean
             factorial = {1: 1.0, 4: 6.0}[shape]

@@ -100,10 +100,10 @@ def _about(u: Float, e: Float, scale: float) -> tuple[Float, Float, Float]:
     spreads = np.array(bayes.SPREADS)
     some = slice(None, None, max(1, -(-own.size // SAMPLE)))
     likelihood = np.empty((own[some].size, spreads.size + 2))
-    public_likelihoods(own[some], parts[some], spreads, bayes.BROAD, likelihood)
+    public_likelihoods(own[some], parts[some], spreads, bayes.BROAD, False, likelihood)
     weights = row_weights(likelihood, bins[some], bayes.PUBLIC_BINS, bayes.STEPS)
     mean, variance = np.empty(own.size), np.empty(own.size)
-    public_posteriors(own, parts, bins, weights, spreads, bayes.BROAD, mean, variance)
+    public_posteriors(own, parts, bins, weights, spreads, bayes.BROAD, False, mean, variance)
     found = np.full(u.size, np.nan)
     density = (weights[bins[some]] * likelihood).sum(axis=1) / 2
     found[known[some]] = np.where(own[some] <= TOP, np.log(np.maximum(density, 1e-300)), np.nan)

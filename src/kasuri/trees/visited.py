@@ -32,3 +32,5 @@ class Visited:
     scales: tuple[Fraction, ...]
     slacks: tuple[float, ...]
     levels: tuple[Level, ...]
+    normal: bool = False
+    """Is the noise discrete Gaussian, and not Laplace?"""
