@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from reference.bounding import bounded
 
 import kasuri as ks
-from kasuri.ingest import scratch
+from kasuri.ingest import parts, scratch
 from kasuri.noise.rng import Streams
 from kasuri.recipes.engine import prefix_sums
-from kasuri.spark import joined, keep, plans, subtrees
+from kasuri.spark import bounding, joined, keep, plans, subtrees
 from kasuri.spark.rows import no_rows
 
 
@@ -256,6 +257,31 @@ def test_a_task_writes_only_where_its_token_is_and_says_what(tmp_path):
     with pytest.raises(ks.DomainError, match="does not see the private folder"):
         list(keep.writer(str(folder), token, "counts")(iter(batches)))
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("max_weight", [None, 4])
+@pytest.mark.parametrize(("rows", "size"), [(1, 1 << 28), (40, 1 << 28), (1 << 21, 1), (1 << 21, 1 << 28)])
+def test_units_are_bounded_piece_by_piece(monkeypatch, text, max_weight, rows, size):
+    """However a task's batches are cut, and wherever a unit's rows are among them, the cells kept are those of the slow
+    twin."""
+    monkeypatch.setattr(parts, "PART_ROWS", rows)
+    monkeypatch.setattr(parts, "PART_BYTES", size)
+    domain, rng, key = ks.Domain.of(ks.Ordered("x", 50)), np.random.default_rng(rows + size), bytes(range(32))
+    unit = ks.Unit("person", "add-remove", 3, max_weight)
+    ids = rng.choice(
+        ["7", "07", "é", "e\u0301", "", "x" * 900] if text else [0, 7, -7, 2**63 - 1, -(2**63)], 300
+    ).tolist()
+    cells, weights = rng.integers(0, 50, 300), rng.integers(1, 9, 300)
+    table = pa.table({"id": ids, "cell": cells, "weight": np.minimum(weights, max_weight or 1)})
+    task = bounding.bound(domain, unit, max_weight is not None, key)
+    made = pa.Table.from_batches(list(task(iter(table.to_batches(13)))))
+    found = {}
+    for cell, value in zip(made["cell"].to_pylist(), made["value"].to_pylist(), strict=True):
+        found[cell] = found.get(cell, 0) + value
+    assert found == bounded(list(zip(ids, cells.tolist(), weights.tolist(), strict=True)), 3, key, max_weight)
+    none = list(task(iter([])))
+    assert none == []
 
 
 def test_a_working_folder_that_stays_is_told(tmp_path, monkeypatch):
