@@ -2,7 +2,7 @@
 release of one machine, bit for bit."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -257,6 +257,31 @@ def test_a_task_writes_only_where_its_token_is_and_says_what(tmp_path):
     with pytest.raises(ks.DomainError, match="does not see the private folder"):
         list(keep.writer(str(folder), token, "counts")(iter(batches)))
     assert not folder.exists()
+
+
+def test_too_many_drawn_nodes_end_the_release_before_they_are_fetched(monkeypatch):
+    """By their number alone, which noise decides."""
+    monkeypatch.setattr(joined, "TOP_NODES", 0)
+    monkeypatch.setattr(joined, "MOST_DRAWN", 10)
+    monkeypatch.setattr(Here, "here", None)
+    counts = ks.Counts.from_coo([5], [9000], DOMAINS["mask"], unit := ks.Unit("person", "add-remove", 1))
+    run = RECIPES["bayes"].on(DOMAINS["mask"], unit, "0.5")
+    with pytest.raises(ks.NumericsError, match="at most 10 are brought to the driver"):
+        drawn(run, counts, ks.seeded(3), 7, np.random.default_rng(0))
+
+
+def test_noisy_rows_that_are_lost_end_the_release(tmp_path):
+    table = pa.table({"level": pa.array([0, 1], pa.int32()), "place": [0, 3], "value": [5, -2]})
+    token = keep.mark(tmp_path)
+    (receipt,) = (
+        row for b in keep.writer(str(tmp_path), token, "noisy")(iter(table.to_batches())) for row in b.to_pylist()
+    )
+    copy = subtrees.Copy(None, tmp_path, token)
+    kept = keep.Kept(None, 2, 3, (receipt["file"],))
+    assert copy.here(kept, ("level", "value")).to_pylist() == [{"level": 0, "value": 5}, {"level": 1, "value": -2}]
+    for wrong in (replace(kept, total=4), replace(kept, rows=3), replace(kept, files=("gone.parquet",))):
+        with pytest.raises(ks.NumericsError, match="does not hold what was drawn"):
+            copy.here(wrong, ("level", "value"))
 
 
 @pytest.mark.parametrize("text", [False, True])
