@@ -56,10 +56,7 @@ def release(
     run = mechanism.on(counts.domain, counts.unit, asked(epsilon))
     if "total" in run.guarantee.public and counts.part is not None:
         raise PrivacyError("a part of a split has no public total: a record that changes may move to another part")
-    if counts.data in mechanism.declared:
-        raise PrivacyError(f"what is declared public as {counts.data!r} has the name of the confidential data")
-    for caution in run.cautions:  # before the charge: who reads it may still stop
-        warnings.warn(caution, AccuracyWarning, stacklevel=2)
+    warned(run, counts.data)
     threads = threads_or_all(threads)
     span = (slots, slots) if isinstance(slots, str) else slots
     paid = charge(
@@ -71,6 +68,15 @@ def release(
     recipe = MappingProxyType({**run.words(), **drawn.words})
     parts = run.domain, drawn.cells, drawn.values, drawn.measurements
     return Release(*parts, paid.guarantee, recipe, paid.provenance, paid.receipt)
+
+
+def warned(run: Run, data: str | None) -> None:
+    """Before the charge: refuse public tables that have the name of the confidential data, and say what speaks against
+    the choice, so that who reads it may still stop."""
+    if data in run.mechanism.declared:
+        raise PrivacyError(f"what is declared public as {data!r} has the name of the confidential data")
+    for caution in run.cautions:
+        warnings.warn(caution, AccuracyWarning, stacklevel=3)
 
 
 def draw(run: Run, counts: Counts, streams: Streams, threads: int) -> Drawn:

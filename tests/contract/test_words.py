@@ -19,7 +19,7 @@ from kasuri.recipes.joins import of_preset
 from kasuri.recipes.mechanism import Bias, Mechanism
 from kasuri.recipes.read import UntoldError, read
 from kasuri.schema import Domain, Mesh, Unit
-from kasuri.spark import subtrees
+from kasuri.spark import plans
 from kasuri.trees import order
 from kasuri.words import bias
 
@@ -109,10 +109,10 @@ class Odd:
 def test_spark_draws_blocks_of_known_kinds_only():
     run = ks.geometric().on(DOMAIN, PERSON, "1")
     with pytest.raises(PrivacyError, match="Odd are not known"):
-        subtrees.plan(forged(run, blocks=Odd))
-    for name in ("privelet", "bayes_tree", "simplex", "laplace"):
+        plans.plan(forged(run, blocks=Odd))
+    for name in ("privelet", "simplex", "laplace"):
         with pytest.raises(DomainError, match="does not run on Spark"):
-            subtrees.plan(VARIANTS[name].on(DOMAIN, PERSON, "1"))
+            plans.plan(VARIANTS[name].on(DOMAIN, PERSON, "1"))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 release of one machine, bit for bit."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from reference.bounding import bounded
 
 import kasuri as ks
-from kasuri.ingest import scratch
+from kasuri.ingest import parts, scratch
 from kasuri.noise.rng import Streams
 from kasuri.recipes.engine import prefix_sums
-from kasuri.spark import keep, subtrees
+from kasuri.spark import bounding, joined, keep, plans, subtrees
+from kasuri.spark.rows import no_rows
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Rows:
     """An Arrow table that answers as a Spark frame does."""
 
     table: Any
+
+    @property
+    def rows(self):
+        return self.table.num_rows
 
     @property
     def frame(self):
@@ -40,6 +46,21 @@ class Here:
         self._groups, self._rng = groups, rng
         self.given = Rows
 
+    def put(self, table, name, columns):
+        return Rows(table)
+
+    def here(self, kept, columns):
+        table = kept.table.select(list(columns))
+        return table.take(self._rng.permutation(table.num_rows))
+
+    def totals(self, counts, tallies):
+        key, value = (counts.table[name].to_numpy() for name in ("key", "value"))
+        return [tally.sums(key, value) for tally in tallies]
+
+    def coarser(self, counts, ratio):
+        table = counts.table.drop(["block"])
+        return Rows(table.append_column("block", pa.array(counts.table["block"].to_numpy() // ratio)))
+
     def kept(self, frame, name, columns):
         names = [pair.split()[0] for pair in columns.split(", ")]
         return Rows(frame.table.select(names))
@@ -48,7 +69,7 @@ class Here:
         table, roots = rows.table, pa.table(roots)
         table = table.take(self._rng.permutation(table.num_rows))
         group_of, root_group = (t["block"].to_numpy() % self._groups for t in (table, roots))
-        out = [subtrees._none(columns)]
+        out = [no_rows(columns)]
         for group in self._rng.permutation(self._groups):
             own, root = table.filter(pa.array(group_of == group)), roots.filter(pa.array(root_group == group))
             out += [task(*pair) for pair in subtrees._pairs(own, root)]
@@ -57,7 +78,7 @@ class Here:
 
 def drawn(run, counts, source, groups, rng):
     """(cells, values, measurements as sorted rows) by the plan of `run`."""
-    plan = subtrees.plan(run)
+    plan = plans.plan(run)
     block, key = plan.address(counts.cells)
     table = Rows(pa.table({"block": block, "key": key, "value": counts.values}))
     blocks, at = np.unique(block, return_inverse=True)
@@ -66,7 +87,7 @@ def drawn(run, counts, source, groups, rng):
     rows = pa.concat_tables([f.table.select(["part", "bucket", "level", "place", "value"]) for f in made.parts])
     rows = rows.sort_by([("part", "ascending"), ("bucket", "ascending"), ("place", "ascending")])
     cells, measured = (rows.filter(pa.array(rows["part"].to_numpy() == part)) for part in (0, 1))
-    return cells["place"].to_numpy(), cells["value"].to_numpy(), measured, made.scales, type(plan)
+    return cells["place"].to_numpy(), cells["value"].to_numpy(), measured, made.scales, made.words
 
 
 SEA = np.random.default_rng(0).random((300, 500)) < 0.3
@@ -85,11 +106,24 @@ RECIPES = {
     "two heights": ks.refined_tree({0: "0.5", 1: "0.5"}),
     "hierarchy": ks.refined_tree("u4", order="hierarchy"),
 }
+BLOCKWISE = sorted(RECIPES)
+RECIPES |= {
+    "bayes": ks.bayes_tree(),
+    "hierarchy bayes": ks.bayes_tree("sparse", order="hierarchy"),
+    "expect": ks.bayes_tree(order="interleaved", expect=True),
+    "pilot": ks.bayes_tree(pilot=True),
+    "auto": ks.auto((1, 64)),
+    "woven": ks.woven_tree(),
+    "woven views": ks.woven_tree(views={"cells": 12, "area": 60, "grid@2": 50}),
+    "woven whole": ks.woven_tree(whole=True),
+    "woven pilot": ks.woven_tree(pilot=True),
+    "best": ks.best(),
+}
 
 
 @settings(max_examples=25)
 @given(
-    domain=st.sampled_from(sorted(DOMAINS)), recipe=st.sampled_from(sorted(RECIPES)), seed=st.integers(0, 99),
+    domain=st.sampled_from(sorted(DOMAINS)), recipe=st.sampled_from(BLOCKWISE), seed=st.integers(0, 99),
     records=st.sampled_from([0, 1, 40, 2000]), groups=st.sampled_from([1, 3, 50]),
 )  # fmt: skip
 def test_blocks_anywhere_are_the_release_of_one_machine(domain, recipe, seed, records, groups):
@@ -99,6 +133,26 @@ def test_blocks_anywhere_are_the_release_of_one_machine(domain, recipe, seed, re
 @pytest.mark.parametrize("recipe", ["haar plain", "haar jump", "even16"])
 def test_a_cut_tree_is_the_release_of_one_machine(recipe):
     assert_release_of_one_machine("axes", recipe, 5, 2000, 7)
+
+
+@pytest.mark.parametrize(
+    ("domain", "recipe", "cut"),
+    [
+        ("mask", "bayes", True), ("mask", "pilot", False), ("mask", "pilot", True), ("tree", "expect", True),
+        ("tree", "hierarchy bayes", True), ("tree", "woven", True), ("tree", "woven views", True),
+        ("tree", "woven views", False), ("tree", "woven pilot", False), ("tree", "woven whole", False),
+        pytest.param("mask", "auto", True, marks=pytest.mark.full), ("one", "bayes", False),
+        *(pytest.param("axes", name, True, marks=pytest.mark.full) for name in ("bayes", "pilot", "best")),
+    ],
+)  # fmt: skip
+def test_what_is_refined_as_a_whole_is_the_release_of_one_machine(monkeypatch, domain, recipe, cut):
+    """Measured in blocks and joined, and where the tree is small drawn by one task."""
+    if cut and domain != "axes":  # which has 2^25 leaves
+        monkeypatch.setattr(joined, "TOP_NODES", 0)
+    plan = plans.plan(RECIPES[recipe].on(DOMAINS[domain], ks.Unit("person", "add-remove", 1), "0.5"))
+    assert plan.whole is not cut
+    for seed, records in ((5, 3000), (6, 0)):
+        assert_release_of_one_machine(domain, recipe, seed, records, 7)
 
 
 def assert_release_of_one_machine(domain, recipe, seed, records, groups):
@@ -114,8 +168,9 @@ def assert_release_of_one_machine(domain, recipe, seed, records, groups):
     except ks.DomainError:  # a tree without that height, or too many cells for a dense recipe
         return
     local = ks.release(counts, mechanism, epsilon="0.5", ledger=None, source=ks.seeded(seed))
-    got_cells, got_values, measured, scales, _ = drawn(run, counts, ks.seeded(seed), groups, rng)
+    got_cells, got_values, measured, scales, words = drawn(run, counts, ks.seeded(seed), groups, rng)
     assert np.array_equal(got_cells, local.cells) and np.array_equal(got_values, local.values)
+    assert {**run.words(), **words} == local.recipe
     if local.measurements is None:
         assert scales is None and measured.num_rows == 0
         return
@@ -134,7 +189,7 @@ def assert_release_of_one_machine(domain, recipe, seed, records, groups):
 )  # fmt: skip
 def test_every_plan_is_used(domain, recipe, kind):
     run = RECIPES[recipe].on(DOMAINS[domain], ks.Unit("person", "add-remove", 1), "1")
-    assert isinstance(subtrees.plan(run), kind)
+    assert isinstance(plans.plan(run), kind)
 
 
 @pytest.mark.parametrize("recipe", ["haar plain", "haar jump", "even16"])
@@ -145,7 +200,7 @@ def test_blocks_without_a_record_have_their_mass(recipe):
     run = RECIPES[recipe].on(domain, unit, "0.05")
     local = ks.release(counts, RECIPES[recipe], epsilon="0.05", ledger=None, source=ks.seeded(3))
     cells, values, *_ = drawn(run, counts, ks.seeded(3), 7, np.random.default_rng(0))
-    elsewhere = subtrees.plan(run).address(cells)[0] != subtrees.plan(run).address(np.array([0]))[0][0]
+    elsewhere = plans.plan(run).address(cells)[0] != plans.plan(run).address(np.array([0]))[0][0]
     assert values[elsewhere].sum() > 0 and values.sum() == local.total()
 
 
@@ -156,7 +211,7 @@ def test_the_top_needs_the_sums_of_the_blocks_alone(recipe):
     rng = np.random.default_rng(1)
     cells = np.unique(rng.integers(0, domain.size, 500))
     run = RECIPES[recipe].on(domain, unit, "0.5")
-    plan = subtrees.plan(run)
+    plan = plans.plan(run)
     block, key = plan.address(cells)
     order = np.argsort(key)
     streams = Streams(ks.seeded(1).release_key(), run.mechanism.name)
@@ -202,6 +257,56 @@ def test_a_task_writes_only_where_its_token_is_and_says_what(tmp_path):
     with pytest.raises(ks.DomainError, match="does not see the private folder"):
         list(keep.writer(str(folder), token, "counts")(iter(batches)))
     assert not folder.exists()
+
+
+def test_too_many_drawn_nodes_end_the_release_before_they_are_fetched(monkeypatch):
+    """By their number alone, which noise decides."""
+    monkeypatch.setattr(joined, "TOP_NODES", 0)
+    monkeypatch.setattr(joined, "MOST_DRAWN", 10)
+    monkeypatch.setattr(Here, "here", None)
+    counts = ks.Counts.from_coo([5], [9000], DOMAINS["mask"], unit := ks.Unit("person", "add-remove", 1))
+    run = RECIPES["bayes"].on(DOMAINS["mask"], unit, "0.5")
+    with pytest.raises(ks.NumericsError, match="at most 10 are brought to the driver"):
+        drawn(run, counts, ks.seeded(3), 7, np.random.default_rng(0))
+
+
+def test_noisy_rows_that_are_lost_end_the_release(tmp_path):
+    table = pa.table({"level": pa.array([0, 1], pa.int32()), "place": [0, 3], "value": [5, -2]})
+    token = keep.mark(tmp_path)
+    (receipt,) = (
+        row for b in keep.writer(str(tmp_path), token, "noisy")(iter(table.to_batches())) for row in b.to_pylist()
+    )
+    copy = subtrees.Copy(None, tmp_path, token)
+    kept = keep.Kept(None, 2, 3, (receipt["file"],))
+    assert copy.here(kept, ("level", "value")).to_pylist() == [{"level": 0, "value": 5}, {"level": 1, "value": -2}]
+    for wrong in (replace(kept, total=4), replace(kept, rows=3), replace(kept, files=("gone.parquet",))):
+        with pytest.raises(ks.NumericsError, match="does not hold what was drawn"):
+            copy.here(wrong, ("level", "value"))
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("max_weight", [None, 4])
+@pytest.mark.parametrize(("rows", "size"), [(1, 1 << 28), (40, 1 << 28), (1 << 21, 1), (1 << 21, 1 << 28)])
+def test_units_are_bounded_piece_by_piece(monkeypatch, text, max_weight, rows, size):
+    """However a task's batches are cut, and wherever a unit's rows are among them, the cells kept are those of the slow
+    twin."""
+    monkeypatch.setattr(parts, "PART_ROWS", rows)
+    monkeypatch.setattr(parts, "PART_BYTES", size)
+    domain, rng, key = ks.Domain.of(ks.Ordered("x", 50)), np.random.default_rng(rows + size), bytes(range(32))
+    unit = ks.Unit("person", "add-remove", 3, max_weight)
+    ids = rng.choice(
+        ["7", "07", "é", "e\u0301", "", "x" * 900] if text else [0, 7, -7, 2**63 - 1, -(2**63)], 300
+    ).tolist()
+    cells, weights = rng.integers(0, 50, 300), rng.integers(1, 9, 300)
+    table = pa.table({"id": ids, "cell": cells, "weight": np.minimum(weights, max_weight or 1)})
+    task = bounding.bound(domain, unit, max_weight is not None, key)
+    made = pa.Table.from_batches(list(task(iter(table.to_batches(13)))))
+    found = {}
+    for cell, value in zip(made["cell"].to_pylist(), made["value"].to_pylist(), strict=True):
+        found[cell] = found.get(cell, 0) + value
+    assert found == bounded(list(zip(ids, cells.tolist(), weights.tolist(), strict=True)), 3, key, max_weight)
+    none = list(task(iter([])))
+    assert none == []
 
 
 def test_a_working_folder_that_stays_is_told(tmp_path, monkeypatch):

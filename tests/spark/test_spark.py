@@ -1,13 +1,17 @@
 """A release on two executors is the release of one machine, bit for bit, whatever Spark does with its tasks; and leaves
 nothing behind but what it publishes."""
 
+import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -21,6 +25,7 @@ from kasuri.schema import ROWS_ALONE
 from kasuri.spark import bounding, files, keep, subtrees
 from kasuri.spark import cluster as module
 from kasuri.spark import session as checks
+from kasuri.spark.rows import COUNTS
 from kasuri.words.japanese import ja
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -50,6 +55,9 @@ CASES = {
               ks.geometric(), False, 5),
     "whole": (ks.Domain.of(ks.Mesh("grid", shape=(30, 50)), mask={"grid": SEA[:30, :50]}), {"grid": ["c0", "c1"]},
               ks.haar_topdown(), False, None),
+    "pilot": (AXES, {"grid": ["c0", "c1"], "age": "c2"}, ks.bayes_tree(pilot=True), True, None),
+    "woven": (ks.Domain.of(ks.Mesh("grid", shape=(300, 20)), ks.Ordered("age", 11)), {"grid": ["c0", "c1"], "age":
+              "c2"}, ks.best(), False, 5),
 }  # fmt: skip
 
 
@@ -91,10 +99,14 @@ def assert_same(got: ks.Release, local: ks.Release):
         ("plain", 7),
         ("count tree", 7),
         ("cells", 7),
-        ("whole", 2),
+        ("whole", 200),
+        ("pilot", 7),
+        ("woven", 2),
     ],
 )
-def test_bit_identical_to_one_machine(cluster, name, partitions):
+def test_bit_identical_to_one_machine(cluster, monkeypatch, name, partitions):
+    if name == "count tree":
+        monkeypatch.setattr(files, "HERE_ROWS", 0)
     frame, call, local = setting(cluster, name, partitions)
     assert local.cells.size > 100
     with ks.spark.release(frame, **call) as out:
@@ -247,6 +259,66 @@ def test_a_task_that_wrote_and_then_failed_counts_once(cluster, monkeypatch, tmp
     assert all(np.array(twice[0]) >= (3, 3, 2))  # two tasks, two tasks and one, and at least one more of each
 
 
+def test_a_large_mask_is_sent_as_a_broadcast(cluster, monkeypatch):
+    """What a task needs is then more than Spark puts into its description."""
+    from pyspark import SparkContext
+
+    sea = np.random.default_rng(1).random((4096, 2400)) < 0.3
+    domain = ks.Domain.of(ks.Mesh("grid", shape=sea.shape), mask={"grid": sea})
+    table = records(domain.shape, 3000, 900, 5)
+    pq.write_table(table, cluster.work / "sea.parquet")
+    place, unit, recipe = {"grid": ["c0", "c1"]}, ks.Unit("person", "add-remove", 2), ks.haar_topdown()
+    counts = ks.count(table, domain, columns=place, unit=unit, key=KEY)
+    local = ks.release(counts, recipe, epsilon="1", ledger=None, source=ks.seeded(7))
+    sent, broadcast = [], SparkContext.broadcast
+    monkeypatch.setattr(SparkContext, "broadcast", lambda self, value: sent.append(value) or broadcast(self, value))
+    frame = cluster.session.read.parquet(str(cluster.work / "sea.parquet"))
+    call = {"epsilon": "1", "unit": unit, "ledger": None, "key": KEY, "source": ks.seeded(7), "partitions": 2}
+    with ks.spark.release(frame, domain, recipe, columns=place, work=cluster.work, **call) as out:
+        assert_same(out.collect(), local)
+    assert sent
+
+
+def test_a_source_rewritten_during_the_run_is_read_once(cluster, monkeypatch):
+    """While units are bounded the table is replaced by another one, of other people in other cells: what is released
+    is the table as it was first read, and no unit of it counts twice."""
+    _, call, local = setting(cluster, "whole", 2)
+    path, other = cluster.work / "rewritten.parquet", str(cluster.work / "other.parquet")
+    shutil.copy(cluster.work / "whole.parquet", path)
+    pq.write_table(records((30, 50), 9000, 9000, 99), other)
+    bound, to = bounding.bound, str(path)
+
+    def rewriting(*words):
+        bounded = bound(*words)
+
+        def task(batches):
+            import os
+
+            if os.path.exists(other):
+                os.replace(other, to)
+            yield from bounded(batches)
+
+        return task
+
+    monkeypatch.setattr(bounding, "bound", rewriting)
+    with ks.spark.release(cluster.session.read.parquet(to), **call) as out:
+        assert_same(out.collect(), local)
+    assert pq.read_metadata(path).num_rows == 9000
+
+
+@pytest.mark.full
+def test_two_hosts_that_share_a_folder_and_nothing_else_and_one_is_lost():
+    """Two network namespaces, each with a /tmp of its own, every connection encrypted."""
+    if os.geteuid() or not all(map(shutil.which, ("ip", "unshare", "java"))):
+        pytest.skip("two networks on one machine need root, ip and unshare, and Spark needs Java")
+    script, folder = Path(__file__).parent / "hosts.py", tempfile.mkdtemp(dir="/var/tmp")
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, f"{folder}: {done.stderr[-3000:]}"
+    out = json.loads(done.stdout.splitlines()[-1])
+    assert out["same"] and out["cells"] > 100 and out["killed"] == ["b"]
+    assert out["at work"] == ["1", "2"] and out["left"] == []
+
+
 def test_a_frame_without_rows(cluster):
     frame, call, _ = setting(cluster, "plain", 3)
     none = pq.read_table(cluster.work / "plain.parquet").slice(0, 0)
@@ -349,9 +421,10 @@ def test_equal_values_from_different_records_give_the_same_files(cluster, monkey
     assert base[second].sum() == 0 < other[second].sum() and other.min() >= 0
     monkeypatch.setattr(files, "FILE_ROWS", 8)
     monkeypatch.setattr(files, "GROUP_ROWS", 4)
-    monkeypatch.setattr("kasuri.draw.secrets.token_hex", lambda n: "0" * 2 * n)
+    monkeypatch.setattr("kasuri.draw.secrets", SimpleNamespace(token_hex=lambda n: "0" * 2 * n))
     trees = []
     for table, own in ((base, 1), (other, seed)):
+        monkeypatch.setattr(files, "HERE_ROWS", 0 if own == 1 else 1 << 22)  # one by tasks, one by the driver
         rows = np.repeat(np.arange(table.size), table)
         path = cluster.work / f"{own}.parquet"
         pq.write_table(pa.table({"person": np.arange(rows.size), "row": rows // 256, "col": rows % 256}), path)
@@ -383,8 +456,10 @@ def test_bounding_is_the_rule_of_the_other_engines(cluster):
             unit, weight = ks.Unit("person", "add-remove", max_cells, max_weight), max_weight and "weight"
             place = {"grid": ["row", "col"]}
             assert bounding.judge(frame, domain, place, unit, weight, KEY) == KEY
-            pairs = bounding.bounded(frame, domain, place, unit, weight, KEY)
-            found = bounding.counted(pairs, lambda c: (c * 0, c)).toArrow()
+            placed = bounding.records(frame, domain, place, unit, weight)
+            pairs = placed.mapInArrow(bounding.bound(domain, unit, weight is not None, KEY), bounding.BOUNDED)
+            address = bounding.addressed(lambda c: (c * 0, c))
+            found = bounding.counted(pairs).mapInArrow(address, COUNTS).toArrow()
             got = dict(zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True))
             rows = [
                 (i, c if c < 63 else None, w) for i, c, w in zip(ids, cells.tolist(), weights.tolist(), strict=True)
@@ -403,7 +478,8 @@ def test_a_column_name_may_hold_anything_and_rows_without_an_id_are_left_out(clu
     odd = frame.withColumn("person", fn.when(fn.col("person") % 3 != 0, fn.col("person")))
     odd = odd.withColumnRenamed("c0", "c`.0").select("*", fn.lit(0).alias("C1"))
     place = {"grid": ["c`.0", "c1"]}
-    found = bounding.bounded(odd, call["domain"], place, call["unit"], "weight", KEY).toArrow()
+    placed = bounding.records(odd, call["domain"], place, call["unit"], "weight")
+    found = placed.mapInArrow(bounding.bound(call["domain"], call["unit"], True, KEY), bounding.BOUNDED).toArrow()
     some = table.filter(pa.array(table["person"].to_numpy() % 3 != 0))
     local = ks.count(some, call["domain"], columns=call["columns"], unit=call["unit"], weight="weight", key=KEY)
     assert found["value"].to_numpy().sum() == local.values.sum() > 0
@@ -585,7 +661,7 @@ def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
     for name in ("half", "exact", "raw", "some", "loose", "day", "none"):
         refused(ks.DomainError, "ids are whole numbers or text", odd, unit=ks.Unit(name, "add-remove", 1, 5))
     before = last_task(cluster)
-    for recipe in (ks.privelet(), ks.bayes_tree(), ks.auto(), ks.recipes.simplex()):
+    for recipe in (ks.privelet(), ks.sparse(), ks.recipes.simplex()):
         refused(ks.DomainError, "does not run on Spark", recipe=recipe)
     refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(descent="dense"))
     refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(transform="nominal"))
@@ -606,6 +682,29 @@ def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
         logging.getLogger("py4j").setLevel(logging.NOTSET)
     assert [entry["kind"] for entry in book.entries()] == ["opened"]
     assert not list(cluster.work.glob("kasuri-work-*"))
+
+
+def test_a_frame_of_spark_connect_is_refused(tmp_path):
+    """By a server of its own, where the installed PySpark can start one."""
+    needed = "grpc", "grpc_status", "zstandard"
+    if shutil.which("java") is None or not all(importlib.util.find_spec(name) for name in needed):
+        pytest.skip(
+            "no Spark Connect here: it needs Java, grpcio, grpcio-status, googleapis-common-protos and zstandard"
+        )
+    script = Path(__file__).parent / "connect.py"
+    done = subprocess.run([sys.executable, script, str(tmp_path)], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    out = json.loads(done.stdout.splitlines()[-1])
+    assert out["rows"] == 50 and out["kind"].startswith("pyspark.sql.connect")
+    assert out["refused"] == checks.CONNECT and out["ledger"] == ["opened"]
+
+
+def test_a_client_without_a_jvm_is_told_the_same(monkeypatch):
+    """Where the classic classes cannot even be imported."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql.classic.dataframe", None)
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    with pytest.raises(ks.DomainError, match="as part of a plan"):
+        checks.of(frame)
 
 
 def test_a_task_that_fails_tells_no_value():
@@ -693,10 +792,10 @@ def test_a_job_file_runs_on_spark(cluster, tmp_path, monkeypatch):
 def test_a_job_file_that_spark_cannot_run(tmp_path):
     from kasuri import job
 
-    (tmp_path / "job.toml").write_text(JOB.replace("[budget]", '[recipe]\nname = "bayes_tree"\n\n[budget]'))
+    (tmp_path / "job.toml").write_text(JOB.replace("[budget]", '[recipe]\nname = "privelet"\n\n[budget]'))
     (fault,) = job.check(tmp_path / "job.toml")
-    assert "bayes_tree does not run on Spark" in fault
-    with pytest.raises(ks.DomainError, match="bayes_tree does not run on Spark"):
+    assert "privelet does not run on Spark" in fault
+    with pytest.raises(ks.DomainError, match="privelet does not run on Spark"):
         job.run(job.load(tmp_path / "job.toml"), tmp_path)
     for was, now, words in [
         ('"visits.parquet"', '"visits.csv"', "Parquet"),

@@ -27,6 +27,8 @@ PARTS = 64
 PART_ROWS = 1 << 21
 """Records that are bounded at a time: small parts are taken together; a part that is larger is bounded piece by
 piece."""
+PART_BYTES = 1 << 28
+"""Bytes of records that are held at most before they are bounded, where they come as they are read."""
 THREADS = 2
 """Of DuckDB: each holds buffers of its own, so that with one per core the machine would decide what is refused."""
 _CHUNK = 4096
@@ -306,6 +308,49 @@ def _part(file: Any, pieces: list[tuple[int, int]], width: int, bounded: Callabl
         _read(file, start, rows[used : used + n])
         used += n
     return bounded(rows[:used])
+
+
+def together(batches: Iterator[Any], domain: Domain, unit: Unit, weighted: bool, key: bytes) -> Int:
+    """The bounded records of `batches` (id, cell, and weight where it counts), which hold all records of their units:
+    rows with these columns, ids as numbers. Bounded as they are read: memory holds what is kept and PART_ROWS more, or
+    twice what is kept."""
+    from kasuri._kernels import records as kernel
+
+    state = kernel.key_state(np.frombuffer(key.hex().encode(), np.uint8))
+    width = 3 if weighted else 2
+    kept, ids, waiting, size, held = np.empty((0, width), np.int64), None, list[Any](), 0, 0
+    for batch in batches:
+        waiting.append(batch)
+        size, held = size + batch.num_rows, held + batch.nbytes
+        if size >= max(PART_ROWS, len(kept)) or held >= max(PART_BYTES, 0 if ids is None else ids.nbytes):
+            kept, ids = _next(kernel, kept, ids, waiting, domain, unit, state)
+            waiting, size, held = [], 0, 0
+    return _next(kernel, kept, ids, waiting, domain, unit, state)[0] if waiting else kept
+
+
+def _next(
+    kernel: Any, kept: Int, ids: Any, waiting: list[Any], domain: Domain, unit: Unit, state: Any
+) -> tuple[Int, Any]:
+    """What is kept of `kept` and of the batches, and the texts that its numbers are of (None: ids are numbers)."""
+    import pyarrow as pa
+
+    size = sum(batch.num_rows for batch in waiting)
+    rows = np.empty((len(kept) + size, kept.shape[1]), np.int64)
+    rows[: len(kept)] = kept
+    for column in range(1, kept.shape[1]):
+        rows[len(kept) :, column] = np.concatenate([batch.column(column).to_numpy() for batch in waiting])
+    own = [batch.column(0) for batch in waiting]
+    if pa.types.is_integer(own[0].type):
+        rows[len(kept) :, 0] = np.concatenate([column.to_numpy() for column in own])
+        none = np.zeros(0, np.uint8), np.zeros(0, np.int64)
+        return _bounded(kernel, rows, domain, unit, state, *none), None
+    before = pa.array([], pa.large_string()) if ids is None else ids
+    texts = [before, *(column.cast(pa.large_string()) for column in own)]
+    coded = pa.chunked_array(texts).combine_chunks().dictionary_encode()
+    rows[:, 0] = coded.indices.to_numpy()
+    data, ends = _bytes(coded.dictionary, "text")
+    rows = _bounded(kernel, rows, domain, unit, state, data.copy(), ends)
+    return rows, coded.dictionary.take(pa.array(rows[:, 0]))
 
 
 def _bounded(kernel: Any, rows: Int, domain: Domain, unit: Unit, state: Any, data: NDArray[np.uint8], ends: Int) -> Int:

@@ -217,7 +217,7 @@ class Job(Part):
     @model_validator(mode="before")
     @classmethod
     def _spark_default(cls, content: Any) -> Any:
-        """Not everything that `best` chooses is drawn block by block."""
+        """What a job file for a cluster has always meant where it names no recipe."""
         if isinstance(content, dict) and content.get("engine") == "spark" and "recipe" not in content:
             return content | {"recipe": {"name": "haar_topdown"}}
         return content

@@ -117,7 +117,7 @@ def judge_recipe(job: Job, recipe: Mechanism, table: Domain, who: Unit) -> None:
     """Refuse a recipe that has no guarantee here, or does not run where the job runs, before any session is started."""
     found = recipe.on(table, who, asked(job.budget.epsilon))
     if job.spark is not None:
-        from kasuri.spark.subtrees import plan
+        from kasuri.spark.plans import plan
 
         plan(found)
 

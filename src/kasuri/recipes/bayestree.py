@@ -28,12 +28,13 @@ from kasuri.recipes.counttree import (
     by_itself,
     check_tree,
     count_bars,
-    drawn,
     expect_words,
+    joined,
     replayed,
     shares_of,
 )
 from kasuri.recipes.descent import by_key
+from kasuri.recipes.joined import ChosenBlocks, JoinedBlocks
 from kasuri.recipes.joins import Bayes
 from kasuri.recipes.mechanism import AreaError, Bias, Drawn, Mechanism, NoForm, Replay, TreeRun, Words, scale_of
 from kasuri.recipes.normal import NoiseWord, asked_for
@@ -240,14 +241,19 @@ class ChosenTreeRun(TreeRun):
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         """Measure (the pilot first, where there is one), choose, visit."""
         keys, values = by_key(self.tree, self.domain, cells, values)
-        known = self.offer.measure(keys, values, streams)
+        cut = self.blocks().chosen(keys, values, streams)
+        measured = cut.measured(keys, values, streams, threads)
+        del keys, values
+        return cut.finish(*measured)
+
+    def _chosen(self, y: Int | None, streams: Streams) -> JoinedBlocks:
+        """The preset, from the pilot's noisy numbers, and what it measures."""
+        known = self.offer.told(y)
         # a key of its own: what chooses can open no stream of the release
         own = Streams(streams.block_key("simulation", 0, 0), "simulation")
         chosen = self.mechanism.chooser.choose(self.offer, known, own)
-        visited = self.offer.visit(chosen.preset).run(keys, values, streams, threads, known)
-        del keys, values
         words = chosen.words() | {"shares": share_words(self.offer.choices[chosen.preset])}
-        return drawn(self, self.tree, visited, self.offer.join(chosen.preset), words)
+        return joined(self, self.offer.visit(chosen.preset), self.offer.join(chosen.preset), words, known)
 
     def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
         preset = str(drawn.words["preset"])
@@ -256,5 +262,6 @@ class ChosenTreeRun(TreeRun):
     def errors(self, sizes: Sequence[int] = ()) -> NoForm:
         return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
 
-    def blocks(self) -> None:
-        return None
+    def blocks(self) -> ChosenBlocks:
+        visits = tuple(self.offer.visit(preset) for preset in self.offer.choices)
+        return ChosenBlocks(visits, self.offer.tally, self._chosen)

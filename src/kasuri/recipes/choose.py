@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from kasuri.privacy import decimal
 from kasuri.public import PublicTable
 from kasuri.published.measurements import Measurements
 from kasuri.recipes import shares
+from kasuri.recipes.joined import Tally
 from kasuri.recipes.joins import Cuts, Join, of_preset, visit_of
 from kasuri.recipes.visit import Visit, Whole, measure_whole
 from kasuri.refine import LARGEST
@@ -78,6 +80,32 @@ class Offer:
             return None
         depth, share = self.pilot
         return measure_whole(self.tree, depth, self.scale / share, keys, values, streams)
+
+    @property
+    def tally(self) -> Tally | None:
+        """The pilot as sums of the nodes of its depth, possible or not: its noise comes from the same stream."""
+        if self.pilot is None:
+            return None
+        nodes, stride = self.tree.width(0, self.pilot[0]), self.tree.stride(self.pilot[0])
+
+        def noisy(sums: Int, streams: Streams) -> Int:
+            seen = np.flatnonzero(sums)
+            found = self.measure(seen * stride, sums[seen], streams)
+            assert found is not None
+            return found.y
+
+        return Tally(nodes, partial(_node, stride), noisy)
+
+    def told(self, y: Int | None) -> Whole | None:
+        """The pilot again, of which only the noisy numbers were handed on."""
+        if self.pilot is None or y is None:
+            return None
+        nodes, _ = self.tree.children(np.zeros(1, dtype=np.int64), 0, self.pilot[0])
+        return Whole(self.pilot[0], self.scale / self.pilot[1], nodes, y)
+
+
+def _node(stride: int, keys: Int) -> Int:
+    return keys // stride
 
 
 @dataclass(frozen=True)

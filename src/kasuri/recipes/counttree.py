@@ -24,6 +24,7 @@ from kasuri.published.bars import Bars, CountBars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes import spread
 from kasuri.recipes.descent import by_cell, by_key
+from kasuri.recipes.joined import ChosenBlocks, JoinedBlocks, settled
 from kasuri.recipes.joins import Bayes, Cuts, Join, LeastSquares, node_variances, variances, visit_of
 from kasuri.recipes.mechanism import (
     AreaError,
@@ -36,6 +37,7 @@ from kasuri.recipes.mechanism import (
     Replay,
     Run,
     TreeRun,
+    Words,
     of_sizes,
     scale_of,
 )  # fmt: skip
@@ -54,7 +56,7 @@ from kasuri.recipes.spending import (
     prior_words,
     share_words,
 )  # fmt: skip
-from kasuri.recipes.visit import Visit
+from kasuri.recipes.visit import Visit, Whole
 from kasuri.refine import bayes
 from kasuri.schema import Domain, Unit, Window
 from kasuri.trees import order as orders
@@ -288,8 +290,10 @@ class CountTreeRun(TreeRun):
     def counted(self) -> CountTreeRun:
         return self
 
-    def blocks(self) -> CountBlocks | None:
-        return CountBlocks(self.visit) if isinstance(self.mechanism.join, LeastSquares) else None
+    def blocks(self) -> CountBlocks | ChosenBlocks:
+        if isinstance(self.mechanism.join, LeastSquares):
+            return CountBlocks(self.visit)
+        return settled(joined(self, self.visit, self.join, {}))
 
 
 def count_bars(run: TreeRun, measurements: Measurements | None, visits: Sequence[Visit]) -> Bars | NoBars:
@@ -347,10 +351,19 @@ def expect_words(expect: bool) -> dict[str, Any]:
     return {"expect": True} if expect else {}
 
 
-def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: dict[str, Any]) -> Drawn:
+def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: Words) -> Drawn:
     """Cells and measurements of a visited tree: from here on everything sees noisy counts only."""
     found = join.refine(visited, tree, run.domain)
     return Drawn(*by_cell(tree, run.domain, [found]), measured(visited), words)
+
+
+def joined(run: TreeRun, visit: Visit, join: Join, words: Words, known: Whole | None = None) -> JoinedBlocks:
+    """A tree that `join` refines as a whole, from noisy counts alone."""
+
+    def finish(visited: Visited, numbers: Sequence[Int]) -> Drawn:
+        return drawn(run, run.tree, visited, join, words)
+
+    return JoinedBlocks(visit, dict(zip(visit.cuts, visit.scales, strict=True)), finish, known=known, words=words)
 
 
 def measured(visited: Visited) -> Measurements:

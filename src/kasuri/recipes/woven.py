@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import inf, sqrt
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes import spread
 from kasuri.recipes.descent import by_cell, by_key
+from kasuri.recipes.joined import ChosenBlocks, JoinedBlocks, Tally, settled
 from kasuri.recipes.joins import Bayes, Cuts, visit_of
 from kasuri.recipes.mechanism import (
     AreaError,
@@ -33,6 +35,7 @@ from kasuri.recipes.mechanism import (
     Replay,
     Run,
     TreeRun,
+    Words,
     scale_of,
     single,
 )  # fmt: skip
@@ -46,6 +49,7 @@ from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, planned
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
+from kasuri.trees.order import Order
 from kasuri.trees.partition import Partition
 from kasuri.trees.visited import LEAST_SCALE, Level, Visited
 from kasuri.trees.weave import interleaved
@@ -214,21 +218,26 @@ class WovenRun(TreeRun):
         return replace(self, cuts=cuts, parts=tuple((part, said[part.name]) for part, _ in self.parts))
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
-        return self.measured(cells, values, streams, threads, ())
-
-    def measured(self, cells: Int, values: Int, streams: Streams, threads: int, known: Sequence[Int]) -> Drawn:
-        """`draw`, where the first parts were measured before: `known` are their numbers."""
         keys, values = by_key(self.tree, self.domain, cells, values)
-        tree = self.visit.run(keys, values, streams, threads)
-        numbers = list(known)
-        for at, (part, _) in enumerate(self.parts[len(known) :], len(known)):
-            y = discrete_laplace(self.part_scale(at)).draw(streams.open("part", at, 0), part.groups)
-            group = part.of_keys(self.tree, keys)
-            np.add.at(y, group[group >= 0], values[group >= 0])
-            numbers.append(y)
+        cut = self.joined()
+        measured = cut.measured(keys, values, streams, threads)
         del keys, values
-        found = by_cell(self.tree, self.domain, [self._refined(tree, numbers)])
-        return Drawn(*found, self._measurements(tree, numbers))
+        return cut.finish(*measured)
+
+    def joined(self, known: Sequence[Int] = (), words: Words | None = None) -> JoinedBlocks:
+        """What is measured, and what follows from it. `known`: the numbers of the first parts, measured before."""
+        told = words or {}
+
+        def finish(tree: Visited, numbers: Sequence[Int]) -> Drawn:
+            every = [*known, *numbers]
+            found = by_cell(self.tree, self.domain, [self._refined(tree, every)])
+            return Drawn(*found, self._measurements(tree, every), told)
+
+        parts = tuple(self._tally(at) for at in range(len(known), len(self.parts)))
+        return JoinedBlocks(self.visit, self.told_scales, finish, parts, words=told)
+
+    def _tally(self, at: int) -> Tally:
+        return tally(self.tree, self.parts[at][0], self.part_scale(at), ("part", at, 0))
 
     def _refined(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Int, Int]:
         """From here on everything sees noisy numbers only."""
@@ -420,5 +429,14 @@ class WovenRun(TreeRun):
     def errors(self, sizes: Sequence[int] = ()) -> list[BlockError] | NoForm:
         return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
 
-    def blocks(self) -> None:
-        return None
+    def blocks(self) -> ChosenBlocks:
+        return settled(self.joined())
+
+
+def tally(tree: Order, part: Partition, scale: Fraction, place: tuple[str, int, int]) -> Tally:
+    """The sums of a partition's groups, each with noise of its own, from the keystream of that place."""
+
+    def noisy(sums: Int, streams: Streams) -> Int:
+        return discrete_laplace(scale).draw(streams.open(*place), part.groups) + sums
+
+    return Tally(part.groups, partial(part.of_keys, tree), noisy)

@@ -18,14 +18,14 @@ from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
-from kasuri.noise.samplers import discrete_laplace
 from kasuri.privacy import Exact, decimal, exact
 from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.descent import by_key
+from kasuri.recipes.joined import ChosenBlocks, JoinedBlocks
 from kasuri.recipes.mechanism import AreaError, Bias, Drawn, Mechanism, NoForm, Replay, TreeRun, Words
 from kasuri.recipes.views import View, Woven
-from kasuri.recipes.woven import BASIS, FIRST_PART, WovenRun, WovenTree
+from kasuri.recipes.woven import BASIS, FIRST_PART, WovenRun, WovenTree, tally
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 from kasuri.trees.partition import Partition
@@ -205,14 +205,16 @@ class PilotedRun(TreeRun):
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         """The pilot, the choice, and the chosen run, which draws the pilot no more."""
-        keys, sums = by_key(self.tree, self.domain, cells, values)
-        noise = discrete_laplace(self.choices[WHOLE].part_scale(0))
-        y = noise.draw(streams.open("pilot", 0, 0), self._pilot.groups)
-        np.add.at(y, self._pilot.of_keys(self.tree, keys), sums)
-        del keys, sums
+        keys, values = by_key(self.tree, self.domain, cells, values)
+        cut = self.blocks().chosen(keys, values, streams)
+        measured = cut.measured(keys, values, streams, threads)
+        del keys, values
+        return cut.finish(*measured)
+
+    def _chosen(self, y: Int | None, streams: Streams) -> JoinedBlocks:
+        assert y is not None
         words = self._rule(y)
-        drawn = self.choices[words["preset"]].measured(cells, values, streams, threads, (y,))
-        return replace(drawn, words=words)
+        return self.choices[words["preset"]].joined((y,), words)
 
     def _rule(self, y: Int) -> dict[str, Any]:
         """What the pilot's noisy numbers choose, and why, as a release says it."""
@@ -274,5 +276,6 @@ class PilotedRun(TreeRun):
     def errors(self, sizes: Sequence[int] = ()) -> NoForm:
         return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
 
-    def blocks(self) -> None:
-        return None
+    def blocks(self) -> ChosenBlocks:
+        first = tally(self.tree, self._pilot, self.choices[WHOLE].part_scale(0), ("pilot", 0, 0))
+        return ChosenBlocks(tuple(run.visit for run in self.choices.values()), first, self._chosen)

@@ -1,7 +1,7 @@
-"""Records to bounded counts in Spark: the rule of `ingest.micro`, to the byte, as SQL.
+"""Records to bounded counts in Spark: the rule of `ingest.micro`, to the byte.
 
-A batch of rows becomes (id, cell, weight) by the very code that reads files on one machine, whole columns at a time;
-distinct pairs, the choice among a crowded unit's cells and the counts are Spark's own work.
+A batch of rows becomes (id, cell, weight), and a unit's rows become the cells it counts in, by the very code that reads
+files on one machine, whole columns at a time; bringing a unit's rows together and adding up cells are Spark's own work.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from kasuri.arrays import Int
 from kasuri.errors import DomainError, PrivacyError, raise_faults
-from kasuri.ingest import micro, sources
+from kasuri.ingest import micro, parts, sources
 from kasuri.ingest.axes import LONGEST, Place
 from kasuri.ingest.sources import Stream
 from kasuri.schema import Domain, Unit
@@ -22,6 +24,9 @@ Address = Callable[[Int], tuple[Int, Int]]
 
 LABEL = "frame"
 BOUNDED = "cell bigint, value bigint"
+CELLS = ["cell", "value"]
+HANDED = 1 << 18
+"""Rows of a batch that a task hands on."""
 
 
 def judge(
@@ -65,28 +70,11 @@ def _id_type(kind: str) -> str | None:
     return "string" if kind == "string" else None
 
 
-def bounded(
-    frame: Any,
-    domain: Domain,
-    columns: Mapping[str, Place],
-    unit: Unit,
-    weight: str | None,
-    key: bytes,
-) -> Any:
-    """BOUNDED: one row per unit and cell that counts, without the unit's id. All rows of a unit are made by one task,
-    so whoever keeps the answer of one run of each task holds no unit in more than `max_cells` cells.
-
-    Privacy
-    -------
-    Neighbours: frames that differ by all rows of one id (add-remove), or by other rows for one id (replace).
-    Sensitivity: as in `ingest.micro.count_records`, whose rule this is. Guarantee: none by itself.
-    Proof: docs/proofs/spark.md, docs/proofs/bounding.md. Public: domain, unit. Assumes: one person has one id; each row
-    of the frame depends on its own id alone (`rowwise`); the frame gives the same rows whenever Spark reads it.
-    """
-    from pyspark.sql import Window
+def records(frame: Any, domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: str | None) -> Any:
+    """(id, cell, weight where one counts) of the rows that have a place, all of a unit in one task, where `bound` takes
+    them."""
     from pyspark.sql import functions as fn
 
-    most = unit.max_cells
     # by number: mapInArrow cannot take every name, and Spark may take two names for one that differ by case
     rows = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
     rows = rows.select([f"c{frame.columns.index(name)}" for name in micro.needed(columns, unit, weight)])
@@ -97,28 +85,39 @@ def bounded(
         _places(domain, columns, unit, weight),
         f"id {kind}, cell bigint" + ("" if weight is None else ", weight bigint"),
     )
-    # all rows of a unit come together once; what follows needs no further exchange until cells are counted
-    pairs = rows.repartition("id")
-    if weight is None:
-        pairs = pairs.dropDuplicates(["id", "cell"])
-    else:
-        pairs = pairs.groupBy("id", "cell").agg(fn.max("weight").alias("weight"))
-    own = Window.partitionBy("id")
-    pairs = pairs.withColumn("crowd", fn.count(fn.lit(1)).over(own)).crossJoin(fn.broadcast(_key_frame(frame, key)))
-    text = fn.concat_ws("|", fn.col("hex"), fn.col("id").cast("string"), fn.col("cell").cast("string"))
-    # only where a unit is crowded does the rank decide, and only there is it computed
-    rank = fn.when(fn.col("crowd") > most, fn.sha2(text.cast("binary"), 256))
-    pairs = pairs.withColumn("rank", rank).drop("hex")
-    kept = pairs.withColumn("turn", fn.row_number().over(own.orderBy("rank", "cell"))).where(fn.col("turn") <= most)
-    return kept.select("cell", (fn.lit(1) if weight is None else fn.col("weight")).cast("bigint").alias("value"))
+    return rows.repartition("id")
 
 
-def counted(pairs: Any, address: Address) -> Any:
-    """(block, key, value): the sums of `pairs`, whose total is at most MAX_CELLS; one row per cell that is not 0."""
+def bound(domain: Domain, unit: Unit, weighted: bool, key: bytes) -> Any:
+    """Batches of `records` -> BOUNDED: one row per unit and cell that counts, without the unit's id. All rows of a unit
+    are made by one task, so whoever keeps the answer of one run of each task holds no unit in more than `max_cells`
+    cells.
+
+    Privacy
+    -------
+    Neighbours: frames that differ by all rows of one id (add-remove), or by other rows for one id (replace).
+    Sensitivity: as in `ingest.micro.count_records`, whose rule this is. Guarantee: none by itself.
+    Proof: docs/proofs/spark.md, docs/proofs/bounding.md. Public: domain, unit. Assumes: one person has one id; each row
+    of the frame depends on its own id alone (`rowwise`); the frame gives the same rows whenever Spark reads it.
+    """
+    import pyarrow as pa
+
+    def bounded(batches: Iterator[Any]) -> Iterator[Any]:
+        with quiet("bounding records"):
+            rows = parts.together(batches, domain, unit, weighted, key)
+            for low in range(0, len(rows), HANDED):
+                piece = rows[low : low + HANDED]
+                value = piece[:, 2] if weighted else np.ones(len(piece), np.int64)
+                yield pa.RecordBatch.from_arrays([pa.array(piece[:, 1].copy()), pa.array(value.copy())], CELLS)
+
+    return bounded
+
+
+def counted(pairs: Any) -> Any:
+    """(cell, value): the sums of `pairs`, whose total is at most MAX_CELLS; one row per cell that is not 0."""
     from pyspark.sql import functions as fn
 
-    counts = pairs.groupBy("cell").agg(fn.sum("value").alias("value"))
-    return counts.mapInArrow(_addresses(address), "block bigint, key bigint, value bigint")
+    return pairs.groupBy("cell").agg(fn.sum("value").alias("value"))
 
 
 def _places(domain: Domain, columns: Mapping[str, Place], unit: Unit, weight: str | None) -> Any:
@@ -148,18 +147,8 @@ def _silent(share: float) -> None:
     """Spark tells how far a task is."""
 
 
-def _key_frame(frame: Any, key: bytes) -> Any:
-    """The sampling key as one row made in a task: as a literal it would be in plans and logs."""
-    import pyarrow as pa
-
-    def hexadecimal(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            yield pa.RecordBatch.from_arrays([pa.array([key.hex()] * batch.num_rows, pa.string())], ["hex"])
-
-    return frame.sparkSession.range(0, 1, 1, 1).mapInArrow(hexadecimal, "hex string")
-
-
-def _addresses(address: Address) -> Any:
+def addressed(address: Address) -> Any:
+    """Batches of `counted` -> (block, key, value)."""
     import pyarrow as pa
 
     def where(batches: Iterator[Any]) -> Iterator[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from kasuri import names
 from kasuri.budget.ledger import Ledger, Receipt
-from kasuri.draw import charge, checked
+from kasuri.draw import charge, checked, warned
 from kasuri.errors import DomainError, NumericsError, PrivacyError
 from kasuri.ingest import micro, scratch
 from kasuri.ingest.axes import Place
@@ -27,10 +27,12 @@ from kasuri.published.about import About
 from kasuri.published.acceptance import Acceptance
 from kasuri.published.measurements import Measurements
 from kasuri.published.release import Release
+from kasuri.recipes import best
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import MAX_CELLS, Domain, Unit
-from kasuri.spark import bounding, files, keep, rowwise, session, subtrees
+from kasuri.spark import bounding, files, keep, rows, rowwise, session, subtrees
 from kasuri.spark.files import File
+from kasuri.spark.plans import plan
 
 LOGS = (
     "Spark's event logs, user interface and metrics hold row counts per task: they stay as confidential as the records"
@@ -76,15 +78,15 @@ class SparkRelease:
     @property
     def non_zero(self) -> int:
         """How many cells are not 0."""
-        return sum(file.rows for file in self._of(subtrees.RELEASED))
+        return sum(file.rows for file in self._of(rows.RELEASED))
 
     def total(self) -> int:
         """Sum over all cells, as in `Release.total`."""
-        return sum(file.total for file in self._of(subtrees.RELEASED))
+        return sum(file.total for file in self._of(rows.RELEASED))
 
     def frame(self) -> Any:
         """The released table as a Spark DataFrame."""
-        return self._session.read.parquet(*(f"file://{path}" for path in self._paths(subtrees.RELEASED)))
+        return self._session.read.parquet(*(f"file://{path}" for path in self._paths(rows.RELEASED)))
 
     def collect(self) -> Release:
         """The release in this process's memory, equal to that of one machine."""
@@ -97,10 +99,10 @@ class SparkRelease:
             read = [parquet.read_table(path, columns=list(wanted)) for path in self._paths(part)]
             return [np.concatenate([table.column(name).to_numpy() for table in read]) for name in wanted]
 
-        cells, values = columns(subtrees.RELEASED, "cell", "value")
+        cells, values = columns(rows.RELEASED, "cell", "value")
         measured = None
         if self.scales is not None:
-            level, prefix, value = columns(subtrees.MEASURED, "level", "prefix", "value")
+            level, prefix, value = columns(rows.MEASURED, "level", "prefix", "value")
             measured = Measurements(level.astype(np.int64), prefix, value, self.scales)
         words = self.guarantee, self.recipe, self.provenance, self.receipt
         return Release(self.domain, cells, values, measured, *words)
@@ -138,7 +140,7 @@ def _link(source: Path, target: Path) -> None:
 def release(
     frame: Any,
     domain: Domain,
-    recipe: Mechanism,
+    recipe: Mechanism | None = None,
     *,
     epsilon: Exact,
     unit: Unit,
@@ -154,7 +156,8 @@ def release(
     about: Mapping[str, str] | None = None,
     acceptance: Acceptance | None = None,
 ) -> SparkRelease:
-    """Publish the records of a Spark DataFrame with `recipe` at `epsilon`, without bringing them to one machine.
+    """Publish the records of a Spark DataFrame with `recipe`, or `best()`, at `epsilon`, without bringing them to one
+    machine.
 
     The rows are records with the id column `unit.id`; `columns`, `weight`, `data` and `key` (the sampling key) are
     those of `ks.count`, `epsilon`, `ledger`, `source`, `about` and `acceptance` those of
@@ -175,10 +178,13 @@ def release(
     is read; that event logs, user interface and metrics, which hold row counts per task, stay confidential.
 
     Cost: three shuffles of the records at most (by id, by cell, by block) and one of the output. The driver holds the
-    sums of the blocks: at most 256 numbers (refined_tree: the nodes of its first cut, where these are more; geometric:
-    one per 65,536 cells, at most 1,024), and a line per file.
+    sums of the blocks: at most 256 numbers (trees of counts: the nodes of their first cut, where these are more;
+    geometric: one per 65,536 cells, at most 1,024), and a line per file. bayes_tree, auto and woven_tree are refined as
+    a whole: on up to 2^22 leaves by one task; else on the driver, which then holds every drawn node (at most 2^26) and
+    the sums of the parts.
     """
     spark = session.of(frame)
+    recipe = best() if recipe is None else recipe
     source = checked(recipe, ledger, source)
     if data is not None:
         names.declared(data)
@@ -186,7 +192,8 @@ def release(
         raise PrivacyError("a ledger pays for one data set: name it with data=")
     said = None if about is None else About.of(about)
     run = recipe.on(domain, unit, asked(epsilon))
-    cut = subtrees.plan(run)
+    cut = plan(run)
+    warned(run, data)
     key = bounding.judge(frame, domain, columns, unit, weight, key)
     vouched = rowwise.trusted(frame, unit.id, micro.needed(columns, unit, weight), assume)
     if partitions is not None and (type(partitions) is not int or partitions < 1):
@@ -198,11 +205,13 @@ def release(
         with session.settings(spark, partitions), scratch.folder(inside=place) as private, session.jobs(spark):
             copy = subtrees.Copy(spark, private, keep.mark(private))
             session.probe(spark, partial(keep.sees, str(private), copy.token))
-            bounded = bounding.bounded(frame, domain, columns, unit, weight, key)
-            pairs = copy.kept(bounded, "bounded", bounding.BOUNDED)
+            records = bounding.records(frame, domain, columns, unit, weight)
+            bound = bounding.bound(domain, unit, weight is not None, key)
+            pairs = copy.kept(records, "bounded", bounding.BOUNDED, bound)
             if pairs.total > MAX_CELLS:  # below it no sum of them can pass 64 bits
                 raise NumericsError("the total is larger than 2^62; use a smaller max_weight")
-            counts = copy.kept(bounding.counted(pairs.frame, cut.address), "counts", subtrees.COUNTS)
+            addressed = bounding.addressed(cut.address)
+            counts = copy.kept(bounding.counted(pairs.frame), "counts", rows.COUNTS, addressed)
             if counts.total != pairs.total:
                 raise NumericsError("the counts do not add up to the bounded records; nothing is released")
             blocks, sums = copy.sums(counts)
@@ -214,7 +223,8 @@ def release(
                 drawn = cut.draw(copy, counts, blocks, sums, streams)
                 tables = files.Tables(domain, paid.provenance["release_id"], drawn.scales)
                 written = files.write(copy, drawn, tables, out)
-        words = paid.guarantee, MappingProxyType(run.words()), paid.provenance, paid.receipt
+        told = MappingProxyType({**run.words(), **drawn.words})
+        words = paid.guarantee, told, paid.provenance, paid.receipt
         return SparkRelease(domain, *words, written, drawn.scales, out, spark, opened.pop_all())
 
 

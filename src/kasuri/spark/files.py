@@ -18,12 +18,15 @@ from kasuri.errors import NumericsError
 from kasuri.published.measurements import Measurements
 from kasuri.schema import Domain
 from kasuri.spark import keep
+from kasuri.spark.rows import RELEASED, ROWS
 from kasuri.spark.session import quiet, told
-from kasuri.spark.subtrees import RELEASED, ROWS, Copy, Drawn
+from kasuri.spark.subtrees import Copy, Drawn
 from kasuri.store.columns import cell_table, measured_table
 
 FILE_ROWS = 1 << 22
 """Rows of every file but the last."""
+HERE_ROWS = 1 << 22
+"""Most drawn rows that the driver writes itself."""
 GROUP_ROWS = 1 << 20
 """Rows of every row group but a file's last; divides FILE_ROWS."""
 RECEIPT = "part int, number bigint, aside string, rows bigint, total bigint"
@@ -57,8 +60,38 @@ class Tables:
 
 def write(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> tuple[File, ...]:
     """Write the drawn rows into `folder`, which the executors see too; the files, in order."""
-    import pyarrow as pa
     from pyarrow import parquet
+
+    number = sum(part.rows for part in drawn.parts)
+    found = _here(copy, drawn, tables, folder) if number <= HERE_ROWS else _spread(copy, drawn, tables, folder)
+    files = [_named(folder, **row) for row in found]
+    wanted = number, sum(part.total for part in drawn.parts)
+    there = sum(parquet.read_metadata(folder / file.name).num_rows for file in files)
+    if (sum(file.rows for file in files), sum(file.total for file in files)) != wanted or there != wanted[0]:
+        raise NumericsError("the files do not hold the rows that were drawn; nothing is released")
+    if not any(file.part == RELEASED for file in files):
+        files.append(_empty(tables, folder))
+    return tuple(sorted(files, key=lambda file: (file.part, file.name)))
+
+
+def _here(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> list[dict[str, Any]]:
+    """Few rows: sorted and written by the driver, which saves several jobs. What is drawn may be seen there."""
+    import pyarrow as pa
+
+    columns = "part", "level", "place", "value"
+    rows = pa.concat_tables([copy.here(part, columns) for part in drawn.parts])
+    part, level, place = (rows.column(name).to_numpy() for name in columns[:-1])
+    rows = rows.take(pa.array(np.lexsort((place, level, part))))
+    part = rows.column("part").to_numpy()
+    file = (np.arange(part.size) - np.searchsorted(part, part)) // FILE_ROWS
+    batches = rows.append_column("file", pa.array(file)).to_batches(GROUP_ROWS)
+    written = _writer(tables, str(folder), GROUP_ROWS)(iter(batches))
+    return [receipt for batch in written for receipt in batch.to_pylist()]
+
+
+def _spread(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> list[dict[str, Any]]:
+    """Sorted and written by tasks, a file each."""
+    import pyarrow as pa
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
@@ -78,15 +111,7 @@ def write(copy: Copy, drawn: Drawn, tables: Tables, folder: Path) -> tuple[File,
     laid = laid.repartition("part", "file").sortWithinPartitions("part", "file", "level", "place")
     writer = _writer(tables, str(folder), GROUP_ROWS)
     with told():
-        found = laid.mapInArrow(writer, RECEIPT).toArrow().to_pylist()
-    files = [_named(folder, **row) for row in found]
-    wanted = sum(part.rows for part in drawn.parts), sum(part.total for part in drawn.parts)
-    there = sum(parquet.read_metadata(folder / file.name).num_rows for file in files)
-    if (sum(file.rows for file in files), sum(file.total for file in files)) != wanted or there != wanted[0]:
-        raise NumericsError("the files do not hold the rows that were drawn; nothing is released")
-    if not any(file.part == RELEASED for file in files):
-        files.append(_empty(tables, folder))
-    return tuple(sorted(files, key=lambda file: (file.part, file.name)))
+        return list(laid.mapInArrow(writer, RECEIPT).toArrow().to_pylist())
 
 
 def _named(folder: Path, part: int, number: int, aside: str, rows: int, total: int) -> File:

@@ -20,16 +20,20 @@ from kasuri.spark.session import quiet
 
 TOKEN = "token"
 RECEIPT = "file string, rows bigint, total string"
+PLAIN = {"use_dictionary": False, "compression": "none", "write_statistics": False}
+"""How the files are written: they are read once or twice, and hold few numbers that repeat."""
 NOT_SHARED = "an executor does not see the private folder in `work`: give a folder that driver and executors all share"
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Rows that no task makes again: the frame that reads them, their number, the sum of their column `value`."""
+    """Rows that no task makes again: the frame that reads them, their number, the sum of their column `value`, and the
+    files of the private folder that hold them."""
 
     frame: Any
     rows: int
     total: int
+    files: tuple[str, ...] = ()
 
 
 def mark(folder: Path) -> str:
@@ -73,7 +77,7 @@ def writer(folder: str, token: str, name: str) -> Any:
                         continue
                     if made is None:
                         handle = os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-                        made = handle, parquet.ParquetWriter(handle, batch.schema)
+                        made = handle, parquet.ParquetWriter(handle, batch.schema, **PLAIN)
                     made[1].write_batch(batch)
                     rows, sums = rows + batch.num_rows, sums + total(batch.column("value"))
                 if made is None:

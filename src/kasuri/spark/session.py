@@ -18,18 +18,28 @@ from kasuri.manifest.package import environment
 SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # the layout of the output must follow from the output alone
     "spark.sql.execution.arrow.useLargeVarTypes": "false",  # the types of what tasks give back
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",  # handing over a batch costs as much as many rows
     # no row is skipped by the least and the largest value of many, which one record moves: see docs/proofs/spark.md
     "spark.sql.parquet.filterPushdown": "false",
     "spark.sql.orc.filterPushdown": "false",
     "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
 }
 
+CONNECT = (
+    "spark.release takes a DataFrame of a classic Spark session, not one of Spark Connect: there the keys of sampling "
+    "and noise would leave this process as part of a plan, the plan that shows whether each record is mapped by itself "
+    "is made on the server and cannot be read, and whether shuffle files are encrypted can be asked of the running JVM "
+    'alone. Write the records to Parquet, and run the release (or a job file with engine = "spark") where the driver '
+    "runs"
+)
 MOST_WAIT = 60.0
 """Seconds that cancelled tasks are waited for."""
 
 
 def of(frame: Any) -> Any:
     """The session of `frame`, where everything the promise rests on holds; else every fault at once."""
+    if type(frame).__module__.startswith("pyspark.sql.connect"):  # before a client without a JVM fails to import
+        raise DomainError(CONNECT)
     try:
         import pyspark
         from pyspark.sql.classic.dataframe import DataFrame
@@ -37,10 +47,7 @@ def of(frame: Any) -> Any:
         raise DomainError("Spark needs the extra: pip install 'kasuri[spark]' (PySpark 4, Java 17 or later)") from None
     if not isinstance(frame, DataFrame):
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
-        raise DomainError(
-            f"spark.release takes a DataFrame of a classic Spark session, not {kind}; "
-            "under Spark Connect the release key would leave this process as part of a plan"
-        )
+        raise DomainError(f"spark.release takes a DataFrame of a classic Spark session, not {kind}")
     if frame.isStreaming:
         raise DomainError("a stream of records has no end to release at; release a table they were written to")
     session: Any = frame.sparkSession

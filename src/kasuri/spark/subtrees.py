@@ -7,7 +7,7 @@ in another order writes the same numbers. Blocks with noisy mass and no record a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,45 +16,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.arrays import Int
-from kasuri.errors import DomainError, NumericsError, PrivacyError
+from kasuri.errors import NumericsError
 from kasuri.noise.blocks import DENSE_BLOCK
 from kasuri.noise.rng import Streams
 from kasuri.recipes import engine
 from kasuri.recipes.cells import CellBlocks
 from kasuri.recipes.counttree import CountBlocks
 from kasuri.recipes.descent import HalvingBlocks
+from kasuri.recipes.joined import Tally
 from kasuri.recipes.joins import variances
-from kasuri.recipes.mechanism import Run
+from kasuri.recipes.mechanism import Run, Words
 from kasuri.recipes.visit import Visit
+from kasuri.recipes.visit import Whole as Known
 from kasuri.refine import least_squares
 from kasuri.spark import keep
 from kasuri.spark.keep import Kept
+from kasuri.spark.rows import ROWS, drawn_rows, in_order, joined_levels, no_rows
 from kasuri.spark.session import quiet, told
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Level
 
 Task = Callable[[Any, Any], Any]
 """(rows of a block, its root) -> rows, as Arrow tables."""
+Batches = Callable[[Iterator[Any]], Iterator[Any]]
 
-COUNTS = "block bigint, key bigint, value bigint"
-ROWS = "part int, bucket int, level int, place bigint, value bigint"
-"""A drawn row: `place` is the cell of a released value, or the prefix of a measured node at `level`. Buckets rise with
-(level, place) within a part and are few, so that rows can be numbered in order though no machine sees them all."""
-RELEASED, MEASURED = 0, 1
-"""The parts: which table a drawn row belongs to."""
+LOST = "a copy of noisy rows does not hold what was drawn; nothing is released"
+PUT = 1 << 20
+"""Rows that the driver writes at once."""
 GROUPS = 256
 """Most groups of blocks that are handed to tasks."""
-BUCKETS = 1024
-"""Most buckets of a level, or of the cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """The drawn rows, with at least the columns ROWS, that no noise is drawn for again; the scales of the
-    measurements."""
+    """The drawn rows, with at least the columns ROWS, that no noise is drawn for again; the scales of the measurements;
+    words about what noisy numbers chose."""
 
     parts: tuple[Kept, ...]
     scales: Mapping[int, Fraction] | None
+    words: Words = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,24 +65,45 @@ class Copy:
     folder: Path
     token: str
 
-    def kept(self, frame: Any, name: str, columns: str) -> Kept:
-        """Run `frame` once and keep its rows in the folder. What is read from there are the files that tasks gave a
-        receipt for, and a lost one ends the release: passed over, the same keystream would meet another table."""
+    def kept(self, frame: Any, name: str, columns: str, made: Batches | None = None) -> Kept:
+        """Run `frame` once and keep its rows in the folder, or what `made` makes of the batches of a task. What is read
+        from there are the files that tasks gave a receipt for, and a lost one ends the release: passed over, the same
+        keystream would meet another table."""
+        write = keep.writer(str(self.folder), self.token, name)
+        task = write if made is None else lambda batches: write(made(batches))
         with told():
-            found = (
-                frame.mapInArrow(keep.writer(str(self.folder), self.token, name), keep.RECEIPT).toArrow().to_pylist()
-            )
+            found = frame.mapInArrow(task, keep.RECEIPT).toArrow().to_pylist()
+        return self._of(found, columns)
+
+    def put(self, table: Any, name: str, columns: str) -> Kept:
+        """Rows that the driver made, kept as those of a task are."""
+        batches = keep.writer(str(self.folder), self.token, name)(iter(table.to_batches(PUT)))
+        return self._of([row for batch in batches for row in batch.to_pylist()], columns)
+
+    def _of(self, found: list[dict[str, Any]], columns: str) -> Kept:
+        """The rows of these receipts."""
         strict = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         files = [f"file://{self.folder / receipt['file']}" for receipt in found]
         rows, total = sum(receipt["rows"] for receipt in found), sum(int(receipt["total"]) for receipt in found)
         if not files:
-            return self.given(_none(columns))
+            return Kept(self.session.createDataFrame(no_rows(columns)), 0, 0)
         with told():
-            return Kept(self.session.read.options(**strict).schema(columns).parquet(*files), rows, total)
+            frame = self.session.read.options(**strict).schema(columns).parquet(*files)
+        return Kept(frame, rows, total, tuple(receipt["file"] for receipt in found))
 
-    def given(self, table: Any) -> Kept:
-        """Rows that the driver made."""
-        return Kept(self.session.createDataFrame(table), table.num_rows, keep.total(table.column("value")))
+    def here(self, kept: Kept, columns: Sequence[str]) -> Any:
+        """Noisy rows in this process, as an Arrow table."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        try:
+            read = [parquet.read_table(self.folder / name, columns=list(columns)) for name in kept.files]
+        except (OSError, pa.ArrowException):
+            raise NumericsError(LOST) from None
+        table = pa.concat_tables(read) if read else no_rows(ROWS).select(list(columns))
+        if table.num_rows != kept.rows or keep.total(table.column("value")) != kept.total:
+            raise NumericsError(LOST)
+        return table
 
     def sums(self, counts: Kept) -> tuple[Int, Int]:
         """Blocks and the sum of each: all that the driver sees of the counts."""
@@ -94,6 +115,28 @@ class Copy:
         if keep.total(found.column("sum")) != counts.total or keep.total(found.column("rows")) != counts.rows:
             raise NumericsError("the copy of the counts does not hold what was counted; nothing is released")
         return found.column("block").to_numpy(), found.column("sum").to_numpy()
+
+    def totals(self, counts: Kept, tallies: Sequence[Tally]) -> list[Int]:
+        """The true sums of all groups of each tally."""
+        from pyspark.sql import functions as fn
+
+        out = [np.zeros(tally.groups, dtype=np.int64) for tally in tallies]
+        if not tallies:
+            return out
+        groups = _groups([tally.of for tally in tallies])
+        grouped = counts.frame.mapInArrow(groups, "tally int, at bigint, value bigint")
+        with told():
+            found = grouped.groupBy("tally", "at").agg(fn.sum("value").alias("sum")).toArrow()
+        tally, at, sums = (found.column(name).to_numpy() for name in ("tally", "at", "sum"))
+        for i, own in enumerate(out):
+            own[at[tally == i]] = sums[tally == i]
+        return out
+
+    def coarser(self, counts: Kept, ratio: int) -> Kept:
+        """The same rows by larger blocks, each of `ratio` blocks."""
+        from pyspark.sql import functions as fn
+
+        return replace(counts, frame=counts.frame.withColumn("block", fn.expr(f"block div {ratio}")))
 
     def spread(self, rows: Kept, roots: Mapping[str, NDArray[Any]], task: Task, columns: str) -> Any:
         """The frame of task(rows of a block, its root) over all `roots`, whether they have rows or not; run on the
@@ -108,30 +151,9 @@ class Copy:
 
         def blocks(key: Any, own: Any, root: Any) -> Any:
             with quiet("blocks"):
-                return pa.concat_tables([task(*pair) for pair in _pairs(own, root)] or [_none(columns)])
+                return pa.concat_tables([task(*pair) for pair in _pairs(own, root)] or [no_rows(columns)])
 
         return rows.frame.groupBy(group).cogroup(frame.groupBy(group)).applyInArrow(blocks, columns)
-
-
-def plan(run: Run) -> Whole | Cells | Halves | CountTree:
-    """How `run` is cut into blocks; a recipe that is not drawn block by block is refused."""
-    match run.blocks():
-        case CellBlocks() as cut:
-            return Cells(run, cut)
-        case HalvingBlocks() as cut:
-            return Halves(run, cut) if cut.engine.block_depth else Whole(run, cut.scales, cut.engine.order)
-        case CountBlocks() as cut:
-            whole = cut.visit.split + 1 == len(cut.visit.cuts)
-            return Whole(run, cut.scales, cut.visit.order) if whole else CountTree(run, cut)
-        case None:
-            form = ", ".join(run.mechanism.told_apart())
-            raise DomainError(
-                f"{run.mechanism.name} does not run on Spark{f' ({form})' if form else ''}: it is not drawn and "
-                "refined block by block. Use geometric, refined_tree, or haar_topdown with transform='sum_difference' "
-                "that is not dense"
-            )
-        case unknown:
-            raise PrivacyError(f"blocks of the kind {type(unknown).__name__} are not known on Spark")
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +171,10 @@ class Whole:
         run, tree = self.run, self.tree
 
         def task(own: Any, root: Any) -> Any:
-            drawn = run.draw(*_sorted(own, run.domain.size), streams, 1)
+            drawn = run.draw(*in_order(own, run.domain.size), streams, 1)
             measured = drawn.measurements
             levels = () if measured is None else (measured.level, measured.prefix, measured.value)
-            return _rows(run, (drawn.cells, drawn.values), levels, tree)
+            return drawn_rows(run, (drawn.cells, drawn.values), levels, tree)
 
         drawn = copy.spread(counts, {"block": np.zeros(1, dtype=np.int64)}, task, ROWS)
         return Drawn((copy.kept(drawn, "drawn", ROWS),), self.scales)
@@ -176,10 +198,10 @@ class Cells:
             cells = np.arange(block * DENSE_BLOCK, min((block + 1) * DENSE_BLOCK, size))
             noisy = np.empty(cells.size, dtype=np.int64)
             cut.noise.draw_block(streams, block, noisy)
-            at, values = _sorted(own, size)
+            at, values = in_order(own, size)
             noisy[at - cells[0]] += values
             keep = run.domain.possible(cells) & (noisy != 0)
-            return _rows(run, (cells[keep], noisy[keep]))
+            return drawn_rows(run, (cells[keep], noisy[keep]))
 
         every = np.arange(-(-size // DENSE_BLOCK), dtype=np.int64)
         drawn = copy.spread(counts, {"block": every}, task, ROWS)
@@ -206,15 +228,15 @@ class Halves:
 
         def task(own: Any, root: Any) -> Any:
             prefix, S = (root.column(name)[0].as_py() for name in ("block", "refined"))
-            keys, values = _sorted(own, tree.leaves)
+            keys, values = in_order(own, tree.leaves)
             made = descent.below(prefix, S, keys, engine.prefix_sums(values), streams, record)
             leaves, values = made.joined()
-            return _rows(run, (tree.cells(leaves), values), _joined(made.records) if record else (), tree)
+            return drawn_rows(run, (tree.cells(leaves), values), joined_levels(made.records) if record else (), tree)
 
         roots = dict(zip(("block", "refined"), top.joined(), strict=True))
         parts = [copy.kept(copy.spread(counts, roots, task, ROWS), "drawn", ROWS)]
         if record:
-            parts.append(copy.given(_rows(run, None, _joined(top.records), tree)))
+            parts.append(copy.put(drawn_rows(run, None, joined_levels(top.records), tree), "measured", ROWS))
         return Drawn(tuple(parts), self.cut.scales)
 
 
@@ -243,7 +265,7 @@ class CountTree:
         kept = np.zeros(top[-1].y.size, dtype=bool)
         kept[open_nodes] = True
         roots = {"block": top[-1].prefix[kept], "x": x, "y": top[-1].y[kept]}
-        measured = copy.spread(counts, roots, _measure(run, visit, streams), noisy_rows)
+        measured = copy.spread(counts, roots, measure(run, visit, streams), noisy_rows)
         noisy = copy.kept(measured, "noisy", noisy_rows)
         estimates = copy.spread(noisy, roots, _estimate(visit), "block bigint, z double, v double")
         with told():
@@ -254,7 +276,8 @@ class CountTree:
         levels = [
             (np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(visit.cuts, top, strict=False)
         ]
-        return Drawn((noisy, drawn, copy.given(_rows(run, None, _joined(levels), visit.order))), self.cut.scales)
+        above = copy.put(drawn_rows(run, None, joined_levels(levels), visit.order), "measured", ROWS)
+        return Drawn((noisy, drawn, above), self.cut.scales)
 
     def _shares(self, top: list[Level], kept: NDArray[np.bool_], found: Any) -> Int:
         """The driver's half of `least_squares`: from the estimates of the blocks' roots to their shares."""
@@ -268,20 +291,39 @@ class CountTree:
         return least_squares.share(levels, every_z, every_v, least_squares.whole_total(every_z[0]), open_below=kept)[-1]
 
 
-def _measure(run: Run, visit: Visit, streams: Streams) -> Task:
+def measure(run: Run, visit: Visit, streams: Streams, known: Known | None = None) -> Task:
     """True records of a block -> its noisy counts, cut by cut."""
     import pyarrow as pa
 
     def task(own: Any, root: Any) -> Any:
         block = root.column("block")[0].as_py()
-        keys, values = _sorted(own, visit.order.leaves)
-        levels = visit.below(block, root.column("x")[0].as_py(), keys, engine.prefix_sums(values), streams)
+        keys, values = in_order(own, visit.order.leaves)
+        levels = visit.below(block, root.column("x")[0].as_py(), keys, engine.prefix_sums(values), streams, known)
         cuts = visit.cuts[visit.split + 1 :]
         made = [(np.full(level.y.size, cut), level.prefix, level.y) for cut, level in zip(cuts, levels, strict=True)]
-        rows = _rows(run, None, _joined(made), visit.order)
+        rows = drawn_rows(run, None, joined_levels(made), visit.order)
         return rows.add_column(0, "block", pa.array(np.full(rows.num_rows, block, dtype=np.int64)))
 
     return task
+
+
+def _groups(tallies: Sequence[Callable[[Int], Int]]) -> Any:
+    """Counts -> (tally, group, sum), summed as far as a task sees them."""
+    import pyarrow as pa
+
+    def grouped(batches: Iterator[Any]) -> Iterator[Any]:
+        with quiet("adding up groups"):
+            for batch in batches:
+                keys, values = (batch.column(name).to_numpy() for name in ("key", "value"))
+                for tally, of in enumerate(tallies):
+                    at, own = np.unique(of(keys), return_inverse=True)
+                    sums = np.zeros(at.size, dtype=np.int64)
+                    np.add.at(sums, own, values)
+                    at, sums = at[at >= 0], sums[at >= 0]
+                    columns = [pa.array(np.full(at.size, tally, dtype=np.int32)), pa.array(at), pa.array(sums)]
+                    yield pa.RecordBatch.from_arrays(columns, ["tally", "at", "value"])
+
+    return grouped
 
 
 def _levels(visit: Visit, own: Any, root: int) -> list[tuple[Int, Int]]:
@@ -328,7 +370,7 @@ def _share(run: Run, visit: Visit) -> Task:
         values = least_squares.share(levels, z, v, root.column("share").to_numpy())[-1]
         leaves = np.sort(own.column("place").to_numpy()[own.column("level").to_numpy() == visit.cuts[-1]])
         keep = values > 0
-        return _rows(run, (visit.order.cells(leaves[keep]), values[keep]))
+        return drawn_rows(run, (visit.order.cells(leaves[keep]), values[keep]))
 
     return task
 
@@ -343,55 +385,3 @@ def _pairs(own: Any, root: Any) -> Iterator[tuple[Any, Any]]:
     edges = np.searchsorted(blocks, wanted), np.searchsorted(blocks, wanted, side="right")
     for i, (low, high) in enumerate(zip(*edges, strict=True)):
         yield own.slice(low, high - low), root.slice(i, 1)
-
-
-def _none(columns: str) -> Any:
-    """No rows, with these columns."""
-    import pyarrow as pa
-
-    kinds = {"int": pa.int32(), "bigint": pa.int64(), "double": pa.float64()}
-    return pa.table({name: pa.array([], kinds[kind]) for name, kind in (pair.split() for pair in columns.split(", "))})
-
-
-def _sorted(own: Any, size: int) -> tuple[Int, Int]:
-    """Keys (below `size`) and values of a block, in key order."""
-    from kasuri._kernels.sort import sort_pairs
-
-    keys, values = (np.array(own.column(name).to_numpy(), dtype=np.int64) for name in ("key", "value"))
-    return sort_pairs(keys, values, (size - 1).bit_length(), 0)
-
-
-def _joined(parts: Sequence[tuple[Int, ...]]) -> tuple[Int, Int, Int]:
-    level, prefix, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return level, prefix, value
-
-
-def _rows(run: Run, released: tuple[Int, Int] | None, measured: tuple[Int, ...] = (), tree: Order | None = None) -> Any:
-    """Drawn rows as an Arrow table: (cells, values) and (level, prefix, value)."""
-    import pyarrow as pa
-
-    parts: list[tuple[Int, ...]] = []
-    if released is not None:
-        cells, values = released
-        bucket = cells // -(-run.domain.size // BUCKETS)
-        parts.append((np.full(cells.size, RELEASED), bucket, np.zeros(cells.size, dtype=np.int64), cells, values))
-    if measured and tree is not None:
-        level, prefix, value = measured
-        span = np.array([-(-nodes // BUCKETS) for nodes in _nodes(tree)])
-        bucket = (level + 1) * BUCKETS + prefix // span[np.maximum(level, 0)]
-        parts.append((np.full(level.size, MEASURED), bucket, level, prefix, value))
-    kinds = {"part": pa.int32(), "bucket": pa.int32(), "level": pa.int32(), "place": pa.int64(), "value": pa.int64()}
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros(0)] * len(kinds)
-    numpy_of = {pa.int32(): np.int32, pa.int64(): np.int64}
-    return pa.table({
-        name: pa.array(column.astype(numpy_of[kind]), kind)
-        for (name, kind), column in zip(kinds.items(), columns, strict=True)
-    })  # fmt: skip
-
-
-def _nodes(tree: Order) -> list[int]:
-    """Nodes of the padded tree at every depth."""
-    out = [1]
-    for digit in tree.digits:
-        out.append(out[-1] * digit.radix)
-    return out
