@@ -165,6 +165,8 @@ class WovenRun(TreeRun):
     """So many of the first parts are measured, but not joined: they only chose."""
     everywhere: bool = False
     """Is every node descended, whatever its noise says?"""
+    few: bool = False
+    """Do levels of few nodes say how far the sums below them are off (`bayes.upward`)?"""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -237,9 +239,9 @@ class WovenRun(TreeRun):
     def _given(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Any, ...]:
         parts, around = self._parts(numbers)[self.beside :], self.around
         if not self.mechanism.whole:
-            return tree, self.tree, self.domain, parts, around
+            return tree, self.tree, self.domain, parts, around, self.few
         parts += self._anchors(tree.levels[-1], float(max(tree.scales[-1], LEAST_SCALE)))
-        return self._summed(tree), self.tree, self.domain, parts, around
+        return self._summed(tree), self.tree, self.domain, parts, around, self.few
 
     def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
         """Blocks, and every measured view and those of `standard`. Where all cells are measured, sums of theirs have at

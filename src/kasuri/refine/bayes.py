@@ -35,6 +35,9 @@ SMALL = 20_000
 """Fewer drawn cells have 8 x 2 bins instead of 24 x 5."""
 WINDOWS = (0.8, 1.6, 4.0)
 """Widths (in cells) of the Gaussian windows; the first two, 0.6 and 0.4, make the near neighbourhood."""
+MANY = 200
+"""Levels of fewer nodes have the variances of their sums doubled, or raised as by so many further nodes that say 2."""
+DOUBT = 4
 ROOM = 1 << 20
 """People inside blocks that were not descended are in at most so many cells, or as many as nodes were drawn."""
 SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
@@ -355,8 +358,10 @@ def upward(
     dropped: list[tuple[Float, Float]],
     mean: Float,
     variance: Float,
+    few: bool = False,
 ) -> tuple[list[Float], list[Float]]:
-    """Estimates and variances of every level, from the cells to the top."""
+    """Estimates and variances of every level, from the cells to the top. `few`: also levels of few nodes say how far
+    the sums below them are off."""
     from kasuri._kernels.bayes import child_sums, normal_laplace, thresholds
 
     z, v = [mean], [variance]
@@ -370,13 +375,24 @@ def upward(
         kept = np.diff(level.first) > 0
         new_z, new_v = dropped[at][0].copy(), dropped[at][1].copy()
         if kept.any():
-            own_s, own_w = _calibrated(s[kept], w[kept], y[kept], t[kept], scale, visited.slacks[at])
+            if few and int(kept.sum()) < MANY:
+                own_s, own_w = s[kept], _raised(s[kept], w[kept], y[kept], scale)
+            else:
+                own_s, own_w = _calibrated(s[kept], w[kept], y[kept], t[kept], scale, visited.slacks[at])
             out_z, out_v = np.empty(own_s.size), np.empty(own_s.size)
             normal_laplace(own_s, own_w, y[kept], scale, out_z, out_v)
             new_z[kept], new_v[kept] = out_z, out_v
         z.insert(0, new_z)
         v.insert(0, new_v)
     return z, v
+
+
+def _raised(s: Float, w: Float, y: Float, scale: float) -> Float:
+    """The variances of few sums, raised by one factor until they explain how far the sums are from the level's own y:
+    posterior means of cells err together, and a level of few nodes is all that tells."""
+    w = np.maximum(w, 1e-6 * scale**2)
+    spare = float(((y - s) ** 2).mean()) - 2 * scale**2
+    return w * float(np.clip((s.size * spare / float(w.mean()) + DOUBT * 2) / (s.size + DOUBT), 1.0, 1e4))
 
 
 def _calibrated(s: Float, w: Float, y: Float, t: Float, scale: float, slack: float) -> tuple[Float, Float]:
@@ -386,7 +402,7 @@ def _calibrated(s: Float, w: Float, y: Float, t: Float, scale: float, slack: flo
     cut off at the limit are allowed for.
     """
     w = np.maximum(w, 1e-6 * scale**2)
-    if s.size < 200:
+    if s.size < MANY:
         return s, 2.0 * w
     sure, a, tail = np.ones(s.size, dtype=bool), np.zeros(s.size), np.zeros(s.size)
     if np.isfinite(slack):
