@@ -86,6 +86,14 @@ def test_words_are_read_back_as_they_are(name):
     assert type(back) is type(run) and back.words() == run.words() and back.guarantee == run.guarantee
 
 
+@pytest.mark.parametrize("name", [*VARIANTS, "left out"])
+def test_the_words_of_a_release_are_read_back(name):
+    """What its noisy numbers chose is among them; and every word that `chooses` names is one of a release."""
+    out = ks.release(COUNTS, VARIANTS.get(name), epsilon="1", ledger=None)
+    run = read(out.recipe, DOMAIN, PERSON, "1")
+    assert run.words() == {word: out.recipe[word] for word in run.words()} and set(run.chooses) <= set(out.recipe)
+
+
 def test_a_word_without_a_class_is_not_known():
     with pytest.raises(PrivacyError, match="'polish' is not known; known: morton, 1d, hierarchy, jis"):
         order.make(NEW, DOMAIN)

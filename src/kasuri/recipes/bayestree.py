@@ -199,6 +199,7 @@ class ChosenTreeRun(TreeRun):
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
+    chooses: ClassVar[tuple[str, ...]] = ("preset", "refined", "tuning", "shares")
 
     def arguments(self) -> dict[str, Any]:
         told = self.mechanism.chooser.told() | prior_words(self.mechanism.prior)

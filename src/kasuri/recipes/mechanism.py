@@ -398,6 +398,8 @@ class Run(ABC):
         them could not be computed again. FormatError where no such choice exists."""
         return self.words(), []
 
+    chooses: ClassVar[tuple[str, ...]] = ()
+    """Further words that its releases carry, since noisy numbers chose what they say: `retold` computes them again."""
     optimised: ClassVar[bool] = False
     """Does its scale follow from an optimisation, which another machine may round otherwise?"""
     publishes: ClassVar[bool] = False

@@ -51,8 +51,8 @@ def read(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, *
         raise FormatError("no recipe is described like this on this domain, unit and epsilon") from None
     own = run.words()
     for name in words:
-        if name not in own:  # it may say how the numbers were made
-            raise unknown(FormatError, f"{own['name']}: the part", name, tuple(own))
+        if name not in own and name not in run.chooses:  # it may say how the numbers were made
+            raise unknown(FormatError, f"{own['name']}: the part", name, (*own, *run.chooses))
     if run.mechanism.name != words["name"] or own.get("chosen") != words.get("chosen"):
         raise FormatError(f"{own['name']} is not what the rule chooses on this domain, or not for that reason")
     said = {name: words.get(name) for name in ("transform", "noise", "refine", "order", "interleave", "descent")}

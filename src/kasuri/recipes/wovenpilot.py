@@ -194,6 +194,7 @@ class PilotedRun(TreeRun):
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
+    chooses: ClassVar[tuple[str, ...]] = ("preset", "tuning", "shares")
 
     def arguments(self) -> dict[str, Any]:
         return {"pilot": True, "held": self.mechanism.held}
