@@ -343,7 +343,8 @@ def test_the_sum_of_noise_and_what_widens_it_has_the_wider_law(scale, wider):
         a = math.exp(-1 / of)
         upper = np.append(2 * a**edges / (1 + a), 0.0)
         expected = np.append(1 - upper[0], upper[:-1] - upper[1:]) * samples.size
-        return chi_square(np.bincount(np.searchsorted(edges, np.abs(samples), "right"), minlength=edges.size + 1), expected)
+        found = np.bincount(np.searchsorted(edges, np.abs(samples), "right"), minlength=edges.size + 1)
+        return chi_square(found, expected)
 
     assert gof(inner + more, wider) > ALPHA
     for wrong in (0.8, 1.25):

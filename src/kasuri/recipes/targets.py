@@ -31,10 +31,8 @@ LEAST = 0.012
 POWER = 4.0
 """The largest of all ratios is taken as the mean of their POWER-th powers, which is smooth."""
 ROUGH = 6.0
-WORST = 1.05
-"""What `balanced` lets a view be worse than plain noise, at most; STRICT says how much that counts."""
-STRICT = 50.0
-TAKEN = 0.8
+STRICT, TAKEN, HELD = 4.0, 0.8, 0.2
+"""For `balanced`: what a view that is too bad counts, how good the cells are taken to be, what the held view has."""
 ROUNDS = 300
 
 
@@ -79,6 +77,14 @@ class Form:
         own = [[float(sums.map and sums == other) for other in self.measured] for sums in self.views]
         return np.array(told), dims, np.array(views), rough, np.array(own)
 
+    @cached_property
+    def _before(self) -> Float:
+        """What is known of every residual before."""
+        trees = [sums for sums in (*self.measured, *self.views) if not sums.map]
+        levels = [sorted({1, n, *(sums.counts[d] for sums in trees)}) for d, n in enumerate(self.cells)]
+        n = math.prod(self.cells)
+        return np.array([self.known * math.sqrt(math.prod(r) / n) for r in product(*levels)])
+
     def _block(self, sums: Sums, levels: list[list[int]]) -> Sums:
         """A map's sums as blocks of the tree of the next coarser level on every axis."""
         if not sums.map:
@@ -118,30 +124,36 @@ def shares_for(form: Form, targets: Sequence[float], keep: Sequence[int]) -> lis
 
 
 @lru_cache(maxsize=64)
-def balanced(cells: Sums, views: tuple[Sums, ...], own: Fraction) -> tuple[Fraction, ...]:
+def balanced(
+    cells: Sums, views: tuple[Sums, ...], own: Fraction, held: int | None, worst: float
+) -> tuple[Fraction, ...]:
     """Shares of views where the cells have `own`, multiples of 1/PARTS that sum to 1 - own: those that make the mean
-    logarithm of the views' variances small, none of them above WORST times that of plain noise. The cells are taken to
-    be as good as TAKEN of plain noise: a table where they are worse is not measured like this."""
-    share = float(own)
-    least = min(LEAST, (1 - share) / 4)
-    known = max(1 / TAKEN**2 - share**2, 0.0) / 2
+    logarithm of the views' variances small, no error above `worst` times that of plain noise. View `held` has HELD of
+    them, where there is one. The cells are taken to be as good as TAKEN of plain noise: a table where they are worse is
+    not measured like this."""
+    left = 1 - float(own)
+    least = min(LEAST, left / 4)
+    known = max(1 / TAKEN**2 - float(own) ** 2, 0.0) / 2
     form = Form(cells.counts, (cells, *views), views, known)
     plain = np.array([2 * cells.groups / sums.groups for sums in views])
-    open_ = list(range(1, len(views) + 1))
-    while True:
-        q = _lowest(partial(_spoiled, form, plain), np.eye(1, len(views) + 1)[0] * share, open_)
+    fixed = np.zeros(len(views) + 1)
+    fixed[0], open_ = 1 - left, list(range(1, len(views) + 1))
+    if held is not None:
+        fixed[held + 1] = left * HELD
+        open_.remove(held + 1)
+    q = fixed
+    while open_:
+        q = _lowest(partial(_spoiled, form, plain, worst**2 * plain), fixed, open_)
         small = [i for i in open_ if q[i] < least]
-        if not small or len(open_) == 1:
+        if not small:
             break
         open_ = [i for i in open_ if i != min(small, key=lambda i: q[i])]
-    parts = _rounded(q[1:], int((1 - own) * PARTS))
-    return tuple(parts)
+    return tuple(_rounded(q[1:], int((1 - own) * PARTS)))
 
 
-def _spoiled(form: Form, plain: Float, q: Float) -> tuple[float, Float]:
+def _spoiled(form: Form, plain: Float, limit: Float, q: Float) -> tuple[float, Float]:
     """What `balanced` makes small, and its derivatives by the shares."""
     V, slope = form._solved(q)
-    limit = plain * WORST**2
     over = np.maximum(V / limit - 1, 0.0)
     value = float(np.log(V / plain).mean()) + STRICT * float((over**2).sum())
     return value, np.einsum("h,hg->g", 1 / V / V.size + 2 * STRICT * over / limit, slope)

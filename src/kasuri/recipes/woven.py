@@ -40,9 +40,9 @@ from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.spending import drawable, fits, level_cost
 from kasuri.recipes.targets import PARTS, Form
 from kasuri.recipes.views import MAX_GROUPS, View, Woven, map_faults
-from kasuri.recipes.visit import Visit
+from kasuri.recipes.visit import Visit, Whole
 from kasuri.recipes.wovenbars import WovenBars
-from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, planned, standard, sums_of
+from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, every, planned, standard, sums_of
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -218,10 +218,12 @@ class WovenRun(TreeRun):
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
         return self.measured(cells, values, streams, threads, ())
 
-    def measured(self, cells: Int, values: Int, streams: Streams, threads: int, known: Sequence[Int]) -> Drawn:
-        """`draw`, where the first parts were measured before: `known` are their numbers."""
+    def measured(
+        self, cells: Int, values: Int, streams: Streams, threads: int, known: Sequence[Int], look: Whole | None = None
+    ) -> Drawn:
+        """`draw`, where the first parts were measured before: `known` are their numbers, `look` those of the cells."""
         keys, values = by_key(self.tree, self.domain, cells, values)
-        tree = self.visit.run(keys, values, streams, threads)
+        tree = self.visit.run(keys, values, streams, threads, look)
         numbers = list(known)
         for at, (part, _) in enumerate(self.parts[len(known) :], len(known)):
             y = discrete_laplace(self.part_scale(at)).draw(streams.open("part", at, 0), part.groups)
@@ -238,10 +240,18 @@ class WovenRun(TreeRun):
 
     def _given(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Any, ...]:
         parts, around = self._parts(numbers)[self.beside :], self.around
-        if not self.mechanism.whole:
-            return tree, self.tree, self.domain, parts, around, self.few
-        parts += self._anchors(tree.levels[-1], float(max(tree.scales[-1], LEAST_SCALE)))
-        return self._summed(tree), self.tree, self.domain, parts, around, self.few
+        cells, variance = tree.levels[-1], laplace_variance(max(tree.scales[-1], LEAST_SCALE))
+        if self.mechanism.whole:
+            known = [part.name for part, _ in self.parts]
+            held = [view for view in anchored(self.weave, self.mechanism.held) if self.weave.cut(view) is None]
+            named = [view for view in held if self.weave.words(view) not in known]
+            parts += self._anchors(cells, named, variance / TIGHT)
+            tree = self._summed(tree)
+        elif self.few and len(self.domain.axes) > 1:
+            depths = [depth for depth, _ in self.cuts]
+            others = [view for view in every(self.weave) if self.weave.cut(view) not in depths]
+            parts += self._anchors(cells, others, variance)
+        return tree, self.tree, self.domain, parts, around, self.few
 
     def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
         """Blocks, and every measured view and those of `standard`. Where all cells are measured, sums of theirs have at
@@ -335,17 +345,17 @@ class WovenRun(TreeRun):
             (*(level for _, level in levels), cells),
         )  # fmt: skip
 
-    def _anchors(self, cells: Level, scale: float) -> list[woven.Part]:
-        """Sums of the noisy cells that are not nodes of the tree, as parts: nothing is measured again."""
-        known, size, out = [part.name for part, _ in self.parts], self.domain.size, []
-        for view in anchored(self.weave, self.mechanism.held):
+    def _anchors(self, cells: Level, views: Sequence[View], variance: float) -> list[woven.Part]:
+        """Sums of the noisy cells as parts, with the variance that each cell adds: nothing is measured again."""
+        out = []
+        for view in views:
             groups = self.weave.groups(view)
-            if self.weave.cut(view) is None and groups * ANCHORED <= size and self.weave.words(view) not in known:
+            if groups * ANCHORED <= self.domain.size:
                 part = self.weave.partition(view)
                 y = np.zeros(groups, dtype=np.int64)
                 group = part.of_keys(self.tree, cells.prefix)
                 np.add.at(y, group[group >= 0], cells.y[group >= 0])
-                out.append(woven.Part(part, y, laplace_variance(Fraction(scale)) / TIGHT * (size / groups)))
+                out.append(woven.Part(part, y, variance * (self.domain.size / groups)))
         return out
 
     def _parts(self, numbers: Sequence[Int]) -> list[woven.Part]:
