@@ -36,6 +36,7 @@ VARIANTS = {
     "dense": ks.haar_topdown(descent="dense"),
     "pilot": ks.bayes_tree(pilot=True),
     "woven pilot": ks.woven_tree(pilot=True),
+    "woven look": ks.woven_tree(pilot="cells"),
 }
 SLOTS = {
     "name": NEW, "transform": NEW, "noise": NEW, "refine": NEW, "order": NEW, "descent": NEW, "interleave": [NEW],

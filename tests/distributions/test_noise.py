@@ -3,6 +3,7 @@
 import math
 from decimal import Decimal, getcontext
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,11 @@ SCALES = [Fraction(1, 50), Fraction(1, 3), Fraction(1), Fraction(19, 2), Fractio
 
 def stream(seed, purpose="noise", block=0):
     return Streams(seeded(seed).release_key(), "test").open(purpose, 0, block)
+
+
+def wide(scale: Fraction, bits: int, digit_bits: int):
+    first = partial(noise._twice_over, scale)
+    return noise._wide(scale, noise.laplace_survival(scale), first, bits, digit_bits)
 
 
 def survival(scale: Fraction, x: int) -> Decimal:
@@ -199,7 +205,7 @@ def test_law_of_wide_scales_and_power(scale):
 def test_the_wide_form_has_the_law_of_every_integer(bits, digit_bits):
     """The same construction at a scale where every value is seen often, H = 0 among them: |x| one by one."""
     scale = Fraction(16 << bits)
-    sampler = noise._wide(scale, bits, digit_bits)
+    sampler = wide(scale, bits, digit_bits)
     samples = np.abs(sampler.draw(stream(9), 20_000))
     a = math.exp(-1 / scale)
     reach = np.arange(5 * int(scale))
@@ -213,7 +219,7 @@ def test_the_wide_form_has_the_law_of_every_integer(bits, digit_bits):
 
 def test_a_wide_word_is_decided_as_its_bits_say():
     """H = 0 by the second word alone, both signs; and beyond 2^62 nothing is returned."""
-    sampler = noise._wide(Fraction(64), 2, 16)
+    sampler = wide(Fraction(64), 2, 16)
     a = (-Decimal(1) / Decimal(64)).exp()
     c, big = 2 / (1 + a), a**4
 
@@ -284,6 +290,70 @@ def test_no_further_bits_of_a_wide_draw_are_used_twice(scale):
     assert len(asked) == len(set(asked)) and set(asked) == wanted
 
 
+WIDER = [(Fraction(1, 50), Fraction(1, 10)), (Fraction(10), Fraction(40)), (Fraction(250, 3), Fraction(100)),
+         (Fraction(10), Fraction(2000)), (Fraction(1 << 20), Fraction(1 << 26, 3))]  # fmt: skip
+
+
+def tail(scale: Fraction, wider: Fraction) -> tuple[Decimal, Decimal]:
+    """(c, a) of P(|M| >= x) = c a^x, where E z^M is the quotient of both laws' generating functions."""
+    a, b = ((-Decimal(s.denominator) / Decimal(s.numerator)).exp() for s in (wider, scale))
+    zero = b / a * ((1 - a) / (1 - b)) ** 2
+    return 2 * (1 - zero) / (1 + a), a
+
+
+@pytest.mark.parametrize(("scale", "wider"), WIDER)
+def test_widening_tables_are_the_exact_floors(scale, wider):
+    c, a = tail(scale, wider)
+    for w in (64, 200):
+        low, high = noise.widening_tail(scale, wider, w)
+        assert low <= c * 2**w <= high and high - low <= 2
+    sampler = noise.widening(scale, wider)
+    table, base, bits = (sampler.one, 1, 31) if sampler.one else (sampler.q, sampler.base, 32)
+    if table is not None:
+        for x in range(1, min(table.thresholds.size, 300)):
+            assert int(table.thresholds[x - 1]) == int(c * a ** (base * x) * 2**bits)
+
+
+@pytest.mark.parametrize(("scale", "wider"), [(Fraction(2, 3), Fraction(5, 3)), (Fraction(5), Fraction(6))])
+def test_noise_made_wider_is_discrete_laplace_exactly(scale, wider):
+    """The convolution number by number; without the part at 0 it is not."""
+    c, a = tail(scale, wider)
+    reach = 60 + int(80 * wider)
+    b = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+
+    def law(x):
+        return (1 - b) / (1 + b) * b ** abs(x)
+
+    def more(x):
+        return 1 - c * a if x == 0 else c * (1 - a) * a ** abs(x) / 2
+
+    for x in (0, 1, 2, 7):
+        found = sum(law(x - m) * more(m) for m in range(-reach, reach + 1))
+        assert abs(found - (1 - a) / (1 + a) * a**x) < Decimal(10) ** -30
+
+
+@pytest.mark.parametrize(("scale", "wider"), WIDER[1:])
+def test_the_sum_of_noise_and_what_widens_it_has_the_wider_law(scale, wider):
+    n = 100_000
+    inner = noise.discrete_laplace(scale).draw(stream(21), n)
+    more = noise.widening(scale, wider).draw(stream(22), n)
+
+    def gof(samples, of):
+        edges = np.unique(np.round(float(of) * np.linspace(0, 6, 30))[1:].astype(np.int64))
+        a = math.exp(-1 / of)
+        upper = np.append(2 * a**edges / (1 + a), 0.0)
+        expected = np.append(1 - upper[0], upper[:-1] - upper[1:]) * samples.size
+        found = np.bincount(np.searchsorted(edges, np.abs(samples), "right"), minlength=edges.size + 1)
+        return chi_square(found, expected)
+
+    assert gof(inner + more, wider) > ALPHA
+    for wrong in (0.8, 1.25):
+        assert gof(inner + more, float(wider) * wrong) < ALPHA
+    planted = inner + noise.discrete_laplace(wider).draw(stream(22), n)
+    assert gof(planted, wider) < ALPHA or wider > 10 * scale
+    assert abs(np.corrcoef(inner, more)[0, 1]) < 0.02 and abs((more > 0).sum() - (more < 0).sum()) < 5 * math.sqrt(n)
+
+
 @pytest.mark.parametrize("sigma2", [Fraction(1, 3), Fraction(4), Fraction(2500)])
 def test_discrete_gaussian(sigma2):
     s = float(sigma2)
@@ -316,5 +386,7 @@ def test_streams_of_purposes_levels_and_blocks_differ():
 def test_refused():
     with pytest.raises(NumericsError):
         noise.discrete_laplace(Fraction(0))
+    with pytest.raises(NumericsError, match="wider"):
+        noise.widening(Fraction(2), Fraction(2))
     with pytest.raises(NumericsError):
         noise.discrete_gaussian(Fraction(1 << 40))

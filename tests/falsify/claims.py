@@ -295,6 +295,7 @@ def recipe_claims() -> list[Claim]:
         central("woven_tree(maps=...)", ks.woven_tree(shares=mapped, maps=(REGIONS,)), tables=square, cost=8),
         central("woven_tree(whole=True)", ks.woven_tree(whole=True), tables=rising, cost=8),
         central("woven_tree(pilot=True)", ks.woven_tree(pilot=True), tables=square, cost=9),
+        central('woven_tree(pilot="cells")', ks.woven_tree(pilot="cells"), tables=square, cost=12),
         central("best()", ks.best(), tables=square, cost=8),
         central("auto()", ks.auto(), tables=dear | square, cost=25, least=600),
         central("auto(prior=...)", ks.auto(prior=PRIOR), tables=dear | square, cost=25, least=600),

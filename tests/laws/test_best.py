@@ -120,7 +120,7 @@ def test_releases_of_the_first_rule_are_read_as_they_were_made():
     domain = ks.Domain.of(ks.Nominal("a", tuple("pqrs")), ks.Nominal("b", tuple("xyz")))
     unit = ks.Unit("person", "add-remove", 1)
     words = ks.best().on(domain, unit, "1").words()
-    assert words["chosen"]["rule"] == "3" and words["arguments"]["held"] == 2
+    assert words["chosen"]["rule"] == "4" and words["arguments"]["held"] == 2
     assert read(words, domain, unit, "1").mechanism.held == 2
     arguments = {name: told for name, told in words["arguments"].items() if name != "held"}
     earlier = words | {"arguments": arguments, "chosen": words["chosen"] | {"rule": "1"}}
@@ -134,3 +134,10 @@ def test_releases_of_the_first_rule_are_read_as_they_were_made():
         assert read(said, domain, unit, "1").words() == said
     with pytest.raises(FormatError):
         read(said | {"chosen": said["chosen"] | {"rule": "3"}}, domain, unit, "1")
+    words = ks.woven_tree(pilot=True).on(domain, unit, "1").words()  # the third had one of sums
+    said = words | {
+        "chosen": {"by": "best", "rule": "3", "why": "768 cells, full or not: a pilot chooses what is measured"}
+    }
+    assert read(said, domain, unit, "1").words() == said
+    with pytest.raises(FormatError):
+        read(said | {"chosen": said["chosen"] | {"rule": "4"}}, domain, unit, "1")

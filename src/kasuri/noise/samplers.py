@@ -209,16 +209,15 @@ class WideSampler(Sampler):
         np.negative(out, out=out, where=(words & np.uint64(1)).astype(bool))
 
 
-def _wide(scale: Fraction, bits: int, digit_bits: int) -> WideSampler:
-    """Discrete Laplace as H of scale / 2^bits and L of `bits` bits, in digits of at most `digit_bits`: with
-    a = exp(-1/scale), c = 2/(1+a) and B = 2^bits, P(H >= q) = c a^(Bq), q >= 1, and L given H as R given Q in
+def _wide(
+    scale: Fraction, survival: Survival, first: Callable[[int], tuple[int, int]], bits: int, digit_bits: int
+) -> WideSampler:
+    """What `_tailed` draws, as H of scale / 2^bits and L of `bits` bits, in digits of at most `digit_bits`: with
+    a = exp(-1/scale) and B = 2^bits, P(H >= q) = c a^(Bq), q >= 1, and L given H as R given Q in
     `_two_digits`. a^(fd + l) = (a^f)^d a^l again: the digits of L are independent where H > 0."""
 
     def power(x: int, w: int) -> tuple[int, int]:
         return exp_minus(x / scale, w)
-
-    def twice_over(w: int) -> tuple[int, int]:
-        return _twice_over(scale, w)
 
     def digit(factor: int, radix: int) -> Sampler:
         """P(D >= d) = (a^(fd) - a^(fr)) / (1 - a^(fr))."""
@@ -240,7 +239,7 @@ def _wide(scale: Fraction, bits: int, digit_bits: int) -> WideSampler:
         if x >= wide:
             return 0, 0
         v = w + 128
-        c = twice_over(v)
+        c = first(v)
         least, most = _share(_times(c, power(x, v), v), _times(c, power(wide, v), v), v)
         return least >> 128, -(-most >> 128)
 
@@ -248,8 +247,7 @@ def _wide(scale: Fraction, bits: int, digit_bits: int) -> WideSampler:
     low = [(1, digit(1, 1 << few))]
     if bits > few:
         low.append((1 << few, digit(1 << few, 1 << (bits - few))))
-    survival = laplace_survival(scale)
-    high = _two_digits(scale / wide, lambda x, w: survival(wide * x, w), lambda x, w: power(wide * x, w), twice_over)
+    high = _two_digits(scale / wide, lambda x, w: survival(wide * x, w), lambda x, w: power(wide * x, w), first)
     return WideSampler(survival, high=high, wide=wide, low=tuple(low), when_zero=when_zero)
 
 
@@ -280,25 +278,55 @@ def discrete_laplace(scale: Fraction) -> Sampler:
     """
     if scale <= 0:
         raise NumericsError("the scale of noise must be greater than 0")
-    survival = laplace_survival(scale)
+    return _tailed(scale, laplace_survival(scale), partial(_twice_over, scale))
+
+
+@lru_cache(maxsize=64)
+def widening(scale: Fraction, wider: Fraction) -> Sampler:
+    """The sampler of the noise that makes discrete Laplace noise of `scale` into that of `wider`, independent of it:
+    0, or discrete Laplace of `wider` (docs/proofs/noise.md). Cost: as `discrete_laplace`."""
+    if not 0 < scale < wider:
+        raise NumericsError("noise can be made wider, never narrower")
+
+    first = lru_cache(maxsize=8)(partial(widening_tail, scale, wider))
+
+    def survival(x: int, w: int) -> tuple[int, int]:
+        v = w + 8
+        low, high = _times(first(v), exp_minus(x / wider, v), v)
+        return low >> 8, -(-high >> 8)
+
+    return _tailed(wider, survival, first)
+
+
+def widening_tail(scale: Fraction, wider: Fraction, w: int) -> tuple[int, int]:
+    """c of P(|M| >= x) = c a^x, x >= 1, scaled 2^w: with a = exp(-1/wider) and b = exp(-1/scale)
+    c = 2 (1 - b/a) (1 - ab) / ((1 - b)^2 (1 + a))."""
+    v = w + 4 * math.ceil(wider).bit_length() + 64
+    one = 1 << v
+    apart, both = exp_minus(1 / scale - 1 / wider, v), exp_minus(1 / scale + 1 / wider, v)
+    a, b = exp_minus(1 / wider, v), exp_minus(1 / scale, v)
+    least = (2 * (one - apart[1]) * (one - both[1]) << 2 * v) // ((one - b[0]) ** 2 * (one + a[1]))
+    most = -(-(2 * (one - apart[0]) * (one - both[0]) << 2 * v) // ((one - b[1]) ** 2 * (one + a[0])))
+    return least >> (v - w), -(-most >> (v - w))
+
+
+def _tailed(scale: Fraction, survival: Survival, first: Callable[[int], tuple[int, int]]) -> Sampler:
+    """P(|X| >= x) = c a^x, x >= 1, with a = exp(-1/scale) and c = first(w) / 2^w."""
     if scale > TWO_DIGITS << (2 * _DIGIT_BITS):
         return Sampler(survival)
     if scale > TWO_DIGITS:
-        return _wide(scale, (math.ceil(scale / TWO_DIGITS) - 1).bit_length(), _DIGIT_BITS)
+        return _wide(scale, survival, first, (math.ceil(scale / TWO_DIGITS) - 1).bit_length(), _DIGIT_BITS)
     if scale <= _ONE_DIGIT:
         # a^x < 2^-32 from here on, so every later threshold is 0
         count = math.floor(scale * 23) + 2
 
         def bounds(w: int) -> list[tuple[int, int]]:
-            a = exp_minus(1 / scale, w)
-            one = 1 << w
-            lows, highs = _powers(a, count, w)
-            return [((lo << (w + 1)) // (one + a[1]), -(-(hi << (w + 1)) // (one + a[0])))
-                    for lo, hi in zip(lows, highs, strict=True)]  # fmt: skip
+            c, (lows, highs) = first(w), _powers(exp_minus(1 / scale, w), count, w)
+            return [_times(c, pair, w) for pair in zip(lows, highs, strict=True)]
 
         return Sampler(survival, one=Table.of(_floor_table(bounds, _WORD), _WORD))
 
-    return _two_digits(scale, survival, lambda x, w: exp_minus(Fraction(x) / scale, w), partial(_twice_over, scale))
+    return _two_digits(scale, survival, lambda x, w: exp_minus(Fraction(x) / scale, w), first)
 
 
 Power = Callable[[int, int], tuple[int, int]]

@@ -26,7 +26,7 @@ from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 
 BASIS = "docs/proofs/best.md"
-RULES = ("1", "2", "3")
+RULES = ("1", "2", "3", "4")
 RULE = RULES[-1]
 VAST = 10**10
 """Tables of so many cells and more are left to the recipe whose cost follows the people; so are those of several axes
@@ -51,9 +51,9 @@ def best(
 
     views, maps: sums you will publish, and public maps, as in `woven_tree`. facts={"density": share of non-empty
     cells, "size": mean count of a non-empty cell}: declared public facts, e.g. of an earlier release. Without them a
-    table of up to 2^20 cells is measured as a pilot shows that it is filled (`woven_tree(pilot=True)`), so that it is
-    about as good as plain noise or better whether it is full or empty; a larger one of several axes is taken to be
-    mostly empty.
+    table of up to 2^20 cells is measured as its noisy cells show that it is filled (`woven_tree(pilot="cells")`), so
+    that it is about as good as plain noise or better whether it is full or empty; a larger one of several axes is taken
+    to be mostly empty.
     The release carries the name and the words of the recipe that was chosen, and its plan is that recipe's.
 
     Privacy
@@ -90,7 +90,8 @@ class Best(Mechanism):
     woven: WovenTree
     facts: tuple[Fraction, Fraction] | None
     rule: str = RULE
-    """The first held fewer sums of tables that are measured whole; the first two had no pilot but for one mesh."""
+    """The first held fewer sums of tables that are measured whole; the first two had no pilot but for one mesh, the
+    third one of sums of cells."""
 
     def stored(self) -> dict[str, Any]:
         """Of the recipe that measures what was declared; the plan of a release is that of the chosen recipe."""
@@ -144,7 +145,10 @@ class Best(Mechanism):
             several = axes > 1
             piloted = told is None and size <= SMALL and self.rule not in ("1", "2")
             if piloted and size >= FEW:
-                yield woven_tree(pilot=True), f"{size} cells, full or not: a pilot chooses what is measured"
+                if self.rule == "3":
+                    yield woven_tree(pilot=True), f"{size} cells, full or not: a pilot chooses what is measured"
+                else:
+                    yield woven_tree(pilot="cells"), f"{size} cells, full or not: noisy cells choose what is measured"
             mesh = told is None and not piloted and any(axis.plane is not None for axis in domain.axes)
             if several and (sparse or mesh):
                 known = f"declared density {told['density']}" if told else "a mesh, taken to be mostly empty"

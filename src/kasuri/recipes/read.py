@@ -23,7 +23,8 @@ from kasuri.recipes.matrix import Measured, ToldRows, Untold
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.shares import BAYES
 from kasuri.recipes.woven import WovenRun, WovenTree
-from kasuri.recipes.wovenpilot import PilotedRun, PilotedTree
+from kasuri.recipes.wovenchoice import ChoiceRun
+from kasuri.recipes.wovenpilot import PilotedTree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 
@@ -73,7 +74,7 @@ def _run(words: Mapping[str, Any], domain: Domain, unit: Unit, epsilon: Exact, t
     if words.get("arguments", {}).get("shares") == "prior":
         return _preset(mechanism, words, domain, unit, epsilon)
     run = mechanism.run(domain, unit, epsilon)
-    if isinstance(run, PilotedRun):
+    if isinstance(run, ChoiceRun):
         return run.sharing(words)
     return run.sharing(words["shares"]) if isinstance(run, WovenRun) else run
 
@@ -164,7 +165,7 @@ def _chosen(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _woven(asked: Mapping[str, Any]) -> dict[str, Any]:
     if asked.get("pilot"):
-        return {"pilot": True}
+        return {"pilot": asked["pilot"]}
     maps = tuple(RegionMap.from_json(told) for told in asked.get("maps", ()))
     given = {name: told or None for name, told in asked.items() if name in ("shares", "views")}
     return given | {"maps": maps, "whole": asked.get("whole", False)}

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import product
 
 import numpy as np
@@ -31,6 +31,8 @@ LEAST = 0.012
 POWER = 4.0
 """The largest of all ratios is taken as the mean of their POWER-th powers, which is smooth."""
 ROUGH = 6.0
+STRICT, TAKEN, HELD = 4.0, 0.8, 0.2
+"""For `balanced`: what a view that is too bad counts, how good the cells are taken to be, what the held view has."""
 ROUNDS = 300
 
 
@@ -53,6 +55,9 @@ class Form:
     cells: tuple[int, ...]
     measured: tuple[Sums, ...]
     views: tuple[Sums, ...]
+    known: float = 0.0
+    """How exactly (one over the variance) a cell is known before anything is measured, where one count alone has scale
+    1; sums of n cells 1/sqrt(n) of that."""
 
     @cached_property
     def _arrays(self) -> tuple[Float, Float, Float, Float, Float]:
@@ -72,6 +77,14 @@ class Form:
         own = [[float(sums.map and sums == other) for other in self.measured] for sums in self.views]
         return np.array(told), dims, np.array(views), rough, np.array(own)
 
+    @cached_property
+    def _before(self) -> Float:
+        """What is known of every residual before."""
+        trees = [sums for sums in (*self.measured, *self.views) if not sums.map]
+        levels = [sorted({1, n, *(sums.counts[d] for sums in trees)}) for d, n in enumerate(self.cells)]
+        n = math.prod(self.cells)
+        return np.array([self.known * math.sqrt(math.prod(r) / n) for r in product(*levels)])
+
     def _block(self, sums: Sums, levels: list[list[int]]) -> Sums:
         """A map's sums as blocks of the tree of the next coarser level on every axis."""
         if not sums.map:
@@ -86,6 +99,8 @@ class Form:
         """V of every view and its derivatives by the shares."""
         told, dims, asked, rough, own = self._arrays
         m = np.einsum("g,gr->r", shares**2 / 2, told)
+        if self.known:
+            m = m + self._before
         tree = np.einsum("hr,r->h", asked, dims / m) * rough
         by_m = -asked * (dims / m**2) * rough[:, None]
         slope = np.einsum("hr,gr->hg", by_m, told) * shares
@@ -108,29 +123,77 @@ def shares_for(form: Form, targets: Sequence[float], keep: Sequence[int]) -> lis
         open_ = [i for i in open_ if i != min(small, key=lambda i: q[i])]
 
 
-def _least(form: Form, targets: Float, open_: list[int]) -> Float:
+@lru_cache(maxsize=64)
+def balanced(
+    cells: Sums, views: tuple[Sums, ...], own: Fraction, held: int | None, worst: float
+) -> tuple[Fraction, ...]:
+    """Shares of views where the cells have `own`, multiples of 1/PARTS that sum to 1 - own: those that make the mean
+    logarithm of the views' variances small, no error above `worst` times that of plain noise. View `held` has HELD of
+    them, where there is one. The cells are taken to be as good as TAKEN of plain noise: a table where they are worse is
+    not measured like this."""
+    left = 1 - float(own)
+    least = min(LEAST, left / 4)
+    known = max(1 / TAKEN**2 - float(own) ** 2, 0.0) / 2
+    form = Form(cells.counts, (cells, *views), views, known)
+    plain = np.array([2 * cells.groups / sums.groups for sums in views])
+    fixed = np.zeros(len(views) + 1)
+    fixed[0], open_ = 1 - left, list(range(1, len(views) + 1))
+    if held is not None:
+        fixed[held + 1] = left * HELD
+        open_.remove(held + 1)
+    q = fixed
+    while open_:
+        q = _lowest(partial(_spoiled, form, plain, worst**2 * plain), fixed, open_)
+        small = [i for i in open_ if q[i] < least]
+        if not small:
+            break
+        open_ = [i for i in open_ if i != min(small, key=lambda i: q[i])]
+    return tuple(_rounded(q[1:], int((1 - own) * PARTS)))
+
+
+def _spoiled(form: Form, plain: Float, limit: Float, q: Float) -> tuple[float, Float]:
+    """What `balanced` makes small, and its derivatives by the shares."""
+    V, slope = form._solved(q)
+    over = np.maximum(V / limit - 1, 0.0)
+    value = float(np.log(V / plain).mean()) + STRICT * float((over**2).sum())
+    return value, np.einsum("h,hg->g", 1 / V / V.size + 2 * STRICT * over / limit, slope)
+
+
+def _lowest(cost: Callable[[Float], tuple[float, Float]], fixed: Float, open_: list[int]) -> Float:
+    """The shares, `fixed` but for those in `open_`, that make a cost of them small."""
+    left = 1 - float(fixed.sum())
+
     def shares(theta: Float) -> Float:
-        q = np.zeros(len(form.measured))
-        weights = np.exp(np.maximum(theta - theta.max(), -20.0))  # above 0: what nothing measures has no variance
-        q[open_] = weights / weights.sum()
+        q = fixed.copy()
+        weights = np.exp(np.maximum(theta - theta.max(), -20.0))
+        q[open_] = weights / weights.sum() * left
         return q
 
     def loss(theta: Float) -> tuple[float, Float]:
         q = shares(theta)
+        value, slope = cost(q)
+        own, by_q = q[open_], slope[open_]
+        return value, own * (by_q - float((own * by_q).sum()) / left)
+
+    found = [_descended(loss, theta) for theta in _starts(len(open_))]
+    return shares(min(found, key=lambda one: round(one[0], 9))[1])
+
+
+def _starts(count: int) -> list[Float]:
+    """The costs are not convex in the shares."""
+    return [np.zeros(count), *(np.cos(np.arange(count) * (start + 1.0)) for start in range(1, 4))]
+
+
+def _least(form: Form, targets: Float, open_: list[int]) -> Float:
+    def cost(q: Float) -> tuple[float, Float]:
         V, slope = form._solved(q)
         ratio = V / targets**2
         top = float(ratio.max())
         powers = (ratio / top) ** POWER
         value = math.log(top) + math.log(float(powers.mean())) / POWER
-        by_q = np.einsum("h,hg->g", powers / powers.sum() / ratio / targets**2, slope)[open_]
-        own = q[open_]
-        return value, own * (by_q - float((own * by_q).sum()))
+        return value, np.einsum("h,hg->g", powers / powers.sum() / ratio / targets**2, slope)
 
-    found = []
-    for start in range(4):  # the cost is not convex in the shares
-        theta = np.zeros(len(open_)) if start == 0 else np.cos(np.arange(len(open_)) * (start + 1.0))
-        found.append(_descended(loss, theta))
-    return shares(min(found, key=lambda one: round(one[0], 9))[1])
+    return _lowest(cost, np.zeros(len(form.measured)), open_)
 
 
 def _descended(loss: Callable[[Float], tuple[float, Float]], theta: Float) -> tuple[float, Float]:
@@ -168,12 +231,12 @@ def _descended(loss: Callable[[Float], tuple[float, Float]], theta: Float) -> tu
     return value, theta
 
 
-def _rounded(q: Float) -> list[Fraction]:
-    """Multiples of 1/PARTS by largest remainder; what is not 0 stays above it."""
-    exact = q / q.sum() * PARTS
+def _rounded(q: Float, parts: int = PARTS) -> list[Fraction]:
+    """Multiples of 1/PARTS, so many in all, by largest remainder; what is not 0 stays above it."""
+    exact = q / q.sum() * parts
     whole = np.maximum(np.floor(exact), exact > 0).astype(np.int64)
     ranked = np.argsort(-(exact - whole), kind="stable")
-    left = PARTS - int(whole.sum())
+    left = parts - int(whole.sum())
     for i in ranked[: max(left, 0)]:
         whole[i] += 1
     if left < 0:

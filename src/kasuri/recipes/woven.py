@@ -43,9 +43,9 @@ from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.spending import drawable, fits, level_cost
 from kasuri.recipes.targets import PARTS, Form
 from kasuri.recipes.views import MAX_GROUPS, View, Woven, map_faults
-from kasuri.recipes.visit import Visit
+from kasuri.recipes.visit import Visit, Whole
 from kasuri.recipes.wovenbars import WovenBars
-from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, planned, standard, sums_of
+from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, every, planned, standard, sums_of
 from kasuri.refine import woven
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -169,6 +169,8 @@ class WovenRun(TreeRun):
     """So many of the first parts are measured, but not joined: they only chose."""
     everywhere: bool = False
     """Is every node descended, whatever its noise says?"""
+    few: bool = False
+    """Do levels of few nodes say how far the sums below them are off (`bayes.upward`)?"""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -224,8 +226,9 @@ class WovenRun(TreeRun):
         del keys, values
         return cut.finish(*measured)
 
-    def joined(self, known: Sequence[Int] = (), words: Words | None = None) -> JoinedBlocks:
-        """What is measured, and what follows from it. `known`: the numbers of the first parts, measured before."""
+    def joined(self, known: Sequence[Int] = (), words: Words | None = None, look: Whole | None = None) -> JoinedBlocks:
+        """What is measured, and what follows from it. `known`: the numbers of the first parts, measured before; `look`:
+        those of the cells."""
         told = words or {}
 
         def finish(tree: Visited, numbers: Sequence[Int]) -> Drawn:
@@ -234,7 +237,7 @@ class WovenRun(TreeRun):
             return Drawn(*found, self._measurements(tree, every), told)
 
         parts = tuple(self._tally(at) for at in range(len(known), len(self.parts)))
-        return JoinedBlocks(self.visit, self.told_scales, finish, parts, words=told)
+        return JoinedBlocks(self.visit, self.told_scales, finish, parts, look, told)
 
     def _tally(self, at: int) -> Tally:
         return tally(self.tree, self.parts[at][0], self.part_scale(at), ("part", at, 0))
@@ -245,10 +248,18 @@ class WovenRun(TreeRun):
 
     def _given(self, tree: Visited, numbers: Sequence[Int]) -> tuple[Any, ...]:
         parts, around = self._parts(numbers)[self.beside :], self.around
-        if not self.mechanism.whole:
-            return tree, self.tree, self.domain, parts, around
-        parts += self._anchors(tree.levels[-1], float(max(tree.scales[-1], LEAST_SCALE)))
-        return self._summed(tree), self.tree, self.domain, parts, around
+        cells, variance = tree.levels[-1], laplace_variance(max(tree.scales[-1], LEAST_SCALE))
+        if self.mechanism.whole:
+            known = [part.name for part, _ in self.parts]
+            held = [view for view in anchored(self.weave, self.mechanism.held) if self.weave.cut(view) is None]
+            named = [view for view in held if self.weave.words(view) not in known]
+            parts += self._anchors(cells, named, variance / TIGHT)
+            tree = self._summed(tree)
+        elif self.few and len(self.domain.axes) > 1:
+            depths = [depth for depth, _ in self.cuts]
+            others = [view for view in every(self.weave) if self.weave.cut(view) not in depths]
+            parts += self._anchors(cells, others, variance)
+        return tree, self.tree, self.domain, parts, around, self.few
 
     def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
         """Blocks, and every measured view and those of `standard`. Where all cells are measured, sums of theirs have at
@@ -342,17 +353,17 @@ class WovenRun(TreeRun):
             (*(level for _, level in levels), cells),
         )  # fmt: skip
 
-    def _anchors(self, cells: Level, scale: float) -> list[woven.Part]:
-        """Sums of the noisy cells that are not nodes of the tree, as parts: nothing is measured again."""
-        known, size, out = [part.name for part, _ in self.parts], self.domain.size, []
-        for view in anchored(self.weave, self.mechanism.held):
+    def _anchors(self, cells: Level, views: Sequence[View], variance: float) -> list[woven.Part]:
+        """Sums of the noisy cells as parts, with the variance that each cell adds: nothing is measured again."""
+        out = []
+        for view in views:
             groups = self.weave.groups(view)
-            if self.weave.cut(view) is None and groups * ANCHORED <= size and self.weave.words(view) not in known:
+            if groups * ANCHORED <= self.domain.size:
                 part = self.weave.partition(view)
                 y = np.zeros(groups, dtype=np.int64)
                 group = part.of_keys(self.tree, cells.prefix)
                 np.add.at(y, group[group >= 0], cells.y[group >= 0])
-                out.append(woven.Part(part, y, laplace_variance(Fraction(scale)) / TIGHT * (size / groups)))
+                out.append(woven.Part(part, y, variance * (self.domain.size / groups)))
         return out
 
     def _parts(self, numbers: Sequence[Int]) -> list[woven.Part]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, log
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from kasuri.errors import DomainError, FormatError, KasuriError, PrivacyError, r
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
 from kasuri.privacy import Exact, decimal, exact
-from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
-from kasuri.recipes.descent import by_key
-from kasuri.recipes.joined import ChosenBlocks, JoinedBlocks
-from kasuri.recipes.mechanism import AreaError, Bias, Drawn, Mechanism, NoForm, Replay, TreeRun, Words
+from kasuri.recipes.joined import JoinedBlocks, Tally
+from kasuri.recipes.mechanism import Mechanism, Words
 from kasuri.recipes.views import View, Woven
 from kasuri.recipes.woven import BASIS, FIRST_PART, WovenRun, WovenTree, tally
+from kasuri.recipes.wovenchoice import ChoiceRun
+from kasuri.recipes.wovenlook import LOOK, LookedTree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 from kasuri.trees.partition import Partition
@@ -56,7 +56,7 @@ def woven_tree(
     shares: Mapping[str, object] | None = None,
     maps: Sequence[RegionMap] = (),
     whole: bool = False,
-    pilot: bool = False,
+    pilot: bool | Literal["cells"] = False,
 ) -> Mechanism:
     """Noisy counts of a tree and of any other declared sums of the same cells, joined: margins, regions, pairs.
 
@@ -71,6 +71,9 @@ def woven_tree(
     emptier they are.
     pilot=True, for tables of at most as many cells, without views, shares and maps: some sums are measured first, with
     0.03 of epsilon, and choose between whole=True and what is left out above. They stay a measurement.
+    pilot="cells", for the same tables: the cells are looked at first under the noise of a quarter of epsilon. Where
+    they are told well enough the rest of epsilon goes to sums; else noise is taken off them, and they are looked at
+    under that of more of epsilon, or nearly all of it. The look costs nothing beside what is published.
 
     Privacy
     -------
@@ -102,9 +105,13 @@ def woven_tree(
         faults.append("woven_tree: maps must be declared public: RegionMap(axis, labels, name=...)")
     if not isinstance(whole, bool):
         faults.append("woven_tree: whole is True or False")
-    if not isinstance(pilot, bool) or (pilot and (given is not None or maps or whole)):
-        faults.append("woven_tree: pilot is True or False, and chooses by itself: no views, shares, maps or whole=True")
+    if not (isinstance(pilot, bool) or pilot == LOOK) or (pilot and (given is not None or maps or whole)):
+        faults.append(
+            'woven_tree: pilot is True, False or "cells", and chooses by itself: no views, shares, maps or whole=True'
+        )
     raise_faults(PrivacyError, faults)
+    if pilot == LOOK:
+        return LookedTree("woven_tree", BASIS)
     if pilot:
         return PilotedTree("woven_tree", BASIS)
     bare = tuple(one.without_places for one in maps)
@@ -187,14 +194,9 @@ def _on_cells(run: WovenRun) -> WovenRun:
 
 
 @dataclass(frozen=True, eq=False)
-class PilotedRun(TreeRun):
+class PilotedRun(ChoiceRun):
     mechanism: PilotedTree
-    choices: Mapping[str, WovenRun]
     sizes: Int
-    signed: ClassVar[bool] = False
-    bias: ClassVar[Bias] = Bias.TREES
-    publishes: ClassVar[bool] = True
-    chooses: ClassVar[tuple[str, ...]] = ("preset", "tuning", "shares")
 
     def arguments(self) -> dict[str, Any]:
         return {"pilot": True, "held": self.mechanism.held}
@@ -203,16 +205,10 @@ class PilotedRun(TreeRun):
     def _pilot(self) -> Partition:
         return self.choices[WHOLE].parts[0][0]
 
-    def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
-        """The pilot, the choice, and the chosen run, which draws the pilot no more."""
-        keys, values = by_key(self.tree, self.domain, cells, values)
-        cut = self.blocks().chosen(keys, values, streams)
-        measured = cut.measured(keys, values, streams, threads)
-        del keys, values
-        return cut.finish(*measured)
+    def first(self) -> Tally:
+        return tally(self.tree, self._pilot, self.choices[WHOLE].part_scale(0), ("pilot", 0, 0))
 
-    def _chosen(self, y: Int | None, streams: Streams) -> JoinedBlocks:
-        assert y is not None
+    def chosen(self, y: Int, streams: Streams) -> JoinedBlocks:
         words = self._rule(y)
         return self.choices[words["preset"]].joined((y,), words)
 
@@ -231,13 +227,6 @@ class PilotedRun(TreeRun):
         shares = self.choices[preset].further()["shares"]
         return {"preset": preset, "tuning": {"source": source, "charged": charged}, "shares": shares}
 
-    def sharing(self, words: Words) -> PilotedRun:
-        """As `WovenRun.sharing`, for what was chosen; before the draw nothing is."""
-        chosen = str(words.get("preset"))
-        if chosen not in self.choices:
-            return self
-        return replace(self, choices={**self.choices, chosen: self.choices[chosen].sharing(words["shares"])})
-
     def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
         """The rule once more."""
         if words.get("preset") not in self.choices:
@@ -250,32 +239,3 @@ class PilotedRun(TreeRun):
         if not np.array_equal(measurements.prefix[own], np.arange(self._pilot.groups)):
             raise FormatError("the pilot is not measured whole")
         return self.words() | self._rule(measurements.value[own]), []
-
-    def replay(self, drawn: Drawn) -> Replay:
-        return self.choices[str(drawn.words["preset"])].replay(drawn)
-
-    def bars(self, measurements: Measurements | None) -> Bars | NoBars:
-        """Of the choice that measures at the scales that are told."""
-        if measurements is None:
-            return NoBars(f"{self.mechanism.name} with these options publishes no measurements")
-        seen = {level: measurements.scale[level] for level in np.unique(measurements.level).tolist()}
-        for run in self.choices.values():
-            if seen.items() <= run.told_scales.items():
-                return run.bars(measurements)
-        raise FormatError("no choice of this recipe measures at these scales")
-
-    def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
-        return self.choices[str(drawn.words["preset"])].after(drawn, sizes)
-
-    def view_errors(self) -> list[AreaError]:
-        """Of the choice that has the largest one: which is taken, nobody knows before the pilot."""
-        found = [{one.view: one for one in run.view_errors()} for run in self.choices.values()]
-        shared = [view for view in found[0] if all(view in other for other in found)]
-        return [replace(found[0][view], rmse=max(one[view].rmse for one in found), bound=True) for view in shared]
-
-    def errors(self, sizes: Sequence[int] = ()) -> NoForm:
-        return NoForm(f"no closed form for {self.mechanism.name}: its error depends on the table")
-
-    def blocks(self) -> ChosenBlocks:
-        first = tally(self.tree, self._pilot, self.choices[WHOLE].part_scale(0), ("pilot", 0, 0))
-        return ChosenBlocks(tuple(run.visit for run in self.choices.values()), first, self._chosen)

@@ -49,6 +49,15 @@ def crossed(weave: Woven) -> list[View]:
     return found
 
 
+def every(weave: Woven) -> list[View]:
+    """Those of `crossed`, and every axis at every height."""
+    found = crossed(weave)
+    for name, ends in weave.ends.items():
+        own: list[View] = [(Term(name, height),) for height, end in enumerate(ends) if end > 0]
+        found += [view for view in own if view not in found]
+    return found
+
+
 def planned(weave: Woven, wished: dict[View, Fraction]) -> dict[View, Fraction]:
     """Shares for wished errors of views (0: as good as the fourth root of its number of cells); without any, those of
     `standard`."""

@@ -35,6 +35,9 @@ SMALL = 20_000
 """Fewer drawn cells have 8 x 2 bins instead of 24 x 5."""
 WINDOWS = (0.8, 1.6, 4.0)
 """Widths (in cells) of the Gaussian windows; the first two, 0.6 and 0.4, make the near neighbourhood."""
+MANY = 200
+"""Levels of fewer nodes have the variances of their sums doubled, or raised as by so many further nodes that say 2."""
+DOUBT = 4
 ROOM = 1 << 20
 """People inside blocks that were not descended are in at most so many cells, or as many as nodes were drawn."""
 BELOW = 4
@@ -331,6 +334,32 @@ def fitted_weights(u: Float, bins: Int, count: int, *, normal: bool = False) -> 
     return mixture_weights(hist, likelihood, pooled, RIDGE, STEPS)
 
 
+CLASSES = 66
+"""Of u, in histograms: up to 0, the points of a grid up to TOP, everything above."""
+
+
+def classes(u: Float) -> Float:
+    """How many values are in every class."""
+    from kasuri._kernels.bayes import histograms
+
+    out = np.zeros((1, CLASSES))
+    histograms(u, np.zeros(u.size, dtype=np.int64), out)
+    return out[0]
+
+
+def class_variances(hist: Float) -> Float:
+    """Posterior variance of a value by its class, in squared scales, under the one prior that is fitted to all."""
+    from kasuri._kernels.bayes import GRID, TOP, mixture_weights
+
+    likelihood, first, second = mixture()
+    parts = likelihood.shape[1]
+    weights = mixture_weights(hist[None], likelihood, np.full(parts, 1 / parts), 1.0, STEPS)[0]
+    total, one, two = (np.einsum("k,jk->j", weights, table) for table in (likelihood[:-1], first, second))
+    variance = np.maximum(two / total - (one / total) ** 2, 1e-4)
+    flat = np.clip((np.arange(total.size) / GRID - FLAT) / (TOP - FLAT), 0.0, 1.0)
+    return np.append(variance * (1 - flat) + 2 * flat, 2.0)
+
+
 def quantile_bins(f: Float, g: Float, outer: int, inner: int) -> Int:
     """Quantile bins of f, and within each of them quantile bins of g, from at most 2^16 evenly placed values."""
     from kasuri._kernels.bayes import bins_of
@@ -366,8 +395,10 @@ def upward(
     dropped: list[tuple[Float, Float]],
     mean: Float,
     variance: Float,
+    few: bool = False,
 ) -> tuple[list[Float], list[Float]]:
-    """Estimates and variances of every level, from the cells to the top."""
+    """Estimates and variances of every level, from the cells to the top. `few`: also levels of few nodes say how far
+    the sums below them are off."""
     from kasuri._kernels.bayes import child_sums, normal_laplace, thresholds
 
     z, v = [mean], [variance]
@@ -381,8 +412,11 @@ def upward(
         kept = np.diff(level.first) > 0
         new_z, new_v = dropped[at][0].copy(), dropped[at][1].copy()
         if kept.any():
-            slack = visited.slacks[at] * (math.sqrt(2) if visited.normal else 1)
-            own_s, own_w = _calibrated(s[kept], w[kept], y[kept], t[kept], scale, slack, visited.normal)
+            if few and int(kept.sum()) < MANY:
+                own_s, own_w = s[kept], _raised(s[kept], w[kept], y[kept], scale)
+            else:
+                slack = visited.slacks[at] * (math.sqrt(2) if visited.normal else 1)
+                own_s, own_w = _calibrated(s[kept], w[kept], y[kept], t[kept], scale, slack, visited.normal)
             if visited.normal:
                 own_w = np.maximum(own_w, 1e-12 * scale**2)
                 gain = own_w / (own_w + 2 * scale**2)
@@ -396,6 +430,14 @@ def upward(
     return z, v
 
 
+def _raised(s: Float, w: Float, y: Float, scale: float) -> Float:
+    """The variances of few sums, raised by one factor until they explain how far the sums are from the level's own y:
+    posterior means of cells err together, and a level of few nodes is all that tells."""
+    w = np.maximum(w, 1e-6 * scale**2)
+    spare = float(((y - s) ** 2).mean()) - 2 * scale**2
+    return w * float(np.clip((s.size * spare / float(w.mean()) + DOUBT * 2) / (s.size + DOUBT), 1.0, 1e4))
+
+
 def _calibrated(
     s: Float, w: Float, y: Float, t: Float, scale: float, slack: float, normal: bool
 ) -> tuple[Float, Float]:
@@ -405,7 +447,7 @@ def _calibrated(
     cut off at the limit are allowed for.
     """
     w = np.maximum(w, 1e-6 * scale**2)
-    if s.size < 200:
+    if s.size < MANY:
         return s, 2.0 * w
     sure, a = np.ones(s.size, dtype=bool), np.full(s.size, np.inf)
     if np.isfinite(slack):

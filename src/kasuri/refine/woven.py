@@ -86,15 +86,27 @@ class Fitted:
 
 
 def estimate(
-    visited: Visited, tree: Order, domain: Domain, parts: Sequence[Part], around: Sequence[Partition]
+    visited: Visited,
+    tree: Order,
+    domain: Domain,
+    parts: Sequence[Part],
+    around: Sequence[Partition],
+    few: bool = False,
 ) -> tuple[Int, Int]:
     """Keys and integer values of the leaves: non-negative, every drawn node the sum of its drawn children. `around`:
-    the partitions whose sums make a cell's expectation; none: its neighbours do."""
-    fitted = fit(visited, tree, domain, parts, around)
+    the partitions whose sums make a cell's expectation; none: its neighbours do. `few`: see `bayes.upward`."""
+    fitted = fit(visited, tree, domain, parts, around, few)
     return _integers(fitted.found, visited, tree, fitted.groups, fitted.sizes, fitted.joined)
 
 
-def fit(visited: Visited, tree: Order, domain: Domain, parts: Sequence[Part], around: Sequence[Partition]) -> Fitted:
+def fit(
+    visited: Visited,
+    tree: Order,
+    domain: Domain,
+    parts: Sequence[Part],
+    around: Sequence[Partition],
+    few: bool = False,
+) -> Fitted:
     """What `estimate` rounds."""
     levels = visited.levels
     scales = [float(max(scale, LEAST_SCALE)) for scale in visited.scales]
@@ -123,7 +135,7 @@ def fit(visited: Visited, tree: Order, domain: Domain, parts: Sequence[Part], ar
             mean, variance = expect.posteriors(u, e, near, scale)
         else:
             mean, variance = bayes.cell_posteriors(u, near, far)
-        z, v = bayes.upward(visited, groups, scales, dropped, mean * scale, variance * scale**2)
+        z, v = bayes.upward(visited, groups, scales, dropped, mean * scale, variance * scale**2, few)
         found = joined.shift(np.concatenate(z), np.concatenate(v))
         values = found.x[drawn.cells :] / scale
     assert found is not None

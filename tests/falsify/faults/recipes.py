@@ -12,6 +12,8 @@ VISIT = "tests/laws/test_visit.py"
 BAYES = "tests/laws/test_bayes.py"
 WOVEN = "tests/laws/test_woven.py"
 PILOTED = "tests/laws/test_piloted.py"
+LOOKED = "tests/laws/test_looked.py"
+NOISE = "tests/distributions/test_noise.py"
 BEST = "tests/laws/test_best.py"
 WORDS = "tests/contract/test_words.py"
 RECIPES = "tests/contract/test_recipes.py"
@@ -161,6 +163,21 @@ FAULTS = [
           'y = noise.draw(streams.open("pilot", 0, 0), self._pilot.groups)',
           "y = np.zeros(self._pilot.groups, dtype=np.int64)",
           f"{PILOTED}::test_the_pilot_has_noise_of_its_own"),
+    Fault("a choice publishes cells of less noise than it pays for", "kasuri.recipes.wovenlook:LookedTree.run",
+          "_named(weave, stop), True, ())", "_named(weave, STOPS[0]), True, ())",
+          f"{LOOKED}::test_every_choice_spends_all_of_epsilon_once"),
+    Fault("the look is not made of what is published", "kasuri.recipes.wovenlook:LookedRun.looks",
+          "y = y + widening(scale, more).draw(",
+          "y = noisy_counts(self.tree, depth, DiscreteLaplace(more), nodes, keys, prefix_sums(sums), "
+          'streams.open("again", at, 0)) + 0 * widening(scale, more).draw(',
+          f"{LOOKED}::test_each_look_is_the_finer_one_with_noise_that_is_independent_of_it", short=True),
+    Fault("the look has no noise", "kasuri.recipes.wovenlook:LookedRun.draw",
+          "first = next(iter(looks.values()))",
+          "first = next(iter(looks.values()))\n        first = replace(first, y=np.zeros_like(first.y))",
+          f"{LOOKED}::test_the_histogram_that_chooses_is_of_noisy_cells"),
+    Fault("noise is made wider by too much", "kasuri.noise.samplers:widening_tail",
+          "exp_minus(1 / scale - 1 / wider, v)", "exp_minus(1 / scale, v)",
+          f"{NOISE}::test_widening_tables_are_the_exact_floors"),
     Fault("whoever chose is not read back", "kasuri.recipes.read:read",
           'if run.mechanism.name != words["name"] or own.get("chosen") != words.get("chosen"):', "if False:",
           f"{BEST}::test_the_reason_is_read_back_and_cannot_be_changed"),

@@ -1,0 +1,185 @@
+"""woven_tree(pilot="cells"): the noisy cells themselves say how much of epsilon they need.
+
+Noise of the finest choice is drawn first, and made wider step by step (`noise.samplers.widening`): the cells are looked
+at under the widest, and what is published is the look itself or the finer noisy cells that it was made of. So the look
+costs nothing, whatever it chooses. It chooses by its histogram alone, which is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+
+from kasuri.arrays import Float, Int
+from kasuri.errors import DomainError, FormatError
+from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import discrete_laplace, widening
+from kasuri.privacy import Exact, decimal
+from kasuri.published.measurements import Measurements
+from kasuri.recipes.joined import JoinedBlocks, Tally
+from kasuri.recipes.mechanism import Mechanism, Words
+from kasuri.recipes.targets import balanced
+from kasuri.recipes.views import Woven
+from kasuri.recipes.visit import Whole
+from kasuri.recipes.woven import WovenTree
+from kasuri.recipes.wovenchoice import ChoiceRun
+from kasuri.recipes.wovenviews import every, sums_of
+from kasuri.refine import bayes
+from kasuri.schema import Domain, Unit
+from kasuri.trees.visited import LEAST_SCALE
+from kasuri.trees.weave import interleaved
+
+LOOK = "cells"
+"""What `pilot` is called."""
+STOPS = (Fraction(1, 4), Fraction(2, 5), Fraction(1, 2), Fraction(3, 5), Fraction(4, 5))
+"""Shares of the cells that leave something for sums; the first is that of the look."""
+WHOLE, MOST = "whole", Fraction(24, 25)
+"""Where no stop will do the cells have so much: their noise has 1.042 times the mean error of plain noise."""
+ENOUGH = 1.0
+"""A stop will do where the look expects the cells, each by itself, to be at most so many times worse than plain noise.
+Their sums tell about them too: measured, they were 0.65 to 0.9 of what the look expects, and where it expected 1.1 to
+1.2 some views came out worse than plain noise."""
+NODES = 64
+"""Of several axes, the level of the tree with about so many nodes has a share whatever comes out: it tells how far sums
+of cells are off that err together."""
+LIMIT, PLANNED = 1.05, 0.9
+"""What a view may be, of plain noise. A stop plans for less on several axes, whose margins come out worse, as sums of
+posterior cells, than the closed form has them; one axis has only levels of its tree, and plans for 1."""
+ALL_HEIGHTS = 3
+"""Which sums are held where the cells have MOST."""
+
+
+@dataclass(frozen=True)
+class LookedTree(Mechanism):
+    """woven_tree(pilot="cells")."""
+
+    def stored(self) -> dict[str, Any]:
+        return {
+            "transform": "counts", "noise": DiscreteLaplace.name, "refine": "woven", "order": "interleaved",
+            "descent": "plain", "shares": f"pilot: {LOOK}",
+        }  # fmt: skip
+
+    def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> LookedRun:
+        weave = Woven(domain, interleaved(domain), ())
+        if not any(weave.view_at(depth) for depth in weave.tree.stages[1:-1]):
+            raise DomainError(
+                'woven_tree(pilot="cells"): this table has no level between its total and its cells that could have a '
+                "share; use whole=True"
+            )
+        parts = (self.name, self.basis)
+        whole = WovenTree(*parts, _named(weave, MOST), True, (), True, ALL_HEIGHTS).run(domain, unit, epsilon)
+        choices = {
+            decimal(stop): replace(
+                WovenTree(*parts, _named(weave, stop), True, ()).run(domain, unit, epsilon), everywhere=True, few=True
+            )
+            for stop in STOPS
+        } | {WHOLE: whole}
+        return LookedRun(self, domain, whole.guarantee, whole.cost, whole.noise, whole.tree, choices)
+
+
+def _named(weave: Woven, own: Fraction) -> tuple[tuple[str, Fraction], ...]:
+    """Shares of every measured view where the cells have `own`."""
+    cells = weave.view("cells")
+    views = [view for view in every(weave) if view != cells]
+    held, worst = None, 1.0
+    if len(weave.domain.axes) > 1:
+        stages = [view for depth in weave.tree.stages[1:-1] if (view := weave.view_at(depth))]
+        held = views.index(min(stages, key=lambda view: abs(log(weave.groups(view) / NODES))))
+        worst = PLANNED
+    worst = LIMIT if own == MOST else worst
+    shares = balanced(sums_of(weave, cells), tuple(sums_of(weave, view) for view in views), own, held, worst)
+    return (LOOK, own), *((weave.words(view), share) for view, share in zip(views, shares, strict=True) if share)
+
+
+@dataclass(frozen=True, eq=False)
+class LookedRun(ChoiceRun):
+    mechanism: LookedTree
+
+    def arguments(self) -> dict[str, Any]:
+        return {"pilot": LOOK}
+
+    def _scales(self) -> dict[str, Fraction]:
+        """The scale of the cells' noise by choice, from the look to the finest."""
+        shares = (*STOPS, MOST)
+        return {name: self.noise.scale / share for name, share in zip(self.choices, shares, strict=True)}
+
+    def first(self) -> Tally:
+        """Every possible cell under the noise of the finest choice."""
+        nodes, noise = self._cells, discrete_laplace(self._scales()[WHOLE])
+
+        def noisy(sums: Int, streams: Streams) -> Int:
+            return noise.draw(streams.open("cells", 0, 0), nodes.size) + sums
+
+        return Tally(nodes.size, partial(np.searchsorted, nodes), noisy)
+
+    @property
+    def _cells(self) -> Int:
+        return self.tree.children(np.zeros(1, dtype=np.int64), 0, self.tree.depth)[0]
+
+    def chosen(self, y: Int, streams: Streams) -> JoinedBlocks:
+        """By the look, whichever of the numbers that it was made of are then published."""
+        looks = self.looks(y, streams)
+        words = self._rule(_classes(next(iter(looks.values()))))
+        return self.choices[words["preset"]].joined((), words, looks[words["preset"]])
+
+    def looks(self, y: Int, streams: Streams) -> dict[str, Whole]:
+        """Every possible cell under the noise of every choice: each but the finest, y, is the next finer one with
+        further noise, independent of all before."""
+        nodes, depth = self._cells, self.tree.depth
+        finest, *wider = reversed(self._scales().items())
+        found = {finest[0]: Whole(depth, finest[1], nodes, y)}
+        for at, ((_, scale), (name, more)) in enumerate(pairwise((finest, *wider)), 1):
+            y = y + widening(scale, more).draw(streams.open("cells", at, 0), nodes.size)
+            found[name] = Whole(depth, more, nodes, y)
+        return dict(reversed(found.items()))
+
+    def _rule(self, look: Int) -> dict[str, Any]:
+        """What the look's histogram chooses, and why, as a release says it."""
+        spread = expected(look)
+        preset = next((decimal(stop) for stop in STOPS if spread[stop] <= ENOUGH), WHOLE)
+        told = ", ".join(f"{decimal(stop)}: {ratio:.2f}" for stop, ratio in spread.items())
+        tuning = {
+            "source": f"the cells under the noise of {decimal(STOPS[0])} of epsilon; their expected error over that of "
+            f"plain noise, by share: {told}; limit {ENOUGH}",
+            "charged": "nothing beside what is published: the look is one of its numbers, or made of them",
+            "look": look.tolist(),
+        }
+        return {"preset": preset, "tuning": tuning, "shares": self.choices[preset].further()["shares"]}
+
+    def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
+        """The rule once more, on the histogram as it is told."""
+        if words.get("preset") not in self.choices:
+            raise FormatError("the preset is not among the choices")
+        tuning = words.get("tuning")
+        look = np.array(tuning.get("look") if isinstance(tuning, Mapping) else None)
+        if look.shape != (bayes.CLASSES,) or look.dtype.kind != "i" or look.min() < 0:
+            raise FormatError("the look is not a histogram of noisy cells")
+        if look.sum() != self.tree.nodes(self.tree.depth):
+            raise FormatError("the look does not hold every cell once")
+        return self.words() | self._rule(look), ["the look that chose the preset: its histogram is taken as told"]
+
+
+def _classes(look: Whole) -> Int:
+    """How many of the noisy cells are in every class of `bayes`, as whole numbers."""
+    return bayes.classes(look.y / float(max(look.scale, LEAST_SCALE))).astype(np.int64)
+
+
+def expected(look: Int) -> dict[Fraction, float]:
+    """By share of the cells: their root mean square error over that of plain noise, where a histogram of the look
+    (numbers in scales of its noise) is all that is known. A cell of posterior variance v under the look has
+    1 / (1/v + 1/n' - 1/n) under another noise, of variance n' instead of n = 2."""
+    v, first = bayes.class_variances(look.astype(np.float64)), float(STOPS[0])
+    out = {}
+    for stop in STOPS:
+        noise = 2 * (first / float(stop)) ** 2
+        after: Float = 1 / (1 / v + 1 / noise - 1 / 2)
+        out[stop] = sqrt(float((look * after).sum()) / max(int(look.sum()), 1) / 2) / first
+    return out

@@ -1,0 +1,185 @@
+"""woven_tree(pilot="cells"): the look at the cells costs nothing, chooses by its histogram alone, can be told again."""
+
+import json
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import kasuri as ks
+from kasuri.errors import DomainError, FormatError, PrivacyError
+from kasuri.noise.rng import Streams, seeded
+from kasuri.recipes import wovenlook
+from kasuri.recipes.descent import by_key
+from kasuri.recipes.mechanism import Drawn
+from kasuri.recipes.read import read
+from kasuri.recipes.targets import Form, Sums, balanced
+
+PERSON = ks.Unit("person", "add-remove", 1)
+DOMAIN = ks.Domain.of(ks.Mesh("g", shape=(32, 32)), ks.Ordered("age", 3))
+LOOKED = ks.woven_tree(pilot="cells")
+FILLED = {"0.25": 0.004, "0.5": 0.085, "0.8": 0.28, "whole": 1.0}
+"""By choice, the part of places that have people, about 300 in each of their cells."""
+
+
+def made(preset, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.poisson(300.0, DOMAIN.shape) * (rng.random(DOMAIN.shape[:2]) < FILLED[preset])[..., None]
+
+
+def released(preset, epsilon="0.1", seed=3):
+    counts = ks.Counts.from_dense(made(preset), DOMAIN, PERSON, data="made up")
+    out = ks.release(counts, LOOKED, epsilon=epsilon, ledger=None, source=ks.seeded(seed))
+    assert out.recipe["preset"] == preset
+    return out
+
+
+@pytest.mark.parametrize("change", ["add-remove", "replace"])
+@pytest.mark.parametrize("epsilon", ["0.1", "3"])
+def test_every_choice_spends_all_of_epsilon_once(epsilon, change):
+    run = LOOKED.on(DOMAIN, ks.Unit("person", change, 2), epsilon)
+    assert sum(loss * times for loss, times in run.losses) == Fraction(epsilon)
+    most = run.guarantee.unit.most * run.cost
+    for (name, one), scale in zip(run.choices.items(), run._scales().values(), strict=True):
+        assert sum(share for _, share in (*one.cuts, *one.parts)) == 1
+        assert sum(most / own for own in one.told_scales.values()) == Fraction(epsilon)
+        assert one.told_scales[one.tree.depth] == scale  # the noise of the look that it publishes
+        assert (name == "whole") == one.mechanism.whole
+
+
+@pytest.mark.parametrize("preset", FILLED)
+def test_a_release_follows_from_its_measurements_and_the_look(preset):
+    out = released(preset)
+    assert sum(1 / scale for scale in out.measurements.scale.values()) == Fraction(1, 10)
+    words = json.loads(json.dumps(dict(out.recipe)))
+    run = read(words, DOMAIN, PERSON, "0.1")
+    again = run.replay(Drawn(out.cells, out.values, out.measurements, words))
+    np.testing.assert_array_equal(again.found[0], out.cells)
+    np.testing.assert_array_equal(again.found[1], out.values)
+    told, notes = run.retold(words, out.measurements)
+    assert json.loads(json.dumps(told)) == words and len(notes) == 1
+    other = next(name for name in FILLED if name != preset)
+    assert run.retold(words | {"preset": other}, out.measurements)[0]["preset"] == preset
+    look = words["tuning"]["look"]
+    for wrong in ([*look[1:], look[0] + 1], look[:-1], [-1, *look[1:]], "look", None, [0.5, *look[1:]]):
+        with pytest.raises(FormatError):
+            run.retold(words | {"tuning": words["tuning"] | {"look": wrong}}, out.measurements)
+    with pytest.raises(FormatError):
+        run.retold(words | {"preset": "0.7"}, out.measurements)
+    limits = out.interval(rows=slice(0, 16), cols=slice(0, 16), level=0.99)
+    assert limits.lower <= made(preset)[:16, :16].sum() <= limits.upper
+    assert all(error.rmse > 0 for error in run.after(Drawn(out.cells, out.values, out.measurements, words)))
+
+
+def looks(table, seed=5, epsilon="0.1"):
+    run = LOOKED.on(DOMAIN, PERSON, epsilon)
+    cells = np.flatnonzero(table)
+    keys, values = by_key(run.tree, DOMAIN, cells, table.ravel()[cells])
+    first, streams = run.first(), Streams(seeded(seed).release_key(), "x")
+    return run, run.looks(first.noisy(first.sums(keys, values), streams), streams)
+
+
+def test_each_look_is_the_finer_one_with_noise_that_is_independent_of_it():
+    """So what is chosen is a function of what is published and of randomness of its own."""
+    run, found = looks(np.zeros(DOMAIN.shape, dtype=np.int64))
+    assert list(found) == list(run.choices)
+    numbers, scales = list(found.values()), list(run._scales().values())
+    for look, scale in zip(numbers, scales, strict=True):
+        assert look.scale == scale and 0.93 < np.abs(look.y).mean() / float(scale) < 1.07
+    for coarse, fine in pairwise(numbers):
+        more = coarse.y - fine.y
+        assert abs(np.corrcoef(more, fine.y)[0, 1]) < 0.06
+        a, b = (np.exp(-1 / float(scale)) for scale in (coarse.scale, fine.scale))
+        assert abs((more == 0).mean() - (b / a * ((1 - a) / (1 - b)) ** 2 + (1 - a) / (1 + a) * 0.3)) < 0.06
+
+
+@pytest.mark.parametrize("preset", FILLED)
+def test_the_published_cells_are_the_look_that_was_chosen(preset):
+    out = released(preset)
+    table = made(preset)
+    run = LOOKED.on(DOMAIN, PERSON, "0.1")
+    own = out.measurements.level == run.tree.depth
+    keys = out.measurements.prefix[own]
+    noise = out.measurements.value[own] - table.ravel()[run.tree.cells(keys)]
+    scale = float(run._scales()[preset])
+    assert own.sum() == DOMAIN.size and 0.93 < np.abs(noise).mean() / scale < 1.07
+
+
+def test_the_histogram_that_chooses_is_of_noisy_cells():
+    """Of cells that are nearly all empty about half are at or below 0, and the rest fall off as the noise does."""
+    look = np.array(released("0.25").recipe["tuning"]["look"])
+    assert 0.47 < look[0] / look.sum() < 0.56 and 0.10 < look[9:].sum() / look.sum() < 0.25
+
+
+def test_the_choice_reads_the_histogram_of_noisy_cells_alone():
+    run, found = looks(made("0.8"))
+    first = found["0.25"]
+    words = run._rule(wovenlook._classes(first))
+    shuffled = np.random.default_rng(1).permutation(first.y)
+    other = type(first)(first.depth, first.scale, first.prefix, shuffled)
+    assert run._rule(wovenlook._classes(other)) == words
+
+
+def test_more_filled_tables_have_more_of_epsilon_on_their_cells():
+    rng = np.random.default_rng(4)
+    before = dict.fromkeys(wovenlook.STOPS, 0.0)
+    for filled in (0.01, 0.1, 0.4, 1.0):
+        u = (rng.random(40_000) < filled) * 30.0 + rng.laplace(0, 1, 40_000)
+        found = wovenlook.expected(wovenlook.bayes.classes(u).astype(np.int64))
+        assert all(found[stop] > before[stop] for stop in wovenlook.STOPS)
+        assert all(found[a] > found[b] for a, b in pairwise(wovenlook.STOPS))
+        before = found
+    for stop in wovenlook.STOPS:  # full: that of noise with the share
+        assert before[stop] == pytest.approx(1 / float(stop), rel=0.02)
+
+
+@pytest.mark.parametrize("preset", FILLED)
+def test_no_choice_is_worse_than_plain_noise(preset):
+    """Root mean square errors at every height, the margin and their table, over those of sums of plain noise."""
+    truth = made(preset)
+    views = [lambda x: x, lambda x: x.sum(2), lambda x: x.reshape(8, 4, 8, 4, 3).sum((1, 3)),
+             lambda x: x.reshape(8, 4, 8, 4, 3).sum((1, 3, 4)), lambda x: x.sum((0, 1)),
+             lambda x: x.reshape(2, 16, 2, 16, 3).sum((1, 3))]  # fmt: skip
+    own = []
+    for seed in range(8):
+        gap = released(preset, seed=seed).to_dense() - truth
+        own.append([(view(gap) ** 2).mean() for view in views])
+    a = np.exp(-0.1)
+    plain = np.array([truth.size / view(truth).size for view in views]) * 2 * a / (1 - a) ** 2
+    ratio = np.sqrt(np.mean(own, axis=0) / plain)
+    assert (ratio[:4] <= 1.1).all() and (ratio <= 1.5).all()
+    assert np.exp(np.log(ratio).mean()) < {"0.25": 0.4, "0.5": 0.6, "0.8": 0.8}.get(preset, 1.05)
+
+
+def test_balanced_shares():
+    """Derivatives by differences; nothing planned much worse than asked; the held view has its part."""
+    cells, views = Sums((16, 16)), tuple(Sums(counts) for counts in ((8, 8), (4, 4), (16, 1), (1, 16), (2, 1)))
+    for own, worst in ((Fraction(1, 4), 0.95), (Fraction(4, 5), 0.95), (Fraction(24, 25), 1.05)):
+        shares = balanced(cells, views, own, 1, worst)
+        assert sum(shares) == 1 - own and shares[1] >= (1 - own) / 8 and shares == balanced(cells, views, own, 1, worst)
+        form = Form((16, 16), (cells, *views), views, max(1 / 0.8**2 - float(own) ** 2, 0) / 2)
+        plain = np.array([2 * 256 / view.groups for view in views])
+        ratio = np.sqrt(form.variances(np.array([float(own), *map(float, shares)])) / plain)
+        assert np.exp(np.log(ratio).mean()) < 1.0 and shares != balanced(cells, views, own, None, worst)
+    form = Form((16, 16), (cells, *views), views, 0.4)
+    q = np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
+    V, slope = form._solved(q)
+    for at in range(q.size):
+        moved = q.copy()
+        moved[at] += 1e-6
+        np.testing.assert_allclose((form._solved(moved)[0] - V) / 1e-6, slope[:, at], rtol=1e-3, atol=1e-6)
+    assert (Form((16, 16), (cells, *views), views)._solved(q)[0] > V).all()
+
+
+def test_what_is_wrong_is_refused_before_the_charge():
+    for given in ({"whole": True}, {"views": {"cells": "1"}}, {"shares": {"cells": "1"}}):
+        with pytest.raises(PrivacyError, match="pilot"):
+            ks.woven_tree(pilot="cells", **given)
+    with pytest.raises(PrivacyError, match="pilot"):
+        ks.woven_tree(pilot="places")
+    labels = tuple(f"l{i}" for i in range(600))
+    with pytest.raises(DomainError, match="no level"):
+        LOOKED.on(ks.Domain.of(ks.Nominal("x", labels)), PERSON, "1")
+    with pytest.raises(DomainError, match="at most"):
+        LOOKED.on(ks.Domain.of(ks.Ordered("x", (1 << 22) + 1)), PERSON, "1")
