@@ -117,6 +117,7 @@ RECIPES |= {
     "woven views": ks.woven_tree(views={"cells": 12, "area": 60, "grid@2": 50}),
     "woven whole": ks.woven_tree(whole=True),
     "woven pilot": ks.woven_tree(pilot=True),
+    "woven look": ks.woven_tree(pilot="cells"),
     "best": ks.best(),
 }
 
@@ -140,7 +141,8 @@ def test_a_cut_tree_is_the_release_of_one_machine(recipe):
     [
         ("mask", "bayes", True), ("mask", "pilot", False), ("mask", "pilot", True), ("tree", "expect", True),
         ("tree", "hierarchy bayes", True), ("tree", "woven", True), ("tree", "woven views", True),
-        ("tree", "woven views", False), ("tree", "woven pilot", False), ("tree", "woven whole", False),
+        ("tree", "woven views", False), ("tree", "woven pilot", False), ("tree", "woven look", False),
+        ("tree", "woven whole", False),
         pytest.param("mask", "auto", True, marks=pytest.mark.full), ("one", "bayes", False),
         *(pytest.param("axes", name, True, marks=pytest.mark.full) for name in ("bayes", "pilot", "best")),
     ],

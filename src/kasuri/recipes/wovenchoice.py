@@ -67,7 +67,7 @@ class ChoiceRun(TreeRun):
         """What is measured first."""
 
     @abstractmethod
-    def chosen(self, y: Int, streams: Streams) -> JoinedBlocks:
+    def taken(self, y: Int, streams: Streams) -> JoinedBlocks:
         """The choice that its noisy numbers make, which measures them no more."""
 
     def draw(self, cells: Int, values: Int, streams: Streams, threads: int) -> Drawn:
@@ -82,4 +82,4 @@ class ChoiceRun(TreeRun):
 
     def _chosen(self, y: Int | None, streams: Streams) -> JoinedBlocks:
         assert y is not None
-        return self.chosen(y, streams)
+        return self.taken(y, streams)

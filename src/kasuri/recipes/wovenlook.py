@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
 from math import log, sqrt
 from typing import Any
@@ -118,13 +117,16 @@ class LookedRun(ChoiceRun):
         def noisy(sums: Int, streams: Streams) -> Int:
             return noise.draw(streams.open("cells", 0, 0), nodes.size) + sums
 
-        return Tally(nodes.size, partial(np.searchsorted, nodes), noisy)
+        def of(keys: Int) -> Int:
+            return np.searchsorted(nodes, keys)
+
+        return Tally(nodes.size, of, noisy)
 
     @property
     def _cells(self) -> Int:
         return self.tree.children(np.zeros(1, dtype=np.int64), 0, self.tree.depth)[0]
 
-    def chosen(self, y: Int, streams: Streams) -> JoinedBlocks:
+    def taken(self, y: Int, streams: Streams) -> JoinedBlocks:
         """By the look, whichever of the numbers that it was made of are then published."""
         looks = self.looks(y, streams)
         words = self._rule(_classes(next(iter(looks.values()))))

@@ -208,7 +208,7 @@ class PilotedRun(ChoiceRun):
     def first(self) -> Tally:
         return tally(self.tree, self._pilot, self.choices[WHOLE].part_scale(0), ("pilot", 0, 0))
 
-    def chosen(self, y: Int, streams: Streams) -> JoinedBlocks:
+    def taken(self, y: Int, streams: Streams) -> JoinedBlocks:
         words = self._rule(y)
         return self.choices[words["preset"]].joined((y,), words)
 
