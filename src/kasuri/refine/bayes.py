@@ -343,7 +343,7 @@ def classes(u: Float) -> Float:
     from kasuri._kernels.bayes import histograms
 
     out = np.zeros((1, CLASSES))
-    histograms(u, np.zeros(u.size, dtype=np.int64), out)
+    histograms(u, np.zeros(u.size, dtype=np.int64), 0.0, out)
     return out[0]
 
 
