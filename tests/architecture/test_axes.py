@@ -37,24 +37,48 @@ def says_a_kind(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Constant) and part.value in KINDS for part in ast.walk(node))
 
 
+def compared(node: ast.Compare) -> str | None:
+    """How a comparison asks for a class, if it does."""
+    sides = [node.left, *node.comparators]
+    parts = [part for side in sides for part in ast.walk(side)]
+    if any(map(names_a_class, sides)):
+        return "type"
+    if any(last(part) == "__name__" for part in parts):
+        return "name" if any(isinstance(part, ast.Constant) and part.value in CLASSES for part in parts) else None
+    return "kind" if any(map(kind_of_something, sides)) and any(map(says_a_kind, sides)) else None
+
+
+def called(node: ast.Call) -> str | None:
+    """How a call asks for a class, or writes a function down for one."""
+    if last(node.func) in ("isinstance", "issubclass"):
+        return "isinstance" if names_a_class(node.args[1]) else None
+    if last(node.func) in ("getattr", "hasattr"):
+        asks = isinstance(node.args[1], ast.Constant) and node.args[1].value in FIELDS
+        return "getattr" if asks else None
+    return "dispatch" if last(node.func) == "register" and any(map(names_a_class, node.args)) else None
+
+
+def way_of(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Call):
+        return called(node)
+    if isinstance(node, ast.Compare):
+        return compared(node)
+    if isinstance(node, ast.MatchClass):
+        return "case" if names_a_class(node.cls) else None
+    if isinstance(node, ast.Dict):
+        return "table" if any(last(key) in CLASSES for key in node.keys if key is not None) else None
+    if isinstance(node, ast.FunctionDef) and any(last(one) == "register" for one in node.decorator_list):
+        first = node.args.args[0].annotation
+        return "dispatch" if first is not None and names_a_class(first) else None
+    return None
+
+
 def asked(text: str) -> Iterator[tuple[int, str]]:
     """The lines of a module that ask for the class of an axis, and how."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and last(node.func) in ("isinstance", "issubclass"):
-            if names_a_class(node.args[1]):
-                yield node.lineno, "isinstance"
-        elif isinstance(node, ast.Call) and last(node.func) in ("getattr", "hasattr"):
-            if isinstance(node.args[1], ast.Constant) and node.args[1].value in FIELDS:
-                yield node.lineno, "getattr"
-        elif isinstance(node, ast.MatchClass):
-            if names_a_class(node.cls):
-                yield node.lineno, "case"
-        elif isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            if any(names_a_class(side) for side in sides):
-                yield node.lineno, "type"
-            elif any(map(kind_of_something, sides)) and any(map(says_a_kind, sides)):
-                yield node.lineno, "kind"
+        how = way_of(node)
+        if how is not None:
+            yield node.lineno, how  # type: ignore[attr-defined]
 
 
 def test_nothing_outside_schema_asks_for_the_class_of_an_axis():
@@ -81,6 +105,11 @@ def test_nothing_outside_schema_asks_for_the_class_of_an_axis():
         'if data["kind"] != "time": pass',
         'if data.get("kind") == "mesh": pass',
         'labels = getattr(axis, "labels", None) or ()',
+        "draw = {Mesh: drawn, schema.Time: listed}[type(axis)]",
+        'if type(axis).__name__ == "Mesh": pass',
+        'if axis.__class__.__name__ in ("Nominal", "Ordered"): pass',
+        "@drawn.register\ndef _(axis: Mesh): pass",
+        "@drawn.register(Nominal)\ndef _(axis): pass",
     ],
 )
 def test_the_test_sees_every_way_of_asking(planted):

@@ -2,6 +2,7 @@
 `python3 tests/architecture/test_docs.py`."""
 
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -11,29 +12,46 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def help_of(*words: str) -> str:
-    environment = dict(os.environ, COLUMNS="100", TERM="dumb", NO_COLOR="1", KASURI_COMMAND="kasuri")
-    run = subprocess.run(
-        [sys.executable, "-m", "kasuri", *words, "--help"], capture_output=True, text=True, env=environment
-    )
-    assert run.returncode == 0, run.stderr
-    return "\n".join(line.rstrip() for line in run.stdout.strip().splitlines())
+ASKED = """
+import json, os, sys
+import typer
+from kasuri.cli import app, program, rephrase
+
+command = typer.main.get_command(app)
+rephrase(command)
+for line in sys.stdin:  # a process each, forked from one that has loaded the command line
+    read, write = os.pipe()
+    if not os.fork():
+        os.dup2(write, 1)
+        command([*json.loads(line), "--help"], prog_name=program())
+    os.close(write)
+    with open(read, encoding="utf-8") as said:
+        text = said.read()
+    print(json.dumps([os.wait()[1], text]), flush=True)
+"""
 
 
-def commands(*words: str):
+def commands(asked: subprocess.Popen[str], *words: str):
     """This command and, from its help, every one below it."""
-    text = help_of(*words)
+    asked.stdin.write(json.dumps(words) + "\n")
+    asked.stdin.flush()
+    code, said = json.loads(asked.stdout.readline())
+    assert code == 0, words
+    text = "\n".join(line.rstrip() for line in said.strip().splitlines())
     yield words, text
     if "\nCommands:" in text:
         for line in text.split("\nCommands:\n")[1].splitlines():
             if line.startswith("  ") and line[2] != " ":
-                yield from commands(*words, line.split()[0])
+                yield from commands(asked, *words, line.split()[0])
 
 
 def page() -> str:
     parts = ["# Command line\n\nGenerated from `--help`.\n"]
-    for words, text in commands():
-        parts.append(f"## {' '.join(('kasuri', *words))}\n\n```text\n{text}\n```\n")
+    environment = dict(os.environ, COLUMNS="100", TERM="dumb", NO_COLOR="1", KASURI_COMMAND="kasuri")
+    command, pipe = [sys.executable, "-c", ASKED], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as asked:
+        for words, text in commands(asked):
+            parts.append(f"## {' '.join(('kasuri', *words))}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 

@@ -7,7 +7,8 @@ other, an exact lower confidence bound on epsilon (lower_bound.py). All bounds o
   python3 run.py falsify                  some minutes
   python3 run.py falsify --hours 2        more runs and random neighbours, for two hours
   python3 run.py falsify --only haar      claims whose name holds this word; no twins
-  python3 run.py falsify --record         write the tables into docs/assurance.md; with --only: those rows alone
+  python3 run.py falsify --record         write the tables into docs/assurance.md; with --only: the rows of those
+                                          claims and of their twins
 
 Exit code 1 where a bound exceeds a claim, or a twin was not caught.
 """
@@ -280,12 +281,13 @@ def worst(bounds: Iterable[Bound]) -> dict[str, Bound]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    from twins import powers, twin_rows
+    from twins import TWINS, powers, twin_rows
 
     parser = argparse.ArgumentParser(prog="python3 run.py falsify", description=__doc__.split("\n\n")[0],
                                      epilog="example: python3 run.py falsify --hours 0.5")  # fmt: skip
     parser.add_argument("--hours", type=float, help="spend so long; otherwise some minutes")
-    parser.add_argument("--only", default="", help="claims whose name holds this word (or one of a|b|c); no twins")
+    parser.add_argument("--only", default="", help="claims whose name holds this word (or one of a|b|c); no twins "
+                        "unless they are recorded")  # fmt: skip
     parser.add_argument("--seed", type=int, help="repeat a run; otherwise a fresh one, which is printed")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; one per core unless given")
     parser.add_argument("--json", action="store_true", help="the tables as JSON on standard output")
@@ -311,17 +313,17 @@ def main(words: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
         bounds = audit(jobs, pool, say, of, names)
-    strengths, caught = {}, []
+    strengths, tried = {}, []
     if given.record or not given.only:
         strengths = powers(jobs, cores, say, of)
+        tried = [twin for twin in TWINS if twin.attack.claim in names]
     rows = claim_rows(bounds, strengths)
     if given.record:
         keep_claims(rows, seed, (time.monotonic() - began) / 60, given.hours, given.only)
-    if not given.only:
-        caught = twin_rows(seed, cores, say)
+    caught = twin_rows(tried, seed, cores, say)
     twins = [twin.row() for twin in caught]
     if given.record and twins:
-        keep_twins(twins, given.hours)
+        keep_twins(twins, given.hours, given.only)
     if given.json:
         tables: dict[str, Any] = {"seed": seed, "claims": [asdict(bound) for bound in bounds], "power": strengths}
         print(json.dumps(tables | {"twins": [asdict(twin) for twin in caught]}, indent=1))
@@ -405,15 +407,26 @@ def keep_claims(rows: list[list[str]], seed: int, took: float, hours: float | No
     record("claims", _command(hours), text, CLAIM_COLUMNS, rows, runs=runs)
 
 
-def keep_twins(rows: list[list[str]], hours: float | None) -> None:
-    from assurance import record
+def keep_twins(rows: list[list[str]], hours: float | None, only: str = "") -> None:
+    """The whole table, or the rows of a run with --only in the place of the older ones."""
+    from assurance import kept, record
+    from twins import TWINS
 
+    earlier = kept("twins") if only else {}
+    new, order = [row[:2] for row in rows], [[twin.fault.name, f"`{twin.attack.claim}`"] for twin in TWINS]
+    rows = sorted(
+        [row for row in earlier.get("rows", []) if row[:2] not in new and row[:2] in order] + rows,
+        key=lambda row: order.index(row[:2]),
+    )
     caught = sum(row[-1] == "yes" for row in rows)
     text = (
         f"{caught} of {len(rows)} copies of the package with one line changed were caught: the lower bound from their "
         "outputs exceeds\nthe epsilon that they print."
     )
-    record("twins", _command(hours), text, TWIN_COLUMNS, rows)
+    notes = earlier.get("text", "").partition("they print.")[2]
+    own = f"\nRows of {', '.join(sorted({row[1] for row in new}))} are from `{_command(hours, only)}`."
+    notes = notes.replace(own, "") + own if only else ""
+    record("twins", earlier.get("command", _command(hours)), text + notes, TWIN_COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ import math
 import re
 from pathlib import Path
 
+import assurance
 import numpy as np
 import pytest
 from assurance import PAGE, STORE, render
-from falsify import audit, main, planned, registry
+from falsify import audit, keep_twins, main, planned, registry
 from lower_bound import attack, limits
 from scipy import stats
 from twins import FACTORS, NEARER, TWINS, tried
@@ -138,6 +139,18 @@ def test_no_bound_exceeds_a_claim(group):
 def test_broken_twin_is_caught(twin):
     caught = tried(twin, 11)
     assert caught.caught, caught
+
+
+def test_rows_of_some_twins_take_the_place_of_their_older_ones(tmp_path, monkeypatch):
+    for name in ("STORE", "PAGE"):
+        monkeypatch.setattr(assurance, name, tmp_path / name)
+    whole = [[twin.fault.name, f"`{twin.attack.claim}`", "1", "2", "yes"] for twin in TWINS]
+    keep_twins(whole[1:], None)
+    for found in ("NO", "yes"):
+        keep_twins([[*row[:4], found] for row in whole[:2]], None, "haar")
+    kept = assurance.kept("twins")
+    assert kept["rows"] == whole and kept["command"] == "python3 run.py falsify --record"
+    assert kept["text"].startswith(f"{len(TWINS)} of {len(TWINS)} copies") and kept["text"].count("--only 'haar'") == 1
 
 
 def test_the_command_shows_a_table_and_says_what_it_found(capsys):

@@ -66,11 +66,11 @@ def tried(twin: Twin, seed: int, times: int = 1) -> Caught:
     return Caught(twin.fault.name, claim, bound.epsilon, bound.found, bound.broken)
 
 
-def twin_rows(seed: int, cores: int, tell: Callable[[str], None]) -> list[Caught]:
-    """Every twin, as many at a time as there are cores."""
+def twin_rows(twins: Sequence[Twin], seed: int, cores: int, tell: Callable[[str], None]) -> list[Caught]:
+    """These twins, as many at a time as there are cores."""
     out = []
     with ThreadPoolExecutor(cores) as threads:
-        for caught in threads.map(lambda twin: tried(twin, seed, ROOM), TWINS):
+        for caught in threads.map(lambda twin: tried(twin, seed, ROOM), twins):
             tell(f"{caught.name}, {caught.claim}: {caught.found:.3f} of {caught.epsilon:.3f}")
             out.append(caught)
     return out
