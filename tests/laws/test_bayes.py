@@ -20,7 +20,7 @@ from kasuri.recipes.bayestree import ChosenTreeRun, OfPrior, Preset
 from kasuri.recipes.choose import Chooser
 from kasuri.recipes.spending import Given
 from kasuri.recipes.visit import Visit
-from kasuri.refine import bayes
+from kasuri.refine import bayes, mixture
 from kasuri.refine.least_squares import least_squares
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Tree
 from kasuri.trees import order
@@ -56,8 +56,8 @@ def test_normal_times_laplace_is_the_integral(s, w, y, scale):
 
 
 def test_mixture_tables_are_the_integrals():
-    likelihood, first, second = bayes.mixture()
-    for k, (mean, shape) in enumerate((mean, shape) for mean in bayes.MEANS for shape in bayes.SHAPES):
+    likelihood, first, second = mixture.mixture()
+    for k, (mean, shape) in enumerate((mean, shape) for mean in mixture.MEANS for shape in mixture.SHAPES):
         for j in (0, 3, 40, 64):
             wanted = slow.gamma_moments(j / 8, mean, shape)
             found = likelihood[j, k + 1], first[j, k + 1], second[j, k + 1]
@@ -66,10 +66,10 @@ def test_mixture_tables_are_the_integrals():
 
 
 def test_mixture_tables_of_normal_noise_are_the_integrals():
-    likelihood, first, second = bayes.mixture(True)
-    below = bayes.BELOW
+    likelihood, first, second = mixture.mixture(True)
+    below = mixture.BELOW
     assert likelihood.shape[0] == (below + 8) * 8 + 2
-    for k, (mean, shape) in enumerate((mean, shape) for mean in bayes.MEANS for shape in bayes.SHAPES):
+    for k, (mean, shape) in enumerate((mean, shape) for mean in mixture.MEANS for shape in mixture.SHAPES):
         for j in (0, 20, 40, 96):
             wanted = slow.gamma_moments(j / 8 - below, mean, shape, slow.normal_noise)
             found = likelihood[j, k + 1], first[j, k + 1], second[j, k + 1]
@@ -113,9 +113,9 @@ def test_noise_that_was_cut_off_has_these_moments(limit):
     for normal in (True, False):
         n = rng.normal(0, math.sqrt(2), 10**6) if normal else rng.laplace(0, 1, 10**6)
         n = n[n > -limit]
-        mean, square = (float(part[0]) for part in bayes._cut_off(np.array([limit]), normal))
+        mean, square = (float(part[0]) for part in mixture.cut_off(np.array([limit]), normal))
         assert mean == pytest.approx(n.mean(), abs=0.01) and square == pytest.approx((n**2).mean(), rel=0.01)
-        assert [float(part[0]) for part in bayes._cut_off(np.array([np.inf]), normal)] == [0, 2]
+        assert [float(part[0]) for part in mixture.cut_off(np.array([np.inf]), normal)] == [0, 2]
 
 
 def test_neighbours_are_averaged_without_the_cell_itself():

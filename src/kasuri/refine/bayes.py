@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,11 @@ from kasuri.arrays import Float, Int
 from kasuri.public import PublicTable
 from kasuri.refine import after
 from kasuri.refine.least_squares import whole_total
+from kasuri.refine.mixture import cut_off, mixture, start
 from kasuri.schema import Domain
 from kasuri.trees.order import Order
 from kasuri.trees.visited import LEAST_SCALE, Level, Visited
 
-MEANS = tuple(m / 16 for m in (4, 10, 25, 60, 150, 400))
-SHAPES = (1, 4)
-"""The prior of a bin: a point mass at 0 and gammas of these means (in units of the noise scale) and shapes."""
 FLAT = 5.0
 """From here (in units of the scale) the prior is blended into a flat one, which holds alone from 8 on."""
 STEPS = 120
@@ -40,8 +37,6 @@ MANY = 200
 DOUBT = 4
 ROOM = 1 << 20
 """People inside blocks that were not descended are in at most so many cells, or as many as nodes were drawn."""
-BELOW = 4
-"""With normal noise numbers down to so many scales below 0 differ in what they say; with Laplace noise none do."""
 SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
 BROAD = 80.0
 PUBLIC_BINS = 14
@@ -318,7 +313,7 @@ def fitted(u: Float, bins: Int, count: int, *, middle: bool = False, normal: boo
         zero = np.minimum(weights[:, :1] * likelihood[:-1, 0] / total, 0.5)
         means = means * (1 + (1 - 2 * zero) / (1 - zero) ** 2) / 2
     mean, variance = np.empty(u.size), np.empty(u.size)
-    posteriors(u, bins, means, variances, _below(normal), FLAT, mean, variance)
+    posteriors(u, bins, means, variances, start(normal), FLAT, mean, variance)
     return mean, variance
 
 
@@ -328,7 +323,7 @@ def fitted_weights(u: Float, bins: Int, count: int, *, normal: bool = False) -> 
 
     likelihood = mixture(normal)[0]
     hist = np.zeros((count, likelihood.shape[0]))
-    histograms(u, bins, _below(normal), hist)
+    histograms(u, bins, start(normal), hist)
     parts = likelihood.shape[1]
     pooled = mixture_weights(hist.sum(axis=0, keepdims=True), likelihood, np.full(parts, 1 / parts), 1.0, STEPS)[0]
     return mixture_weights(hist, likelihood, pooled, RIDGE, STEPS)
@@ -454,7 +449,7 @@ def _calibrated(
         above = (s - t) / scale + slack  # of the limit, in scales
         sure = above > 1.6
         a = np.where(sure, above, np.inf)
-    cut_mean, cut_square = (part * scale**power for power, part in enumerate(_cut_off(a, normal), 1))
+    cut_mean, cut_square = (part * scale**power for power, part in enumerate(cut_off(a, normal), 1))
     r = y - s
     count = int(np.clip(sure.sum() // 100, 1, 6))
     edges = np.quantile(w[sure] if sure.any() else w, np.arange(1, count) / count)
@@ -472,67 +467,3 @@ def _calibrated(
         out_s[here] += bias
         out_w[here] *= inflation
     return out_s, out_w
-
-
-def _cut_off(a: Float, normal: bool) -> tuple[Float, Float]:
-    """E[n | n > -a] and E[n^2 | n > -a] of noise of variance 2, in scales; a may be infinite."""
-    from kasuri._kernels.bayes import hazards
-
-    cut = np.isfinite(a)
-    a = np.where(cut, a, 0.0)
-    if normal:
-        b, h = a / math.sqrt(2), np.empty(a.size)
-        hazards(b, h)
-        h = np.where(cut, h, 0.0)
-        return math.sqrt(2) * h, 2 - 2 * b * h
-    tail = np.where(cut, np.exp(-a) / 2, 0.0)
-    return tail * (a + 1) / (1 - tail), (2 - tail * (a * a + 2 * a + 2)) / (1 - tail)
-
-
-def _below(normal: bool) -> float:
-    """Where the grid of the mixture begins, below 0."""
-    return float(BELOW) if normal else 0.0
-
-
-def _noise(off: Float, normal: bool) -> Float:
-    """The density of noise of variance 2."""
-    return np.exp(-off * off / 4) / math.sqrt(4 * math.pi) if normal else np.exp(-np.abs(off)) / 2
-
-
-def _noise_above(off: Float, normal: bool) -> Float:
-    """The probability of more noise than that."""
-    if normal:
-        from scipy.special import erfc
-
-        return np.asarray(erfc(off / 2) / 2)
-    return np.where(off > 0, np.exp(-np.abs(off)) / 2, 1 - np.exp(-np.abs(off)) / 2)
-
-
-@lru_cache(maxsize=2)
-def mixture(normal: bool = False) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Per class of u and part of the prior: its likelihood, and on the grid the first two moments times likelihood.
-
-    Classes as in the histograms; noise of variance 2, integrated panel by panel (the kink of Laplace noise is an edge).
-    """
-    from kasuri._kernels.bayes import GRID, TOP
-
-    below = int(_below(normal))
-    grid = np.arange((below + TOP) * GRID + 1) / GRID - below
-    nodes, weights = np.polynomial.legendre.leggauss(12)
-    panels = [0, 0.03, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 11, 15, 20, 30, 45, 70, 100, 150, 250, 400]
-    tables = np.zeros((3, grid.size + 1, 1 + len(MEANS) * len(SHAPES)))
-    tables[0, :-1, 0] = _noise(grid, normal)
-    tables[0, -1, 0] = _noise_above(np.array([float(TOP)]), normal)[0]
-    for j, u in enumerate([*grid, float(TOP)]):
-        edges = np.unique([*panels, max(u, 0.0)])
-        half = np.diff(edges) / 2
-        x = (edges[:-1, None] + half[:, None] * (1 + nodes)).ravel()
-        dx = (half[:, None] * weights).ravel()
-        noise = _noise(u - x, normal) if j < grid.size else _noise_above(u - x, normal)
-        for k, (mean, shape) in enumerate((mean, shape) for mean in MEANS for shape in SHAPES):
-            rate = shape / mean
-            factorial = {1: 1.0, 4: 6.0}[shape]
-            density = rate**shape * x ** (shape - 1) * np.exp(-rate * x) / factorial * noise * dx
-            tables[:, j, k + 1] = density.sum(), (density * x).sum(), (density * x * x).sum()
-    likelihood, first, second = tables
-    return likelihood, first[:-1], second[:-1]

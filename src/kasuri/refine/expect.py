@@ -13,6 +13,7 @@ import numpy as np
 
 from kasuri.arrays import Float, Int
 from kasuri.refine import bayes
+from kasuri.refine.mixture import mixture
 from kasuri.trees.order import Order
 from kasuri.trees.partition import Partition
 
@@ -84,7 +85,7 @@ def _binned(u: Float, e: Float, near: Float) -> tuple[Float, Float, Float]:
     bins = bayes.quantile_bins(e, near, outer, inner)
     mean, variance = bayes.fitted(u, bins, outer * inner)
     weights = bayes.fitted_weights(u, bins, outer * inner)
-    density = np.log(np.einsum("bk,jk->bj", weights, bayes.mixture()[0][:-1]))
+    density = np.log(np.einsum("bk,jk->bj", weights, mixture()[0][:-1]))
     at = np.rint(np.clip(u, 0.0, TOP) * GRID).astype(np.int64)
     return mean, variance, np.where(u <= TOP, density[bins, at] + np.minimum(u, 0.0), np.nan)
 
