@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import kasuri as ks
 from kasuri.errors import DomainError, PrivacyError
+from kasuri.report import frame
 from kasuri.report import shuffle as page
 from kasuri.words.japanese import ja
 
@@ -151,4 +152,4 @@ def test_a_factor_is_rounded_up(epsilon, text):
     ("text", "shown"), [("0.00000001", "10⁻⁸"), ("0.0000005", "5 × 10⁻⁷"), ("0", "0"), ("0.00015", "0.00015")]
 )
 def test_a_small_delta_is_a_power_of_ten(text, shown):
-    assert page._small(text) == shown
+    assert frame.small(text) == shown

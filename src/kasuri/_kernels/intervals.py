@@ -120,8 +120,12 @@ def _place(prefix, depth, dims, weights, radices, start, span):
     span[:] = -1
     for j in range(depth - 1, -1, -1):
         d = dims[j]
-        start[d] += prefix % radices[j] * weights[j]
-        prefix //= radices[j]
+        if radices[j] == 2:  # most are, and shifts take a tenth of divisions
+            start[d] += (prefix & 1) * weights[j]
+            prefix >>= 1
+        else:
+            start[d] += prefix % radices[j] * weights[j]
+            prefix //= radices[j]
         if span[d] < 0:
             span[d] = weights[j]
 
