@@ -328,6 +328,8 @@ def test_save_verify_load_and_the_report(tmp_path):
     assert ks.verify(str(folder)).ok
     again = ks.Release.load(str(folder))
     assert again.domain == domain and again.interval(g="elsewhere") == out.interval(g="elsewhere")
+    said = json.loads((folder / "datapackage.json").read_text())["privacy"]["dp_variant"]["data_domain"]
+    assert said == "row (3) x col (5) x sex (2), g elsewhere"
     page = (folder / "report.html").read_text()
     found = out.interval(g="elsewhere")
     said = f"{out.area(g='elsewhere'):,.0f} (95 % interval {found.lower:,.0f} to {found.upper:,.0f})"
