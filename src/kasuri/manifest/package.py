@@ -301,7 +301,9 @@ def variant(guarantee: Guarantee) -> str:
 
 def data_domain(domain: Domain) -> str:
     """The dimensions and their sizes in words."""
-    return " x ".join(f"{dim} ({size})" for dim, size in zip(domain.dims, domain.shape, strict=True))
+    sizes = [size for axis in domain.axes for size in (axis.sizes if axis.plane is None else axis.plane.shape)]
+    away = "".join(f", {plane.name} elsewhere" for plane in domain.planes if plane.elsewhere)
+    return " x ".join(f"{dim} ({size})" for dim, size in zip(domain.dims, sizes, strict=True)) + away
 
 
 def post_processing(recipe: Mapping[str, Any]) -> dict[str, Any]:

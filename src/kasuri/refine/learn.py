@@ -65,7 +65,8 @@ def split(y: Float, m: Float, above: Measured, owner: Int, fan: Int, R: float, R
     h = np.where(M[owner] > 0, m / np.maximum(M[owner], 1e-300), 1 / fan)
     off = y - m
     r = off - h * np.bincount(owner, off, parents)[owner]
-    e = np.asarray(R * (1 - 2 * h + fan * h * h), dtype=np.float64)
+    # an only child is split from nothing: its r is 0, its q too, and it teaches nothing
+    e = np.where(np.asarray(fan) == 1, R, R * (1 - 2 * h + fan * h * h)).astype(np.float64)
     surprise = above.y - M
     dp = np.sign(surprise) * np.maximum(np.abs(surprise) - 2 * np.sqrt(R_above), 0)
     low = np.maximum(m, _EMPTY * M[owner] / fan)

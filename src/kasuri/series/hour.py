@@ -65,6 +65,7 @@ def shape_of(run: CountTreeRun, rows: int) -> Shape:
     sides = run.domain.shape
     square = run.domain.one_mesh and len(sides) == 2 and order.mixed and run.squares
     square = square and (sides[0] - 1).bit_length() == (sides[1] - 1).bit_length()
+    square = square and not run.domain.axes[0].elsewhere  # which is beside the squares
     grids: list[tuple[int, int] | None] = []
     for cut in visit.cuts:
         stride = order.stride(cut)
