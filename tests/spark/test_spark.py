@@ -561,11 +561,11 @@ def test_a_folder_that_is_not_there_is_not_made(cluster, monkeypatch, step):
     frame, call, _ = setting(cluster, "cells", 2)
     kept, seen = subtrees.Copy.kept, []
 
-    def removed(self, own, name, columns):
+    def removed(self, own, name, columns, *made):
         if name == step:
             shutil.rmtree(self.folder)
             seen.append(self.folder)
-        return kept(self, own, name, columns)
+        return kept(self, own, name, columns, *made)
 
     monkeypatch.setattr(subtrees.Copy, "kept", removed)
     with pytest.raises(ks.KasuriError, match="does not see the private folder" if step == "bounded" else ""):
@@ -589,8 +589,8 @@ def test_a_failure_while_tasks_write_ends_them_first(cluster, monkeypatch, tmp_p
             time.sleep(60)
             yield batch
 
-    def failing(self, own, name, columns):
-        thread = inheritable(target=lambda: kept(self, own.mapInArrow(slow, columns), name, columns))
+    def failing(self, own, name, columns, *made):
+        thread = inheritable(target=lambda: kept(self, own.mapInArrow(slow, own.schema), name, columns, *made))
         thread.start()
         while not Path(begun).exists():
             time.sleep(0.05)
