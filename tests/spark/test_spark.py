@@ -662,7 +662,7 @@ def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
     for name in ("half", "exact", "raw", "some", "loose", "day", "none"):
         refused(ks.DomainError, "ids are whole numbers or text", odd, unit=ks.Unit(name, "add-remove", 1, 5))
     before = last_task(cluster)
-    for recipe in (ks.privelet(), ks.sparse(), ks.recipes.simplex()):
+    for recipe in (ks.privelet(), ks.recipes.sparse(), ks.recipes.simplex()):
         refused(ks.DomainError, "does not run on Spark", recipe=recipe)
     refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(descent="dense"))
     refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(transform="nominal"))
