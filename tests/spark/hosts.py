@@ -31,6 +31,8 @@ spark.network.timeout 300s
 
 def networks() -> None:
     """This process is alone in a new network: two wires to two further ones, which reach one another through it."""
+    Path("/run/netns").mkdir(exist_ok=True)
+    run("mount -t tmpfs tmpfs /run/netns")  # the names, too, are of this process alone
     run("ip link set lo up", f"ip addr add {DRIVER}/32 dev lo", "sysctl -qw net.ipv4.ip_forward=1")
     for name, address in HOSTS.items():
         near = address.rsplit(".", 1)[0] + ".1"

@@ -99,7 +99,8 @@ def assert_same(got: ks.Release, local: ks.Release):
         ("plain", 7),
         ("count tree", 7),
         ("cells", 7),
-        ("whole", 200),
+        ("whole", 2),
+        pytest.param("whole", 200, marks=pytest.mark.full),
         ("pilot", 7),
         ("woven", 2),
     ],
@@ -561,11 +562,11 @@ def test_a_folder_that_is_not_there_is_not_made(cluster, monkeypatch, step):
     frame, call, _ = setting(cluster, "cells", 2)
     kept, seen = subtrees.Copy.kept, []
 
-    def removed(self, own, name, columns):
+    def removed(self, own, name, columns, *made):
         if name == step:
             shutil.rmtree(self.folder)
             seen.append(self.folder)
-        return kept(self, own, name, columns)
+        return kept(self, own, name, columns, *made)
 
     monkeypatch.setattr(subtrees.Copy, "kept", removed)
     with pytest.raises(ks.KasuriError, match="does not see the private folder" if step == "bounded" else ""):
@@ -589,8 +590,8 @@ def test_a_failure_while_tasks_write_ends_them_first(cluster, monkeypatch, tmp_p
             time.sleep(60)
             yield batch
 
-    def failing(self, own, name, columns):
-        thread = inheritable(target=lambda: kept(self, own.mapInArrow(slow, columns), name, columns))
+    def failing(self, own, name, columns, *made):
+        thread = inheritable(target=lambda: kept(self, own.mapInArrow(slow, own.schema), name, columns, *made))
         thread.start()
         while not Path(begun).exists():
             time.sleep(0.05)
@@ -661,7 +662,7 @@ def test_refusals_name_what_to_do_and_no_value(cluster, tmp_path):
     for name in ("half", "exact", "raw", "some", "loose", "day", "none"):
         refused(ks.DomainError, "ids are whole numbers or text", odd, unit=ks.Unit(name, "add-remove", 1, 5))
     before = last_task(cluster)
-    for recipe in (ks.privelet(), ks.sparse(), ks.recipes.simplex()):
+    for recipe in (ks.privelet(), ks.recipes.sparse(), ks.recipes.simplex()):
         refused(ks.DomainError, "does not run on Spark", recipe=recipe)
     refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(descent="dense"))
     refused(ks.DomainError, "does not run on Spark", recipe=ks.haar_topdown(transform="nominal"))
