@@ -23,8 +23,10 @@ from kasuri.refine import jumps, learn
 from kasuri.refine.learn import Learned
 from kasuri.refine.least_squares import share, whole_total
 
-VERSION = 1
-"""Of the filter: a series that was begun with another version is replayed by that one only."""
+VERSION = 2
+"""Of the filter, with which a series begins. The first let nodes beside a local event take a part of it."""
+VERSIONS = (1, 2)
+"""Those that series are continued and replayed with, bit for bit: each with the one that it was begun with."""
 FLAT = 1e8
 """A variance of so many times the noise says nothing."""
 _LINGER = 0.5  # of the noise: predictions below it are forgotten where a node is not drawn
@@ -58,14 +60,15 @@ class Measured:
 @dataclass(frozen=True)
 class Shape:
     """What is public about the tree: the noise variance of every level, nodes of a level below one of the level above,
-    the grid of each level where it is one (rows, columns, bits of a prefix), whether the noise is Gaussian, and the
-    number of rows of a profile."""
+    the grid of each level where it is one (rows, columns, bits of a prefix), whether the noise is Gaussian, the number
+    of rows of a profile, and the version of the filter."""
 
     variances: tuple[float, ...]
     widths: tuple[int, ...]
     grids: tuple[tuple[int, int] | None, ...]
     normal: bool
     rows: int
+    version: int = VERSION
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +209,8 @@ def step(shape: Shape, state: State, levels: Sequence[Measured], when: When) -> 
         learned.append(own)
     tracks = [known.track[:0] for known in state.known]
     if not firsts:
+        if shape.version > 1:
+            Vs = jumps.lasting(shape, predicted, Vs)
         kept = [_remembered(known, level) for known, level in zip(state.known, levels, strict=True)]
         Vs, flags, tracks, learned = jumps.allow(shape, levels, ms, Vs, found, learned, kept)
         for at in range(1, len(levels)):  # where the filter did not help, the slot by itself

@@ -12,7 +12,7 @@ from kasuri.arrays import Float, Int
 from kasuri.refine.learn import Learned, Split
 
 if TYPE_CHECKING:
-    from kasuri.refine.filter import Measured, Shape
+    from kasuri.refine.filter import Measured, Predicted, Shape
 
 _TIMES = 5.0 ** np.arange(6)  # tau: how much more than usual
 _BOXES = (1, 2, 3, 5, 9)
@@ -20,6 +20,7 @@ _LARGEST_GRID = 1 << 18
 _HITS = 64
 _NORMAL = 4.6
 _LAPLACE = {1: 8.5, 2: 6.0, 3: 5.2}
+_BESIDE = 3.0  # times what a node beside a local event is handed of it: it may give that back
 
 Levels = list[Float]
 
@@ -52,6 +53,19 @@ def allow(
     return out, flags, tracks, known
 
 
+def lasting(shape: Shape, predicted: Sequence[Predicted], Vs: Levels) -> Levels:
+    """Split variances that allow for the end of an event: where the last estimate departed from its profile far more
+    than usual, how much of that stays is not known."""
+    out = [Vs[0]]
+    for V, guess, R in zip(Vs[1:], predicted[1:], shape.variances[1:], strict=True):
+        off = np.where(guess.profiled, guess.features[0] - guess.features[2], 0.0)
+        usual = np.sqrt(V + 0.1 * R)
+        if guess.profiled.any():
+            usual = usual * 1.4826 * float(np.median(np.abs(off / usual)[guess.profiled]))
+        out.append(V + (0.7 * np.maximum(np.abs(off) - 3 * usual, 0.0)) ** 2)
+    return out
+
+
 def _single(split: Split, V: Float, R: float, learned: Learned) -> tuple[Float, Float, Learned]:
     """One node: r is a mixture of N(0, tau V q + e); the mean gain as a variance. The flag is the weight of tau > 1
     beyond its usual."""
@@ -81,7 +95,9 @@ def _below(split: Split, V: Float) -> Float:
 def _around(shape: Shape, levels: Sequence[Measured], ms: Levels, plain: Levels, found: Sequence[Split],
             kept: Sequence[tuple[Float, Float]], out: Levels, flags: Levels) -> None:  # fmt: skip
     """Neighbourhoods: sums of surprises over boxes of nodes, of this slot and discounted over the last; what they have
-    in excess is allowed for in the box, above it and below it."""
+    in excess is allowed for in the box, above it and below it. The nodes above hand it down in proportion, to nodes
+    beside the box too, which must be able to give it back (not in the first version)."""
+    beside = 0.0 if shape.version == 1 else _BESIDE
     excess: list[Float] = [np.zeros(V.size) for V in out]
     for at in range(1, len(levels)):
         grid = shape.grids[at]
@@ -100,9 +116,13 @@ def _around(shape: Shape, levels: Sequence[Measured], ms: Levels, plain: Levels,
         out[at] = out[at] + own**2
         flags[at] = np.maximum(flags[at], np.minimum(own**2 / shape.variances[at], 1.0))
         up: Float = own
-        for higher in range(at - 1, 0, -1):
-            up = np.bincount(found[higher].owner, up, levels[higher].y.size).astype(np.float64)
-            out[higher] = out[higher] + up**2
+        for higher in range(at - 1, -1, -1):
+            split = found[higher]
+            up = np.bincount(split.owner, up, levels[higher].y.size).astype(np.float64)
+            if higher:
+                out[higher] = out[higher] + up**2
+            if beside:
+                out[higher + 1] = out[higher + 1] + (beside * split.h * up[split.owner]) ** 2
         down = own**2
         for lower in range(at + 1, len(levels)):
             split = found[lower - 1]

@@ -63,6 +63,8 @@ class Series:
     window: Window
     calendar: Calendar
     data: str
+    filter: int = filters.VERSION
+    """The version of the filter that it was begun with."""
 
     # -- opening --------------------------------------------------------------------------------------------------
 
@@ -108,7 +110,7 @@ class Series:
 
     @cached_property
     def shape(self) -> Shape:
-        return shape_of(self.run, self.calendar.rows(self.window))
+        return shape_of(self.run, self.calendar.rows(self.window), self.filter)
 
     # -- releasing ------------------------------------------------------------------------------------------------
 
@@ -285,7 +287,7 @@ class Series:
         for place, found in zip(wanted, smooth(self.shape, readers, wanted), strict=True):
             maps.append(to_cells(self.run, readers[place]()[0], found))
         names = tuple(one["slot"] for one in said)
-        told = {"ledger": self.ledger.id, "data": self.data, "filter": filters.VERSION, "head": said[-1]["digest"]}
+        told = {"ledger": self.ledger.id, "data": self.data, "filter": self.filter, "head": said[-1]["digest"]}
         return Revised(self.run.domain, tuple(names[place] for place in wanted), tuple(maps), names, told)
 
     def _numbers(self, one: dict[str, Any]) -> tuple[list[Measured], When]:
@@ -343,7 +345,7 @@ class Series:
         faults: list[str] = []
         plan = self.ledger.allowance.series.plan  # type: ignore[union-attr]
         if disk.read_json(self.folder / disk.FACTS) != _declared(
-            self.ledger, self.run.domain, self.run, plan, self.calendar
+            self.ledger, self.run.domain, self.run, plan, self.calendar, self.filter
         ):
             faults.append(f"{disk.FACTS}: does not say what the ledger and the recipe do")
         try:
@@ -409,12 +411,14 @@ def _begin(place: Path, ledger: Ledger, recipe: Mechanism, domain: Domain, calen
     if run is None:
         raise PrivacyError("a series is filtered along a tree of counts: use refined_tree('series', ...)")
     shape_of(run, 1)  # refuses what it cannot filter
-    facts = _declared(ledger, domain, run, series.plan, calendar)
+    facts = _declared(ledger, domain, run, series.plan, calendar, filters.VERSION)
     (place / "slots").mkdir(parents=True, exist_ok=True)
     files.write(place / disk.FACTS, disk.text(facts), new=True)
 
 
-def _declared(ledger: Ledger, domain: Domain, run: CountTreeRun, plan: str, calendar: Calendar) -> dict[str, Any]:
+def _declared(
+    ledger: Ledger, domain: Domain, run: CountTreeRun, plan: str, calendar: Calendar, version: int
+) -> dict[str, Any]:
     """What a series says of itself from its first slot on."""
     allowance = ledger.allowance
     window, series = allowance.window, allowance.series
@@ -436,7 +440,7 @@ def _declared(ledger: Ledger, domain: Domain, run: CountTreeRun, plan: str, cale
         "plan": plan,
         "recipe": run.words(),
         "calendar": calendar.to_json(),
-        "filter": filters.VERSION,
+        "filter": version,
         "claim": claim,
         "must_not_be_claimed": list(MUST_NOT),
         "prices": [{"span": name, "slots": slots, "epsilon": decimal(price)} for name, slots, price in rows],
@@ -445,7 +449,7 @@ def _declared(ledger: Ledger, domain: Domain, run: CountTreeRun, plan: str, cale
 
 def _read(cls: type[Series], place: Path, ledger: Ledger, facts: dict[str, Any]) -> Series:
     try:
-        if facts["format"] != FORMAT or facts["filter"] != filters.VERSION:
+        if facts["format"] != FORMAT or facts["filter"] not in filters.VERSIONS:
             raise FormatError(f"{place}: begun with another version of the filter; begin a new folder, at no cost")
         domain, unit, window = Domain.from_json(facts["domain"]), Unit(**facts["unit"]), Window(**facts["window"])
         run = read(facts["recipe"], domain, unit, written(facts["epsilon"]))
@@ -461,4 +465,4 @@ def _read(cls: type[Series], place: Path, ledger: Ledger, facts: dict[str, Any])
     counted = run.counted()
     if not same or counted is None:
         raise PrivacyError(f"{place}: is the series of another ledger, recipe or domain")
-    return cls(place, ledger, counted, window, calendar, name)
+    return cls(place, ledger, counted, window, calendar, name, facts["filter"])

@@ -21,7 +21,7 @@ from kasuri.recipes.joins import variances
 from kasuri.recipes.mechanism import Drawn
 from kasuri.recipes.replay import visited
 from kasuri.recipes.visit import Visit
-from kasuri.refine.filter import Estimate, Measured, Shape
+from kasuri.refine.filter import VERSION, Estimate, Measured, Shape
 
 WHOLE = 1 << 20
 """Trees of at most so many leaves are drawn whole; larger ones where noise or earlier slots leave something."""
@@ -56,7 +56,7 @@ class SlotRun(CountTreeRun):
         return Drawn(none, none, measured(found))
 
 
-def shape_of(run: CountTreeRun, rows: int) -> Shape:
+def shape_of(run: CountTreeRun, rows: int, version: int = VERSION) -> Shape:
     """What the filter knows of the tree; DomainError where the whole is not measured."""
     visit, order = run.visit, run.tree
     if visit.cuts[0] != 0:
@@ -74,7 +74,7 @@ def shape_of(run: CountTreeRun, rows: int) -> Shape:
         most = isqrt(order.leaves) // side
         grids.append((most, most) if fits else None)
     noise = tuple(variances(visit.scales, visit.law))
-    return Shape(noise, widths, tuple(grids), run.normal is not None, rows)
+    return Shape(noise, widths, tuple(grids), run.normal is not None, rows, version)
 
 
 def levels_of(run: CountTreeRun, numbers: Measurements) -> list[Measured]:

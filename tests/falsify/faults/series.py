@@ -58,6 +58,9 @@ FAULTS = [
           "state = filters.step(self.shape, state, levels_of(self.run, numbers), when)[1]\n"
           "        found, after = self._filtered(numbers, state, when, late)",
           f"{SERIES}::test_everything_follows_from_the_published_measurements", short=True),
+    Fault("an earlier series is filtered with the newest version", "kasuri.series.flow:_read",
+          'name, facts["filter"])', "name)",
+          f"{SERIES}::test_a_series_is_replayed_with_the_version_that_it_was_begun_with"),
     Fault("variances from the true counts", "kasuri.series.flow:Series._drawn",
           "found, after = self._filtered(numbers, state, when, late)",
           "found, after = self._filtered(numbers, state, when, late)\n"
