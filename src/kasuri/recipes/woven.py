@@ -248,9 +248,7 @@ class WovenRun(TreeRun):
             parts += self._anchors(cells, named, variance / TIGHT)
             tree = self._summed(tree)
         elif self.few and len(self.domain.axes) > 1:
-            depths = [depth for depth, _ in self.cuts]
-            others = [view for view in every(self.weave) if self.weave.cut(view) not in depths]
-            parts += self._anchors(cells, others, variance)
+            parts += self._told_by_finer(tree, parts)
         return tree, self.tree, self.domain, parts, around, self.few
 
     def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
@@ -344,6 +342,36 @@ class WovenRun(TreeRun):
             (*(depth for depth, _ in levels), *tree.cuts), (*scales, scale), (inf,) * len(levels) + tree.slacks,
             (*(level for _, level in levels), cells),
         )  # fmt: skip
+
+    def _told_by_finer(self, tree: Visited, parts: Sequence[woven.Part]) -> list[woven.Part]:
+        """Every view that is no measured level as the sums of those two measured partitions, finer than it, whose noise
+        tells it best: posterior cells err together, which their variances do not know."""
+        keys = self.tree
+        told = [
+            (self.weave.view_at(depth) or (), level.prefix * keys.stride(depth), level.y, laplace_variance(scale), True)
+            for depth, level, scale in zip(
+                tree.cuts, tree.levels, (max(scale, LEAST_SCALE) for scale in tree.scales), strict=True
+            )
+        ]
+        for part in parts:  # any cell of a group says where the group lies
+            cells = tree.levels[-1].prefix
+            some = np.zeros(part.y.size, dtype=np.int64)
+            some[part.partition.of_keys(keys, cells)] = cells
+            told.append((self.weave.view(part.partition.name), some, part.y, part.variance, False))
+        out = []
+        for view in every(self.weave):
+            groups, cut = self.weave.groups(view), self.weave.cut(view)
+            if cut in tree.cuts or groups * ANCHORED > self.domain.size:
+                continue
+            finer = [one for one in told if self.weave.refines(one[0], view)]
+            for own, some, numbers, noise, level in sorted(finer, key=lambda one: one[2].size * one[3])[:2]:
+                if own == view or (level and cut is not None):
+                    continue  # it is measured itself, or the tree knows
+                wanted = self.weave.partition(view)
+                into, y = wanted.of_keys(keys, some), np.zeros(groups, dtype=np.int64)
+                np.add.at(y, into[into >= 0], numbers[into >= 0])
+                out.append(woven.Part(wanted, y, numbers.size * noise / groups))
+        return out
 
     def _anchors(self, cells: Level, views: Sequence[View], variance: float) -> list[woven.Part]:
         """Sums of the noisy cells as parts, with the variance that each cell adds: nothing is measured again."""
