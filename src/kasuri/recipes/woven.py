@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kasuri.arrays import Float
 from kasuri.budget.accounting import Losses, generic
 from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.noise.evidence import Chances
@@ -44,6 +45,8 @@ from kasuri.recipes.visit import Visit, Whole
 from kasuri.recipes.wovenbars import WovenBars
 from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, every, planned, standard, sums_of
 from kasuri.refine import woven
+from kasuri.refine.fuse import Drawn as Nodes
+from kasuri.refine.fuse import Incidence, solve
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 from kasuri.trees.partition import Partition
@@ -245,6 +248,9 @@ class WovenRun(TreeRun):
             known = [part.name for part, _ in self.parts]
             held = [view for view in anchored(self.weave, self.mechanism.held) if self.weave.cut(view) is None]
             named = [view for view in held if self.weave.words(view) not in known]
+            if self.few:
+                tree, parts, named = self._moved(tree, parts, variance), [], held
+                cells = tree.levels[-1]
             parts += self._anchors(cells, named, variance / TIGHT)
             tree = self._summed(tree)
         elif self.few and len(self.domain.axes) > 1:
@@ -331,7 +337,7 @@ class WovenRun(TreeRun):
         keys = below = cells.prefix
         for depth in reversed(depths):
             prefix, at = np.unique(keys // self.tree.stride(depth), return_inverse=True)
-            y = np.zeros(prefix.size, dtype=np.int64)
+            y = np.zeros(prefix.size, dtype=cells.y.dtype)
             np.add.at(y, at, cells.y)
             stride = self.tree.stride(depth) // (self.tree.stride(levels[0][0]) if levels else 1)
             first = np.searchsorted(below // stride, np.append(prefix, prefix[-1:] + 1))
@@ -342,6 +348,22 @@ class WovenRun(TreeRun):
             (*(depth for depth, _ in levels), *tree.cuts), (*scales, scale), (inf,) * len(levels) + tree.slacks,
             (*(level for _, level in levels), cells),
         )  # fmt: skip
+
+    def _moved(self, tree: Visited, parts: Sequence[woven.Part], variance: float) -> Visited:
+        """The noisy cells as least squares of them and the parts has them, without sign: so every sum of theirs that is
+        held knows the parts."""
+        (cells,) = tree.levels
+        incidence = Incidence.of([part.partition for part in parts], Nodes.of(tree), tree, self.tree)
+        noisy, size = cells.y.astype(np.float64), cells.y.size
+        s2 = np.concatenate([np.full(part.y.size, part.variance) for part in parts])
+        y = np.concatenate([part.y for part in parts])
+
+        def system(numbers: Float) -> Float:
+            return variance * incidence.of_groups(incidence.of_units(numbers, size)) + s2 * numbers
+
+        inverse = 1 / (variance * incidence.of_groups(np.ones(size), square=True) + s2)
+        moved = variance * incidence.of_units(solve(system, y - incidence.of_groups(noisy), inverse), size)
+        return replace(tree, levels=(replace(cells, y=noisy + moved),))  # type: ignore[arg-type]  # real numbers here
 
     def _told_by_finer(self, tree: Visited, parts: Sequence[woven.Part]) -> list[woven.Part]:
         """Every view that is no measured level as the sums of those two measured partitions, finer than it, whose noise
@@ -380,7 +402,7 @@ class WovenRun(TreeRun):
             groups = self.weave.groups(view)
             if groups * ANCHORED <= self.domain.size:
                 part = self.weave.partition(view)
-                y = np.zeros(groups, dtype=np.int64)
+                y = np.zeros(groups, dtype=cells.y.dtype)
                 group = part.of_keys(self.tree, cells.prefix)
                 np.add.at(y, group[group >= 0], cells.y[group >= 0])
                 out.append(woven.Part(part, y, variance * (self.domain.size / groups)))
