@@ -112,6 +112,11 @@ class Woven:
         found = [] if last is None else [self.view_at(depth) for depth in self.tree.stages if 0 < depth <= last]
         return [one for one in found if one is not None]
 
+    def refines(self, fine: View, view: View) -> bool:
+        """Is every sum of `view`, which has no map, one of sums of `fine`?"""
+        heights = {term.axis: term.height for term in fine if not term.map}
+        return all(term.axis in heights and heights[term.axis] <= term.height for term in view)
+
     def groups(self, view: View) -> int:
         """How many sums a view has."""
         return math.prod(self._axis(term).count for term in view)

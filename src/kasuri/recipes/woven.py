@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kasuri.arrays import Float
 from kasuri.budget.accounting import Losses, generic
 from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.noise.evidence import Chances
@@ -47,6 +48,8 @@ from kasuri.recipes.visit import Visit, Whole
 from kasuri.recipes.wovenbars import WovenBars
 from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, every, planned, standard, sums_of
 from kasuri.refine import woven
+from kasuri.refine.fuse import Drawn as Nodes
+from kasuri.refine.fuse import Incidence, solve
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 from kasuri.trees.order import Order
@@ -253,12 +256,13 @@ class WovenRun(TreeRun):
             known = [part.name for part, _ in self.parts]
             held = [view for view in anchored(self.weave, self.mechanism.held) if self.weave.cut(view) is None]
             named = [view for view in held if self.weave.words(view) not in known]
+            if self.few:
+                tree, parts, named = self._moved(tree, parts, variance), [], held
+                cells = tree.levels[-1]
             parts += self._anchors(cells, named, variance / TIGHT)
             tree = self._summed(tree)
         elif self.few and len(self.domain.axes) > 1:
-            depths = [depth for depth, _ in self.cuts]
-            others = [view for view in every(self.weave) if self.weave.cut(view) not in depths]
-            parts += self._anchors(cells, others, variance)
+            parts += self._told_by_finer(tree, parts)
         return tree, self.tree, self.domain, parts, around, self.few
 
     def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
@@ -341,7 +345,7 @@ class WovenRun(TreeRun):
         keys = below = cells.prefix
         for depth in reversed(depths):
             prefix, at = np.unique(keys // self.tree.stride(depth), return_inverse=True)
-            y = np.zeros(prefix.size, dtype=np.int64)
+            y = np.zeros(prefix.size, dtype=cells.y.dtype)
             np.add.at(y, at, cells.y)
             stride = self.tree.stride(depth) // (self.tree.stride(levels[0][0]) if levels else 1)
             first = np.searchsorted(below // stride, np.append(prefix, prefix[-1:] + 1))
@@ -353,6 +357,52 @@ class WovenRun(TreeRun):
             (*(level for _, level in levels), cells),
         )  # fmt: skip
 
+    def _moved(self, tree: Visited, parts: Sequence[woven.Part], variance: float) -> Visited:
+        """The noisy cells as least squares of them and the parts has them, without sign: so every sum of theirs that is
+        held knows the parts."""
+        (cells,) = tree.levels
+        incidence = Incidence.of([part.partition for part in parts], Nodes.of(tree), tree, self.tree)
+        noisy, size = cells.y.astype(np.float64), cells.y.size
+        s2 = np.concatenate([np.full(part.y.size, part.variance) for part in parts])
+        y = np.concatenate([part.y for part in parts])
+
+        def system(numbers: Float) -> Float:
+            return variance * incidence.of_groups(incidence.of_units(numbers, size)) + s2 * numbers
+
+        inverse = 1 / (variance * incidence.of_groups(np.ones(size), square=True) + s2)
+        moved = variance * incidence.of_units(solve(system, y - incidence.of_groups(noisy), inverse), size)
+        return replace(tree, levels=(replace(cells, y=noisy + moved),))  # type: ignore[arg-type]  # real numbers here
+
+    def _told_by_finer(self, tree: Visited, parts: Sequence[woven.Part]) -> list[woven.Part]:
+        """Every view that is no measured level as the sums of those two measured partitions, finer than it, whose noise
+        tells it best: posterior cells err together, which their variances do not know."""
+        keys = self.tree
+        told = [
+            (self.weave.view_at(depth) or (), level.prefix * keys.stride(depth), level.y, laplace_variance(scale), True)
+            for depth, level, scale in zip(
+                tree.cuts, tree.levels, (max(scale, LEAST_SCALE) for scale in tree.scales), strict=True
+            )
+        ]
+        for part in parts:  # any cell of a group says where the group lies
+            cells = tree.levels[-1].prefix
+            some = np.zeros(part.y.size, dtype=np.int64)
+            some[part.partition.of_keys(keys, cells)] = cells
+            told.append((self.weave.view(part.partition.name), some, part.y, part.variance, False))
+        out = []
+        for view in every(self.weave):
+            groups, cut = self.weave.groups(view), self.weave.cut(view)
+            if cut in tree.cuts or groups * ANCHORED > self.domain.size:
+                continue
+            finer = [one for one in told if self.weave.refines(one[0], view)]
+            for own, some, numbers, noise, level in sorted(finer, key=lambda one: one[2].size * one[3])[:2]:
+                if own == view or (level and cut is not None):
+                    continue  # it is measured itself, or the tree knows
+                wanted = self.weave.partition(view)
+                into, y = wanted.of_keys(keys, some), np.zeros(groups, dtype=np.int64)
+                np.add.at(y, into[into >= 0], numbers[into >= 0])
+                out.append(woven.Part(wanted, y, numbers.size * noise / groups))
+        return out
+
     def _anchors(self, cells: Level, views: Sequence[View], variance: float) -> list[woven.Part]:
         """Sums of the noisy cells as parts, with the variance that each cell adds: nothing is measured again."""
         out = []
@@ -360,7 +410,7 @@ class WovenRun(TreeRun):
             groups = self.weave.groups(view)
             if groups * ANCHORED <= self.domain.size:
                 part = self.weave.partition(view)
-                y = np.zeros(groups, dtype=np.int64)
+                y = np.zeros(groups, dtype=cells.y.dtype)
                 group = part.of_keys(self.tree, cells.prefix)
                 np.add.at(y, group[group >= 0], cells.y[group >= 0])
                 out.append(woven.Part(part, y, variance * (self.domain.size / groups)))

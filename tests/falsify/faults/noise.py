@@ -35,8 +35,8 @@ FAULTS = [
     Fault("ties decided by the table", "kasuri._kernels.noise:_look_up", "np.uint64(u < threshold), u == threshold",
           "np.uint64(u < threshold), u < threshold and False",
           f"{SAMPLERS}::test_every_tie_and_no_other_word_asks_for_more_bits"),
-    Fault("the scale smaller by half a percent", "kasuri.noise.samplers:discrete_laplace",
-          "            a = exp_minus(1 / scale, w)\n            one",
-          "            a = exp_minus(201 / (200 * scale), w)\n            one",
+    Fault("the scale smaller by half a percent", "kasuri.noise.samplers:_tailed",
+          "_powers(exp_minus(1 / scale, w), count, w)",
+          "_powers(exp_minus(201 / (200 * scale), w), count, w)",
           f"{SAMPLERS}::test_laplace_samples_have_their_law_to_the_tail"),
 ]  # fmt: skip
