@@ -227,6 +227,6 @@ def warm_up():
     weigh_down(first, f, f, f[:, None], f, 1.0, f.copy(), f[:, None].copy())
     largest(f[:, None], f, f, f.copy())
     box_status(one, one, 0, one, one, one, box, box, one.copy())
-    box_children(one, one, 0, one, one, one, box, box, one.copy(), one.copy())
+    box_children(one, one, 0, one, one + 1, one, box, box, one.copy(), one.copy())
     box_share(one, one, 0, one, one, one, one, box, box, f.copy())
     box_halves(one, one, 0, one, one, one, one, box, box, f.copy())
