@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from kasuri.arrays import Int
 from kasuri.noise.rng import Streams
+from kasuri.noise.samplers import discrete_laplace
 from kasuri.recipes.mechanism import Drawn, Words
 from kasuri.recipes.visit import Visit, Whole
+from kasuri.trees.order import Order
+from kasuri.trees.partition import Partition
 from kasuri.trees.visited import Visited
 
 
@@ -33,6 +37,15 @@ class Tally:
         out, group = np.zeros(self.groups, dtype=np.int64), self.of(keys)
         np.add.at(out, group[group >= 0], values[group >= 0])
         return out
+
+
+def tally(tree: Order, part: Partition, scale: Fraction, place: tuple[str, int, int]) -> Tally:
+    """The sums of a partition's groups, each with noise of its own, from the keystream of that place."""
+
+    def noisy(sums: Int, streams: Streams) -> Int:
+        return discrete_laplace(scale).draw(streams.open(*place), part.groups) + sums
+
+    return Tally(part.groups, partial(part.of_keys, tree), noisy)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from math import inf, sqrt
 from typing import Any, ClassVar
 
@@ -17,13 +16,13 @@ from kasuri.errors import DomainError, FormatError, PrivacyError, raise_faults
 from kasuri.noise.evidence import Chances
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
-from kasuri.noise.samplers import discrete_laplace, laplace_variance
+from kasuri.noise.samplers import laplace_variance
 from kasuri.privacy import Exact, decimal, written
 from kasuri.published.bars import Bars, NoBars
 from kasuri.published.measurements import Measurements
 from kasuri.recipes import spread
 from kasuri.recipes.descent import by_cell, by_key
-from kasuri.recipes.joined import ChosenBlocks, JoinedBlocks, Tally, settled
+from kasuri.recipes.joined import ChosenBlocks, JoinedBlocks, Tally, settled, tally
 from kasuri.recipes.joins import Bayes, Cuts, visit_of
 from kasuri.recipes.mechanism import (
     AreaError,
@@ -52,7 +51,6 @@ from kasuri.refine.fuse import Drawn as Nodes
 from kasuri.refine.fuse import Incidence, solve
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
-from kasuri.trees.order import Order
 from kasuri.trees.partition import Partition
 from kasuri.trees.visited import LEAST_SCALE, Level, Visited
 from kasuri.trees.weave import interleaved
@@ -492,12 +490,3 @@ class WovenRun(TreeRun):
 
     def blocks(self) -> ChosenBlocks:
         return settled(self.joined())
-
-
-def tally(tree: Order, part: Partition, scale: Fraction, place: tuple[str, int, int]) -> Tally:
-    """The sums of a partition's groups, each with noise of its own, from the keystream of that place."""
-
-    def noisy(sums: Int, streams: Streams) -> Int:
-        return discrete_laplace(scale).draw(streams.open(*place), part.groups) + sums
-
-    return Tally(part.groups, partial(part.of_keys, tree), noisy)

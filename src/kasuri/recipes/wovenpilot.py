@@ -20,10 +20,10 @@ from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
 from kasuri.privacy import Exact, decimal, exact
 from kasuri.published.measurements import Measurements
-from kasuri.recipes.joined import JoinedBlocks, Tally
+from kasuri.recipes.joined import JoinedBlocks, Tally, tally
 from kasuri.recipes.mechanism import Mechanism, Words
 from kasuri.recipes.views import View, Woven
-from kasuri.recipes.woven import BASIS, FIRST_PART, WovenRun, WovenTree, tally
+from kasuri.recipes.woven import BASIS, FIRST_PART, WovenRun, WovenTree
 from kasuri.recipes.wovenchoice import ChoiceRun
 from kasuri.recipes.wovenlook import LOOK, LookedTree
 from kasuri.schema import Domain, Unit
