@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
-from kasuri.report import frame, levels, margins, page, sums, view
+from kasuri.report import answers, frame, levels, margins, page, sums, view
 from kasuri.report import sheet as sheets
 from kasuri.report.compare import around
 from kasuri.report.pack import Rows, distances, from_planes, from_varints, pack, planes, unpack, varints, whole
@@ -397,6 +397,47 @@ def test_every_domain_has_a_report(axes, tmp_path):
     assert sheet.shown()[1].values.sum() == out.total() and all(
         max(mesh.shape) <= sheets.MOST_SIDE for mesh in sheet.shown()[1].meshes
     )
+
+
+def test_the_page_answers_what_the_table_can_be_asked(tmp_path):
+    """Quartiles and ranks of the page are those of the release, escaped; without intervals there are none."""
+    wards = ("<b>north</b>", "south", "east")
+    ages = ks.Ordered("age", 5, labels=("0-19", "20-39", "40-59", "60-79", "80+"))
+    domain = ks.Domain.of(ks.Nominal("ward", wards), ages, ks.Nominal("sex", ("female", "male")))
+    table = np.random.default_rng(3).poisson(np.array([900.0, 300, 290])[:, None, None], domain.shape)
+    made = ks.Counts.from_dense(table, domain, UNIT, data="wards")
+    for recipe in (ks.geometric(), ks.refined_tree()):
+        out = ks.release(made, recipe, epsilon="1", ledger=None)
+        out.save(str(tmp_path / recipe.name), unmetered=True)
+        text = (tmp_path / recipe.name / "report.html").read_text("utf-8")
+        (part,) = re.findall('<section id="answers".*?</section>', text)
+        for one in out.quantile("age", [0.25, 0.5, 0.75]):
+            ends = [one.lower_label] if one.lower == one.upper else [one.lower_label, one.upper_label]
+            assert f"{one.label} ({' to '.join(ends)})" in part and f"（{'～'.join(ends)}）" in part
+        ranks = out.rank("ward").ranks
+        assert ranks[0].name == wards[0] and (ranks[0].best, ranks[0].worst) == (1, 1)
+        assert "<b>" not in part and "&lt;b&gt;north&lt;/b&gt;" in part and "3 by ward" in part
+        for one in ranks:
+            shown = str(one.best) if one.best == one.worst else f"{one.best}–{one.worst}"
+            assert f'<td class="t">{shown}</td>' in part and levels.number(one.value) in part
+        assert ks.verify(str(tmp_path / recipe.name)).ok
+    out = ks.release(made, ks.simplex(), epsilon="1", ledger=None)
+    out.save(str(tmp_path / "simplex"), unmetered=True)
+    assert 'id="answers"' not in (tmp_path / "simplex" / "report.html").read_text("utf-8")
+
+
+def test_places_are_ranked_at_the_finest_level_that_can_be_told(tmp_path):
+    """450 counties are too many to be put in order; their 9 states are not, and a cell elsewhere is none of them."""
+    names = [f"{state}{county}" for state in range(9) for county in range(10, 60)]
+    (tmp_path / "counties.csv").write_text("code,name\n" + "".join(f"{code},County {code}\n" for code in names))
+    counties = ks.Regions(
+        "g", str(tmp_path / "counties.csv"), prefix=(1, 3), levels=("state", "county"), elsewhere=True
+    )
+    domain = ks.Domain.of(counties)
+    people = np.append(np.arange(450) // 50 * 100, 10**6)
+    made = ks.Counts.from_dense(people, domain, UNIT, data="counties")
+    words, table = answers.section(ks.release(made, ks.geometric(), epsilon="1", ledger=None), 95)
+    assert "9 by state" in words and re.findall('<td class="t">(.*?)</td>', table)[:4] == ["1", "8", "2", "7"]
 
 
 def test_the_report_command(saved, tmp_path):

@@ -20,7 +20,7 @@ from kasuri.errors import FormatError, KasuriError
 from kasuri.published import intervals
 from kasuri.published.area import Area
 from kasuri.published.protected import Protected, files_of
-from kasuri.report import chart, compare, frame, levels, margins, promise, sums
+from kasuri.report import answers, chart, compare, frame, levels, margins, promise, sums
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import Rows, pack
 from kasuri.report.sheet import Sheet
@@ -50,7 +50,8 @@ def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
     try:
         sheet = Sheet.read(folder, about)
         words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
-        return compose(about, sheet, words, ranges=ranges_of(folder, about), beyond=elsewhere(folder, about))
+        beyond, answered = elsewhere(folder, about), asked(folder, about)
+        return compose(about, sheet, words, ranges=ranges_of(folder, about), beyond=beyond, answered=answered)
     except KasuriError:
         raise
     except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
@@ -62,6 +63,14 @@ def ranges_of(folder: Path, about: Mapping[str, Any]) -> dict[margins.Key, Rows]
     if (about.get("intervals") or {}).get("level") is None:
         return {}
     return dict(margins.tables(saved.read(folder, about)))
+
+
+def asked(folder: Path, about: Mapping[str, Any]) -> list[str]:
+    """What the table answers by itself, where it has an axis to be asked about."""
+    if (about.get("intervals") or {}).get("level") is None:
+        return []
+    axes = Domain.from_json(about["domain"]).axes
+    return answers.section(saved.read(folder, about), CONFIDENCE) if any(map(answers.has, axes)) else []
 
 
 def elsewhere(folder: Path, about: Mapping[str, Any]) -> list[Text]:
@@ -114,10 +123,11 @@ def compose(
     ranges: Mapping[margins.Key, Rows] | None = None,
     first: tuple[Section, ...] = (),
     beyond: Sequence[Text] = (),
+    answered: Sequence[str] = (),
     secret: bool = False,
 ) -> str:
     """The page from its parts; `ranges` are the intervals of larger areas and margins; `beyond` says what no map shows;
-    `first` are sections of an internal report, which `secret` marks."""
+    `answered` are questions with their answers, `first` are sections of an internal report, which `secret` marks."""
     privacy = about["privacy"]
     name = privacy["data"] or about["name"]
     packed, drawn = sheet.shown()
@@ -144,6 +154,7 @@ def compose(
         Section("map", heading, figure),
         *first,
         Section("levels", Text("Totals by size of area", "区域の大きさ別の集計"), [levels.totals(sheet)]),
+        *([Section("answers", Text("Quartiles and ranks", "四分位数と順位"), answered)] if answered else []),
         Section(
             "promise",
             Text("What this means for your privacy", "プライバシーについて言えること"),

@@ -1,0 +1,123 @@
+"""Questions that the table answers by itself: quartiles along ordered axes, and the certified order of places.
+
+*Privacy.* From the published measurements, like the columns lower and upper (docs/proofs/questions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kasuri.published import intervals, questions
+from kasuri.published.area import Area
+from kasuri.published.protected import Protected
+from kasuri.report import frame, levels, margins
+from kasuri.report.frame import Text
+from kasuri.schema import Axis
+from kasuri.words import japanese
+
+QUARTERS = (0.25, 0.5, 0.75)
+MOST_STEPS = 128
+"""Of an axis whose quartiles are told."""
+MOST_RANKED = 400
+"""Places that are put in order: each has a share of the error, so the order of more is hardly ever certain."""
+TOP = 10
+
+
+def has(axis: Axis) -> bool:
+    """Is there anything to be asked of this axis?"""
+    return _stepped(axis) or bool(_places(axis)[1])
+
+
+def section(release: Protected, confidence: int) -> list[str]:
+    """Tables of quartiles and ranks; none where the release has no intervals, or no axis to ask about."""
+    if intervals.missing(release) is not None:
+        return []
+    return [*_quartiles(release, confidence), *_ranks(release, confidence)]
+
+
+def _quartiles(release: Protected, confidence: int) -> Iterator[str]:
+    rows = []
+    for axis in release.domain.axes:
+        if _stepped(axis):
+            found = questions.quantiles(release, axis.name, QUARTERS, Area(), confidence / 100)
+            rows.append([_name(axis.name).html(), *(_range(one) for one in found)])
+    if not rows:
+        return
+    said = Text(
+        "A quarter, half and three quarters of all records lie at these values or below. In brackets: the values "
+        f"between which the true one lies with {confidence} % confidence, each by itself.",
+        "全記録の 4 分の 1、半数、4 分の 3 がこの値以下にあります。括弧内は、真の値が入る範囲です"
+        f"（それぞれ {confidence} % 信頼区間）。",
+    )
+    head = [
+        Text("along", "軸").html(),
+        Text("a quarter", "4 分の 1").html(),
+        Text("half (the median)", "半数（中央値）").html(),
+        Text("three quarters", "4 分の 3").html(),
+    ]
+    yield f"<p>{said.html()}</p>"
+    yield frame.table(head, rows, numbers=(1, 2, 3))
+
+
+def _stepped(axis: Axis) -> bool:
+    return axis.ordered and 2 < axis.sizes[0] <= MOST_STEPS
+
+
+def _range(found: questions.Quantile) -> str:
+    shown, low, high = (_name(word) for word in (found.label, found.lower_label, found.upper_label))
+    ends = Text(f"{low.en} to {high.en}", f"{low.ja}～{high.ja}") if found.lower != found.upper else low
+    return Text(f"{shown.en} ({ends.en})", f"{shown.ja}（{ends.ja}）").html()
+
+
+def _ranks(release: Protected, confidence: int) -> Iterator[str]:
+    for axis in release.domain.axes:
+        level, areas = _places(axis)
+        if not areas:
+            continue
+        found = questions.ranking(release, areas, Area(), confidence / 100)
+        rows = [
+            [_rank(one), _name(one.name).html(), levels.number(one.value),
+             f"{levels.number(one.lower)}–{levels.number(one.upper)}"]
+            for one in found.ranks[:TOP]
+        ]  # fmt: skip
+        of = _name(level)
+        said = Text(
+            f"The largest of {len(areas)} by {of.en}, with the ranks that each may have: all ranks and ranges of this "
+            f"list hold together with {confidence} % confidence.",
+            f"{of.ja}別の上位（全 {len(areas)} 区分）。順位は取りうる範囲で示します。"
+            f"順位と範囲のすべてが同時に成り立つ信頼度は {confidence} % です。",
+        )
+        head = [
+            Text("rank", "順位").html(),
+            of.html(),
+            Text("released", "公表値").html(),
+            Text("range of the true count", "真の値の範囲").html(),
+        ]
+        yield f"<p>{said.html()}</p>"
+        yield frame.table(head, rows, numbers=(2, 3))
+
+
+def _places(axis: Axis) -> tuple[str, Mapping[str, Area]]:
+    """The finest level of an axis with names that has few enough areas to be put in order: its name, and they."""
+    if axis.ordered or axis.plane is not None:
+        return "", {}
+    inside = axis.mapped()
+    for at, ((first, last),) in enumerate(margins.spans(inside)):
+        level = axis.own_level or axis.name if at == 0 else axis.level_names[at - 1]
+        shown = (inside if at == 0 else inside.coarsened(level)[0]).shown()
+        if shown is not None and 2 < first.size <= MOST_RANKED and len(set(shown)) == first.size:
+            cut: dict[str, dict[str, Any]] = {
+                word: {axis.name: slice(int(low), int(high))}
+                for word, low, high in zip(shown, first, last, strict=True)
+            }
+            return level, {word: Area(**part) for word, part in cut.items()}
+    return "", {}
+
+
+def _rank(one: questions.Rank) -> str:
+    return f"{one.best}" if one.best == one.worst else f"{one.best}–{one.worst}"
+
+
+def _name(word: str) -> Text:
+    return Text(word, japanese.name(word))
