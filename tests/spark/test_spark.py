@@ -99,8 +99,7 @@ def assert_same(got: ks.Release, local: ks.Release):
         ("plain", 7),
         ("count tree", 7),
         ("cells", 7),
-        ("whole", 2),
-        pytest.param("whole", 200, marks=pytest.mark.full),
+        ("whole", 200),
         ("pilot", 7),
         ("woven", 2),
     ],
@@ -307,7 +306,6 @@ def test_a_source_rewritten_during_the_run_is_read_once(cluster, monkeypatch):
     assert pq.read_metadata(path).num_rows == 9000
 
 
-@pytest.mark.full
 def test_two_hosts_that_share_a_folder_and_nothing_else_and_one_is_lost():
     """Two network namespaces, each with a /tmp of its own, every connection encrypted."""
     if os.geteuid() or not all(map(shutil.which, ("ip", "unshare", "java"))):

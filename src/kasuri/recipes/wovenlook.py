@@ -114,10 +114,10 @@ class LookedRun(ChoiceRun):
 
     def first(self) -> Tally:
         """Every possible cell under the noise of the finest choice."""
-        nodes, noise = self._cells, discrete_laplace(self._scales()[WHOLE])
+        nodes, scale = self._cells, self._scales()[WHOLE]
 
         def noisy(sums: Int, streams: Streams) -> Int:
-            return noise.draw(streams.open("cells", 0, 0), nodes.size) + sums
+            return discrete_laplace(scale).draw(streams.open("cells", 0, 0), nodes.size) + sums
 
         def of(keys: Int) -> Int:
             return np.searchsorted(nodes, keys)

@@ -165,7 +165,7 @@ FAULTS = [
           'y = discrete_laplace(more).draw(streams.open("again", at, 0), nodes.size) + 0 * widening(scale, more).draw(',
           f"{LOOKED}::test_each_look_is_the_finer_one_with_noise_that_is_independent_of_it", short=True),
     Fault("the look has no noise", "kasuri.recipes.wovenlook:LookedRun.first",
-          'noise.draw(streams.open("cells", 0, 0), nodes.size) + sums', "sums.copy()",
+          'discrete_laplace(scale).draw(streams.open("cells", 0, 0), nodes.size) + sums', "sums.copy()",
           f"{LOOKED}::test_each_look_is_the_finer_one_with_noise_that_is_independent_of_it"),
     Fault("noise is made wider by too much", "kasuri.noise.samplers:widening_tail",
           "exp_minus(1 / scale - 1 / wider, v)", "exp_minus(1 / scale, v)",
