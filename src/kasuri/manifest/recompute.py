@@ -118,7 +118,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     try:
         own, untold = run.retold(words, release.measurements)
     except KasuriError:
-        faults.append(f"{MANIFEST}: its preset is not one that its recipe chooses from")
+        faults.append(f"{MANIFEST}: its preset is not one that its recipe chooses from, or what chose it is not what was published")
         return
     notes += untold
     own = _optimised(run, own, words, notes)
