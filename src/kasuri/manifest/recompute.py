@@ -120,7 +120,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     try:
         own, untold = run.retold(words, release.measurements)
     except KasuriError:
-        faults.append(f"{MANIFEST}: its preset is not one that its recipe chooses from, or what chose it is not what was published")
+        faults.append(f"{MANIFEST}: its preset, or what chose it, is not what its recipe chooses by")
         return
     notes += untold
     own = _optimised(run, own, words, notes)
