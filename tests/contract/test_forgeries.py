@@ -437,6 +437,16 @@ def test_another_configuration(made, tmp_path):
     assert faults == ["datapackage.json: configuration_hash is not that of recipe, domain, unit and epsilon"]
 
 
+def made_with(data):
+    return data["privacy"]["implementation"]
+
+
+def versioned(data, **versions):
+    own = made_with(data)["environment"]
+    own["versions"] |= versions
+    own["hash"] = versions_hash(own["versions"])
+
+
 EDITS = {
     "title": lambda data: data.update(title="census: something safer"),
     "intervals": lambda data: data["intervals"].update(method="exact"),
@@ -444,6 +454,12 @@ EDITS = {
     "privacy.expected_error": lambda data: data["privacy"]["expected_error"].update(before_refinement=None),
     "privacy.accounting.composition": lambda data: data["privacy"]["accounting"].update(composition="none needed"),
     "privacy.implementation.sampler": lambda data: data["privacy"]["implementation"].update(sampler="certified"),
+    "total": lambda data: data.update(total=float(data["total"])),  # an equal number, written otherwise
+    "kasuri": lambda data: data.update(kasuri=True),
+    "says more of its refinement": lambda data: made_with(data)["refinement"].update(checked="by a regulator"),
+    "says more of its environment": lambda data: made_with(data)["environment"].update(machine="found to be exact"),
+    "its versions are not": lambda data: versioned(data, audit="1"),
+    "a version is not one": lambda data: versioned(data, numpy="2, and audited"),
     "describes release.parquet": lambda data: next(
         item for item in data["resources"] if item["path"] == "release.parquet"
     ).update(schema={"fields": []}),
@@ -455,6 +471,12 @@ def test_another_sentence(made, tmp_path, field):
     folder = saved(tmp_path / "forged", made["haar_topdown"], ks.haar_topdown())
     faults = edited(folder, EDITS[field])
     assert any(fault.startswith(f"datapackage.json: {field}") for fault in faults), faults
+
+
+def test_an_id_that_says_something(made, tmp_path):
+    said = {**made["geometric"].provenance, "release_id": "epsilon is 0.001"}
+    faults = verified(tmp_path, replace(made["geometric"], provenance=MappingProxyType(said)))["faults"]
+    assert faults == ["datapackage.json: its id is not one that kasuri draws"]
 
 
 def test_the_recipe_of_the_manifest_is_that_of_the_table(made, tmp_path):
@@ -639,6 +661,11 @@ def in_duckdb(sql):
     return change
 
 
+def after_the_blocks(folder):
+    with (folder / "release.duckdb").open("ab") as file:
+        file.write(b"true total 12345")
+
+
 def in_a_field(folder):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -689,6 +716,7 @@ HIDDEN = {
     "a comment": ("release.duckdb", in_duckdb("COMMENT ON TABLE release IS 'epsilon 0.001'")),
     "a sequence": ("release.duckdb", in_duckdb("CREATE SEQUENCE true_total START 12345")),
     "a type": ("release.duckdb", in_duckdb("CREATE TYPE t AS ENUM ('12', '345')")),
+    "bytes after its blocks": ("release.duckdb", after_the_blocks),
     "an index": ("release.duckdb", in_duckdb("CREATE INDEX epsilon_0001 ON release(cell)")),
     "a condition": ("release.duckdb", as_a_condition),
     "a table that was dropped": (
@@ -757,7 +785,7 @@ def test_a_newer_refinement_of_a_recipe_that_has_none(made, tmp_path, name):
     assert any("refined by version 99" in fault for fault in faults)
 
 
-@pytest.mark.parametrize("claim", [{"machine": "another"}, {"versions": {"kasuri": "0.0.1"}}, None])
+@pytest.mark.parametrize("claim", [{"machine": "arm64 0123456789ab"}, {"versions": {"kasuri": "0.0.1"}}, None])
 def test_another_machine_or_version_is_no_excuse(made, tmp_path, claim):
     """What was made elsewhere may be rounded otherwise; true counts are refuted all the same."""
 
@@ -786,7 +814,7 @@ def test_a_unit_of_rounding_from_another_machine_is_named(made, tmp_path):
     out = replace(out, provenance=MappingProxyType({**out.provenance, "software": "kasuri 0.0.1"}))
     folder = saved(tmp_path / "forged", out, ks.refined_tree())
     versions = {"kasuri": "0.0.1"}
-    elsewhere = {"machine": "another", "versions": versions, "hash": versions_hash(versions)}
+    elsewhere = {"machine": "arm64 0123456789ab", "versions": versions, "hash": versions_hash(versions)}
     edited(folder, lambda data: data["privacy"]["implementation"]["environment"].update(elsewhere))
     found = ks.verify(folder)
     assert found["ok"] and any("to within rounding" in item for item in found["not_recomputed"])

@@ -328,6 +328,19 @@ def test_what_sqlite_keeps_for_itself_is_not_a_table_of_records(folder):
             counted(Table("p.sqlite", name))
 
 
+def test_a_table_of_sqlite_with_the_name_of_a_pragma_says_nothing(folder):
+    """A view that counts all records was taken for a stored table where the database said that it is one."""
+    with sqlite3.connect("r.sqlite") as base:
+        base.execute("CREATE TABLE p (person TEXT, s TEXT)")
+        base.execute("INSERT INTO p VALUES ('a', 's')")
+        base.execute("CREATE VIEW seen AS SELECT person, (SELECT count(*) FROM p) AS s FROM p")
+        base.execute("CREATE TABLE pragma_table_list (schema, name, type)")
+        base.execute("INSERT INTO pragma_table_list VALUES ('main', 'seen', 'table')")
+    with pytest.raises(ks.DomainError, match="not a stored table"):
+        counted(Table("r.sqlite", "seen"))
+    assert counted(Table("r.sqlite", "p")) == {0: 1}
+
+
 def test_text_of_postgresql_that_cannot_be_written_ends_no_release(postgres):
     """One record with a byte that UTF-8 has no letter for."""
     import psycopg

@@ -58,7 +58,7 @@ def test_a_release_follows_from_its_measurements_and_the_look(preset):
     np.testing.assert_array_equal(again.found[0], out.cells)
     np.testing.assert_array_equal(again.found[1], out.values)
     told, notes = run.retold(words, out.measurements)
-    assert json.loads(json.dumps(told)) == words and len(notes) == 1
+    assert json.loads(json.dumps(told)) == words and len(notes) == (preset != "0.25")  # the look itself is published
     other = next(name for name in FILLED if name != preset)
     assert run.retold(words | {"preset": other}, out.measurements)[0]["preset"] == preset
     look = words["tuning"]["look"]
@@ -70,6 +70,29 @@ def test_a_release_follows_from_its_measurements_and_the_look(preset):
     limits = out.interval(rows=slice(0, 16), cols=slice(0, 16), level=0.99)
     assert limits.lower <= made(preset)[:16, :16].sum() <= limits.upper
     assert all(error.rmse > 0 for error in run.after(Drawn(out.cells, out.values, out.measurements, words)))
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "3"])
+@pytest.mark.parametrize("preset", FILLED)
+def test_a_look_that_the_published_cells_refute(preset, epsilon):
+    """Where the look is what was published, to the last cell; elsewhere what its noise cannot have done."""
+    run, every = looks(made(preset), epsilon=epsilon)
+    first, own = every["0.25"], every[preset]
+    look = wovenlook._classes(first.y, first.scale)
+    assert not run._refuted(look, preset, own.y)
+    far = np.roll(look, 30)
+    assert run._refuted(far, preset, own.y) and run._refuted(far[::-1], preset, own.y)
+    if preset == "0.25":
+        look[[look.argmax(), 5]] += (-1, 1)
+        assert run._refuted(look, preset, own.y)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(4, 7), Fraction(5), Fraction(320, 3), Fraction(10**9)])
+def test_the_least_number_of_a_class(scale):
+    for name in range(1, 65):
+        least = wovenlook._least(name, scale)
+        below, own = (wovenlook._classes(np.array([y]), scale).argmax() for y in (least - 1, least))
+        assert below < name <= own
 
 
 def looks(table, seed=5, epsilon="0.1"):
@@ -115,10 +138,10 @@ def test_the_histogram_that_chooses_is_of_noisy_cells():
 def test_the_choice_reads_the_histogram_of_noisy_cells_alone():
     run, found = looks(made("0.8"))
     first = found["0.25"]
-    words = run._rule(wovenlook._classes(first))
+    words = run._rule(wovenlook._classes(first.y, first.scale))
     shuffled = np.random.default_rng(1).permutation(first.y)
     other = type(first)(first.depth, first.scale, first.prefix, shuffled)
-    assert run._rule(wovenlook._classes(other)) == words
+    assert run._rule(wovenlook._classes(other.y, other.scale)) == words
 
 
 def test_more_filled_tables_have_more_of_epsilon_on_their_cells():

@@ -113,14 +113,17 @@ def _sqlite(source: Query | Table, label: str) -> Stream:
 def _sqlite_columns(base: Any, table: Table, label: str) -> tuple[tuple[str, ...], dict[str, str], str]:
     """The columns of a stored table, why some cannot be used, and the WHERE of its conditions."""
     *schema, name = table.path
-    # as SQLite itself read the schema; what it keeps beside a virtual table or for itself mixes records
-    found = base.execute("SELECT type FROM pragma_table_list WHERE schema = 'main' AND name = ?", [name]).fetchall()
-    if schema not in ([], ["main"]) or found != [("table",)] or name.lower().startswith("sqlite_"):
+    # as SQLite itself read the schema; what it keeps beside a virtual table or for itself mixes records. Statements,
+    # not SELECTs from pragma_table_list: a table of the database may have that name
+    tables = base.execute("PRAGMA main.table_list").fetchall()
+    found = [kind for place, own, kind, *_ in tables if (place, own) == ("main", name)]
+    if schema not in ([], ["main"]) or found != ["table"] or name.lower().startswith("sqlite_"):
         raise DomainError(
             f"{label}: {'.'.join(table.path)!r} is not a stored table (views, virtual tables and what SQLite keeps "
             "beside them are not)"
         )
-    columns = base.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", [name]).fetchall()
+    rows = base.execute(f"PRAGMA main.table_xinfo({quoted(name)})").fetchall()
+    columns = [(column, hidden) for _, column, *_, hidden in rows]
     unusable = {name: f"column {name!r} is generated when it is read, not stored" for name, hidden in columns if hidden}
     conditions = table.conditions({name: quoted(name) for name, hidden in columns if not hidden})
     return tuple(name for name, _ in columns), unusable, where_sql(conditions)

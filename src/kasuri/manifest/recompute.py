@@ -8,6 +8,7 @@ is named, with the reason.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -27,6 +28,7 @@ from kasuri.manifest.package import (
     mechanisms,
     privacy_block,
     resource,
+    text,
     versions_hash,
 )
 from kasuri.manifest.tables import UNREADABLE
@@ -118,7 +120,7 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
     try:
         own, untold = run.retold(words, release.measurements)
     except KasuriError:
-        faults.append(f"{MANIFEST}: its preset is not one that its recipe chooses from")
+        faults.append(f"{MANIFEST}: its preset, or what chose it, is not what its recipe chooses by")
         return
     notes += untold
     own = _optimised(run, own, words, notes)
@@ -197,8 +199,20 @@ def _made_with(implementation: Mapping[str, Any]) -> Iterator[str]:
             yield "the hash of its versions is not theirs"
         if implementation["software"] != f"kasuri {versions.get('kasuri')}":
             yield "names two versions of kasuri"
+        if not all(isinstance(told, str) and _VERSION.fullmatch(told) for told in versions.values()):
+            yield "a version is not one"
+        if versions.get("kasuri") == _versions()["kasuri"] and versions.keys() != _versions().keys():
+            yield "its versions are not those of what kasuri runs on"
+    rest = {name: told for name, told in implementation["environment"].items() if name not in ("versions", "hash")}
+    if rest.keys() - {"machine"} or not _MACHINE.fullmatch(str(rest.get("machine", "a 000000000000"))):
+        yield "says more of its environment than kasuri does"
+    if implementation.get("refinement", {}).keys() - {"version"}:
+        yield "says more of its refinement than kasuri does"
     if implementation["secure"] and implementation["randomness"] != secure().words():
         yield "its randomness is not that of a secure source"
+
+
+_VERSION, _MACHINE = re.compile(r"[0-9A-Za-z.+!-]{1,40}"), re.compile(r"\w{0,20} [0-9a-f]{12}")
 
 
 def _paid(manifest: Mapping[str, Any], said: Guarantee) -> Iterator[str]:
@@ -343,7 +357,7 @@ def _apart(own: Mapping[str, Any], said: Mapping[str, Any], where: str = "") -> 
     for name, value in own.items():
         if name in ("privacy", "implementation", "privacy_loss", "dp_variant", "accounting"):
             yield from _apart(value, said.get(name, {}), f"{where}{name}.")
-        elif name not in said or said[name] != value:
+        elif name not in said or text(said[name]) != text(value):  # to the letter: 1, 1.0 and true are equal numbers
             yield f"{where}{name}"
     beyond = said.keys() - own.keys() - {"digest", "report", "resources"}
     yield from (f"a further field of {where.rstrip('.') or 'it'}" for _ in beyond)

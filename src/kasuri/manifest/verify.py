@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType
@@ -63,6 +64,7 @@ _ALWAYS = ("release_meta.parquet", "certificate.md", "certificate.ja.md")
 which a very large table does without."""
 
 
+_ID = re.compile("[0-9a-f]{32}")
 NOT_REACHED = "recipe and values: the release is not as it was written"
 UNPAID = "the entry that paid: no ledger was given to look it up in"
 
@@ -196,6 +198,8 @@ def _manifest(folder: Path, faults: list[str]) -> tuple[dict[str, Any] | None, b
         return None, data
     if manifest["id"] != manifest["privacy"]["release_id"]:
         faults.append(f"{MANIFEST}: names two releases")
+    if not _ID.fullmatch(manifest["id"]):
+        faults.append(f"{MANIFEST}: its id is not one that kasuri draws")
     return manifest, data
 
 

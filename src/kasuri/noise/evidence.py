@@ -53,3 +53,13 @@ def evidence(parts: Sequence[Chances]) -> float:
         each[: len(_KAPPAS)] += [p.size * math.log(kappa) + (kappa - 1) * logs for kappa in _KAPPAS]
         each[len(_KAPPAS) :] += [float(np.where(hit, np.log(1 - q + q / zero), math.log(1 - q)).sum()) for q in _BETS]
     return float(np.logaddexp.reduce(each)) - math.log(each.size)
+
+
+def too_rare(found: int, chances: NDArray[np.float64], tests: int = 1) -> bool:
+    """Whether so many of independent events of these chances come with a chance below 10^-12, in one of `tests`:
+    x or more, or x or less, where mu are expected, have at most exp(-(x log(x / mu) - x + mu)) [Chernoff1952]."""
+    limit = EVIDENCE * math.log(10) + math.log(4 * tests)
+    for x, mu in ((found, float(chances.sum())), (chances.size - found, float((1 - chances).sum()))):
+        if (x and mu <= 0) or (x * math.log(x / mu) if x else 0.0) - x + mu > limit:
+            return True
+    return False

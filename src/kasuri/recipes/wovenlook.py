@@ -18,9 +18,10 @@ import numpy as np
 
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError, FormatError
+from kasuri.noise.evidence import too_rare
 from kasuri.noise.laws import DiscreteLaplace
 from kasuri.noise.rng import Streams
-from kasuri.noise.samplers import discrete_laplace, widening
+from kasuri.noise.samplers import discrete_laplace, widening, widening_tail
 from kasuri.privacy import Exact, decimal
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.joined import JoinedBlocks, Tally
@@ -53,6 +54,10 @@ of cells are off that err together."""
 LIMIT, PLANNED = 1.05, 0.9
 """What a view may be, of plain noise. A stop plans for less on several axes, whose margins come out worse, as sums of
 posterior cells, than the closed form has them; one axis has only levels of its tree, and plans for 1."""
+TESTED = (1, 2, 4, 8, 16, 32, 64)
+"""Classes of the look from which on the published cells say about how many there were."""
+TOP = 8
+"""Of the classes of `bayes`, in scales."""
 ALL_HEIGHTS = 3
 """Which sums are held where the cells have MOST."""
 
@@ -131,7 +136,8 @@ class LookedRun(ChoiceRun):
     def taken(self, y: Int, streams: Streams) -> JoinedBlocks:
         """By the look, whichever of the numbers that it was made of are then published."""
         looks = self.looks(y, streams)
-        words = self._rule(_classes(next(iter(looks.values()))))
+        look = next(iter(looks.values()))
+        words = self._rule(_classes(look.y, look.scale))
         return self.choices[words["preset"]].joined((), words, looks[words["preset"]])
 
     def looks(self, y: Int, streams: Streams) -> dict[str, Whole]:
@@ -168,12 +174,46 @@ class LookedRun(ChoiceRun):
             raise FormatError("the look is not a histogram of noisy cells")
         if look.sum() != self.tree.nodes(self.tree.depth):
             raise FormatError("the look does not hold every cell once")
-        return self.words() | self._rule(look), ["the look that chose the preset: its histogram is taken as told"]
+        told, preset = self.words() | self._rule(look), words["preset"]
+        if measurements is None:  # a table too large to be replayed
+            return told, ["the look that chose the preset: the measurements were not read"]
+        cells = measurements.value[measurements.level == self.tree.depth]
+        if told["preset"] != preset:  # whoever compares the words names it
+            return told, []
+        if self._refuted(look, preset, cells):
+            raise FormatError("the published cells did not look like this")
+        if preset == next(iter(self.choices)):
+            return told, []
+        return told, [
+            "the look that chose the preset: its histogram is told; tested was only that the published cells, with "
+            "the noise that was added to look at them, may have it"
+        ]
+
+    def _refuted(self, look: Int, preset: str, cells: Int) -> bool:
+        """Whether cells that were published under the noise of `preset` have another look, or hardly ever this one."""
+        fine, wide = (self._scales()[name] for name in (preset, next(iter(self.choices))))
+        if fine == wide:
+            return not np.array_equal(_classes(cells, wide), look)
+        one = widening_tail(fine, wide, 64)[0] / 2.0**65  # P(M >= x) = one a^x, x >= 1
+        at_least = look[::-1].cumsum()[::-1]
+        for name in TESTED:
+            away = _least(name, wide) - cells
+            tail = one * np.exp(-np.where(away >= 1, away, 1 - away) / float(wide))
+            if too_rare(int(at_least[name]), np.where(away >= 1, tail, 1 - tail), len(TESTED)):
+                return True
+        return False
 
 
-def _classes(look: Whole) -> Int:
-    """How many of the noisy cells are in every class of `bayes`, as whole numbers."""
-    return bayes.classes(look.y / float(max(look.scale, LEAST_SCALE))).astype(np.int64)
+def _least(name: int, scale: Fraction) -> int:
+    """The least whole number in class `name` or a higher one, as `_classes` has them."""
+    about = round((name - 0.5) / (bayes.CLASSES - 2) * TOP * scale)
+    near = range(about - 2, about + 3)
+    return next((y for y in near if _classes(np.array([y]), scale)[name:].any()), about)
+
+
+def _classes(y: Int, scale: Fraction) -> Int:
+    """How many of noisy cells are in every class of `bayes`, as whole numbers."""
+    return bayes.classes(y / float(max(scale, LEAST_SCALE))).astype(np.int64)
 
 
 def expected(look: Int) -> dict[Fraction, float]:
