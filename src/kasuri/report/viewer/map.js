@@ -5,7 +5,7 @@ function showMap(view, data) {
   const columns = data.columns, unit = view.data.unit, internal = "truth" in columns, known = ranges(view, data);
   const has = "above" in columns || data.ranges.length > 0;
   const state = { map: maps[0], pick: view.axes.map(() => -1), held: view.axes.map(() => null), layer: "value", log: true, cursor: null, drawn: null, beside: -1 };
-  const LEGEND = 76; // pixels that it takes below
+  const LEGEND = [252, 76]; // pixels that it takes on the left, below
   const canvas = $("canvas"), pen = canvas.getContext("2d"), surfaces = view.axes.map((axis) => (axis.kind === "mesh" ? meshSurface(axis, mask(axis)) : axis.kind === "shapes" ? shapesSurface(axis) : null));
   let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, rest = 1;
   const amount = { value: (i) => columns.value[i], truth: (i) => columns.truth[i], error: (i) => columns.value[i] - columns.truth[i], share: (i) => columns.value[i] };
@@ -55,12 +55,14 @@ function showMap(view, data) {
     on.each((_, v) => { if (v > top.high) top.high = v; if (v < top.low) top.low = v; });
   }
   function setLevel(k) { if (state.layer === "share" && !known.table(keyOf(k))) k = 0; build(k); levelBox.value = String(k); renew(); }
-  /** A part of the page, clear of the buttons, and of the legend where there is room. */
+  /** A part of the page, clear of the buttons, and of the legend where there is room below or beside it. */
   function show(x0, y0, x1, y1) {
     const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, row = buttons.offsetWidth > buttons.offsetHeight, [side, head] = row ? [0, buttons.offsetHeight] : [buttons.offsetWidth, 0];
-    box.s = Math.min(Math.max(1, w - 16 - side) / ((x1 - x0) * on.aspect), Math.max(1, h - 16 - head) / (y1 - y0));
-    const wide = box.s * on.aspect * (x1 - x0), high = box.s * (y1 - y0), free = h - head - LEGEND;
-    const cx = Math.min(w / 2, w - 8 - side - wide / 2), cy = high + 16 <= free ? head + free / 2 : Math.max(h / 2, head + 8 + high / 2);
+    const [across, down] = [(x1 - x0) * on.aspect, y1 - y0], beside = (w - side - LEGEND[0] - 24) / across, under = (h - head - LEGEND[1] - 16) / down;
+    box.s = Math.min(Math.max(1, w - 16 - side) / across, Math.max(1, h - 16 - head) / down);
+    if (Math.max(beside, under) >= 0.85 * box.s) box.s = Math.min(box.s, Math.max(beside, under)); // a little smaller, and nothing is hidden
+    const wide = box.s * across, high = box.s * down, low = box.s <= under;
+    const cx = Math.min(Math.max(w / 2, !low && box.s <= beside ? LEGEND[0] + 16 + wide / 2 : 0), w - 8 - side - wide / 2), cy = low ? head + (h - head - LEGEND[1]) / 2 : Math.max(h / 2, head + 8 + high / 2);
     box.x = (x0 + x1) / 2 - cx / (box.s * on.aspect); box.y = (y0 + y1) / 2 - cy / box.s;
   }
   function fit(home = true) {
@@ -103,13 +105,12 @@ function showMap(view, data) {
   }
   /** Coasts and boundaries over the cells: light, with a dark edge, finer ones only where there is room. */
   function borders(ratio) {
-    const w = canvas.clientWidth, across = (w / (box.s * on.aspect) / on.wide) * span();
     pen.save();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.beginPath(); pen.rect(toX(0), toY(0), toX(on.wide) - toX(0), toY(on.high) - toY(0)); pen.clip();
-    const near = across < 1.6, all = new DOMMatrix([box.s * on.aspect, 0, 0, box.s, -box.x * box.s * on.aspect, -box.y * box.s]);
+    const near = degree() > 560, all = new DOMMatrix([box.s * on.aspect, 0, 0, box.s, -box.x * box.s * on.aspect, -box.y * box.s]);
     for (const [kind, wide, light] of [[3, 0.7, "#ffffff80"], [2, near ? 1.6 : 1, "#ffffffb3"], [1, 1.4, "#ffffffcc"], [0, near ? 1.4 : 0.9, "#b9cdf0e0"]]) {
-      if (kind === 3 && across > 3.4) continue;
+      if (kind === 3 && degree() < 260) continue;
       const path = new Path2D();
       path.addPath(kind ? ground.paths[kind] : ground.coast, all);
       pen.lineJoin = "round"; pen.lineWidth = wide + 1.6; pen.strokeStyle = kind === 3 ? "#0b101b40" : "#0b101b66"; pen.stroke(path);
@@ -119,6 +120,8 @@ function showMap(view, data) {
   }
   /** Degrees of longitude across the window. */
   const span = () => (axis.globe ? Math.abs(axis.globe.lon[axis.globe.patches] - axis.globe.lon[0]) || 1 : 1);
+  /** Pixels of a degree of longitude. */
+  const degree = () => (box.s * on.aspect * on.wide) / span();
   const font = () => getComputedStyle(document.body).fontFamily;
   /** Words on the map that are read on any colour: light, with a dark edge. */
   function label(text, x, y, strength = "#fff") {
@@ -128,29 +131,33 @@ function showMap(view, data) {
   const inSight = (x, y) => toX(x) > 0 && toY(y) > 0 && toX(x) < canvas.clientWidth && toY(y) < canvas.clientHeight;
   /** Names, the largest places first, as many as do not touch. */
   function names(taken) {
-    const w = canvas.clientWidth, h = canvas.clientHeight, most = Math.min(60, (w * h) / 9000), far = (w / (box.s * on.aspect) / on.wide) * span() > 0.9;
-    const list = on.labels ? on.labels().map((l) => ({ text: l.text, at: l.at, size: 12, room: l.room * box.s })) : (ground?.names ?? []).filter((p) => p.code.length !== 2 && !(far && /市.+区$/.test(p.own))).map((p) => ({ text: language === "ja" ? p.own : p.latin, at: p.at, size: p.people > 20 ? 14 : 12, dot: true }));
-    let count = 0;
+    const w = canvas.clientWidth, h = canvas.clientHeight, [wide, high] = [[toX(on.wide), toX(0), w], [toY(on.high), toY(0), h]].map(([past, first, end]) => Math.max(0, Math.min(past, end) - Math.max(first, 0))), most = Math.min(60, (wide * high) / 9000), far = degree() < 1000;
+    const own = !on.labels && axis.scheme === "jis";
+    const list = on.labels ? on.labels().map((l) => ({ text: l.text, at: l.at, size: 12, room: l.room * box.s })) : (ground?.names ?? []).filter((p) => p.code.length !== 2 && !(far && /市.+区$/.test(p.own))).map((p) => ({ text: language === "ja" ? p.own : p.latin, at: p.at, size: own && !p.code ? 11 : p.people > 20 ? 14 : 12, dot: true, far: own && !p.code }));
+    if (own) list.sort((a, b) => a.far - b.far); // with a country's own list of places, those abroad come last
+    let count = 0, abroad = 0;
     const write = (item) => { pen.font = `${item.size > 12 ? 600 : 500} ${item.size}px ${font()}`; return pen.measureText(item.text).width; };
-    const above = on.above && list.filter((item) => inSight(...item.at)).slice(0, 200).filter((item) => item.room >= 0.8 * write(item)).length < 4 ? on.above().map((l) => ({ text: l.text, at: l.at, size: 14, room: l.room * box.s })) : []; // no room yet for their own
-    for (const item of [...above, ...list]) {
+    const near = on.above ? list.filter((item) => inSight(...item.at)) : [], fits = near.slice(0, 200).filter((item) => item.room >= 0.8 * write(item)).length;
+    const above = on.above && fits < Math.max(4, near.length / 4) ? on.above().map((l) => ({ text: l.text, at: l.at, size: 14, room: l.room * box.s })) : []; // no room yet for their own
+    for (const item of above.length ? above : list) {
       if (count >= most) break;
       const x = toX(item.at[0]), y = toY(item.at[1]);
       if (x < 4 || y < 8 || x > w - 4 || y > h - 4) continue;
+      if (item.far && ++abroad > 10) break;
       const wide = write(item);
       if (item.room !== undefined && item.room < wide * 0.8) continue;
       const left = item.dot ? x + 5 : x - wide / 2, area = [left - 3, y - item.size, left + wide + 3, y + 5];
-      if (area[2] > w || taken.some(([a, b, c, d]) => area[0] < c && area[2] > a && area[1] < d && area[3] > b)) continue;
+      if (area[0] < 0 || area[2] > w || taken.some(([a, b, c, d]) => area[0] < c && area[2] > a && area[1] < d && area[3] > b)) continue;
       taken.push(area, [x - 4, y - 4, x + 4, y + 4]);
       if (item.dot) { pen.beginPath(); pen.arc(x, y, 2.4, 0, 7); pen.fillStyle = "#fff"; pen.fill(); pen.lineWidth = 1; pen.strokeStyle = "#0b101b"; pen.stroke(); }
       pen.textAlign = "left";
-      label(item.text, left, y + 4);
+      label(item.text, left, y + 4, item.far ? "#aeb8ca" : "#fff");
       count++;
     }
     state.names = count;
   }
   function overlay(join) {
-    const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, taken = [[0, h - 86, Math.min(330, w), h], [w - buttons.offsetWidth - 16, 0, w, buttons.offsetHeight + 16]];
+    const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, taken = [[0, h - 86, Math.min(LEGEND[0] + 8, w), h], [w - buttons.offsetWidth - 16, 0, w, buttons.offsetHeight + 16]];
     if (axis.scheme === "jis") { // lines of the 80 km (zoomed in: 10 km) mesh, with their codes
       const own = GRID[axis.level][0], name = box.s * own / 8 > 110 && own >= 8 ? "10km" : "80km", step = own / GRID[name][0];
       pen.strokeStyle = box.s * step > 46 ? "#ffffff24" : "#ffffff10"; pen.lineWidth = 1; pen.font = `11px ${font()}`; pen.textAlign = "left";
@@ -159,7 +166,7 @@ function showMap(view, data) {
       for (let k = from[1]; k <= past[1]; k++) { const x = Math.round(toX(k * step - axis.origin[1])) + .5; pen.moveTo(x, toY(0)); pen.lineTo(x, toY(axis.rows)); }
       for (let k = from[0]; k <= past[0]; k++) { const y = Math.round(toY(axis.rows - (k * step - axis.origin[0]))) + .5; pen.moveTo(toX(0), y); pen.lineTo(toX(axis.cols), y); }
       pen.stroke();
-      if (box.s * step > 150) for (let r = from[0] - 1; r <= past[0]; r++) for (let c = from[1] - 1; c <= past[1]; c++) {
+      if (box.s > 1.1 * rest && box.s * step > 150) for (let r = from[0] - 1; r <= past[0]; r++) for (let c = from[1] - 1; c <= past[1]; c++) {
         const x0 = Math.max(0, toX(0), toX(c * step - axis.origin[1])), y0 = Math.max(0, toY(0), toY(axis.rows - ((r + 1) * step - axis.origin[0])));
         const x1 = Math.min(w, toX(axis.cols), toX((c + 1) * step - axis.origin[1])), y1 = Math.min(h, toY(axis.rows), toY(axis.rows - (r * step - axis.origin[0])));
         if (x1 - x0 > 60 && y1 - y0 > 24) { label(encode(name, r, c), x0 + 4, y0 + 13, "#d5dcea"); taken.push([x0, y0, x0 + 52, y0 + 18]); }
@@ -179,7 +186,7 @@ function showMap(view, data) {
   }
   function legend(w, h, join) {
     const below = state.layer !== "error" && state.layer !== "share" && top.low < 0, room = below ? 106 : 30, name = on.title();
-    const wide = Math.min(260, w - 12 - room), x = 14, y = h - 40, lut = colours[state.layer];
+    const wide = Math.min(218, w - 12 - room), x = 14, y = h - 40, lut = colours[state.layer];
     pen.fillStyle = "#0b101bdd"; pen.fillRect(x - 8, y - 28, wide + room, 62);
     for (let i = 0; i < wide; i++) { pen.fillStyle = `rgb(${lut[Math.round((255 * i) / (wide - 1))]})`; pen.fillRect(x + i, y - 4, 1, 11); }
     pen.fillStyle = "#fff"; pen.font = `12px ${font()}`; pen.textAlign = "left";
@@ -187,15 +194,16 @@ function showMap(view, data) {
     pen.fillText((state.layer === "share" ? t().per_cent(view.confidence) : t().per(what, name)) + (join > 1 ? ` (${t().zoomed})` : ""), x, y - 12, wide + 14);
     pen.font = `11px ${font()}`; pen.textAlign = "center";
     const high = Math.max(top.high, unit) / unit, low = axis.kind === "mesh" ? 1 : Math.max(1, smallest(Math.max(top.high, unit)) / unit);
+    const found = ticks(low, high, state.log), from = (v) => (wide * Math.log(v / low)) / (Math.log(high / low) || 1), ends = state.log && from(found[0]) > 44 ? [low, ...found] : found;
     if (state.layer === "error") {
       const most = Math.max(top.high, -top.low) / unit || 1;
       for (const v of [-most, 0, most]) pen.fillText(number(v, unit), Math.max(x + 20, Math.min(x + wide - 10, x + wide * (0.5 + v / most / 2))), y + 20);
     } else if (state.layer === "share") {
       for (const v of [0, 25, 50, 75, 100]) pen.fillText(`${v}`, x + Math.max(4, (wide * v) / 100 - 4), y + 20);
       pen.textAlign = "left"; label(t().hatched(POOR), x - 8, y - 34);
-    } else for (const v of ticks(low, high, state.log)) {
-      const at = x + wide * (state.log ? Math.log(v / low) / (Math.log(high / low) || 1) : v / high);
-      if (at <= x + wide + 4) pen.fillText(brief(v, unit), Math.max(at, x + 6), y + 20);
+    } else for (const v of ends) {
+      const at = x + (state.log ? from(v) : (wide * v) / high);
+      if (at <= x + wide + 4) pen.fillText(brief(v, unit), Math.max(at, x + (v === low && v > 1 ? 12 : 6)), y + 20);
     }
     if (below) { pen.fillStyle = `rgb(${NEGATIVE})`; pen.fillRect(x + wide + 30, y - 4, 11, 11); pen.fillStyle = "#fff"; pen.textAlign = "left"; pen.fillText(t().negative, x + wide + 46, y + 6); }
     canvas.setAttribute("aria-label", `${axis.kind === "shapes" || axis.globe ? t().map : t().grid}. ${t().per(t().unit(view.unit), name)}: ${number(top.low / unit, unit)} ${t().to} ${number(top.high / unit, unit)}`);
@@ -209,8 +217,9 @@ function showMap(view, data) {
     out.classList.toggle("unread", state.cursor === null); // nothing to print
     if (state.cursor === null) {
       const all = state.layer === "value" ? known.of(keyOf(-1), idsOf(-1)) : null; // of everything that the boxes pick
-      out.textContent = top.high || top.low ? t().start : t().nothing;
-      if (all) $("advice").textContent = t().entire(t().unit(view.unit), number(all[3] / unit, unit), number(all[0] / unit, unit), number(all[1] / unit, unit));
+      out.textContent = top.high || top.low ? (matchMedia("(pointer: coarse)").matches ? t().touch : t().start) : t().nothing;
+      const other = maps.length > 1 && !state.held.some(Boolean) ? t().ends(called(view.axes[maps[(maps.indexOf(state.map) + 1) % maps.length]].name)) : "";
+      $("advice").textContent = [all ? t().entire(view.unit, number(all[3] / unit, unit), number(all[0] / unit, unit), number(all[1] / unit, unit), view.confidence) : "", other].filter(Boolean).join(language === "ja" ? "" : " ");
       return;
     }
     if (state.cursor < 0) { out.textContent = t().outside; return; }
