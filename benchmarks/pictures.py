@@ -202,6 +202,8 @@ def pictures(browser: Browser, report: Path, name: str, folder: Path) -> None:
         printed = browser.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"]
         paper = folder / f"{name}-{language}.pdf"
         paper.write_bytes(base64.b64decode(printed))
+        for old in folder.glob(f"{name}-{language}-paper-*.png"):
+            old.unlink()
         pages = str(folder / f"{name}-{language}-paper")
         subprocess.run(["pdftoppm", "-r", "45", "-png", str(paper), pages], check=True)
     paint = browser.run("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")

@@ -84,7 +84,7 @@ def kinds(sheet: Sheet, ranges: Mapping[margins.Key, Rows]) -> list[reliability.
     each, rest = Text(f"by {en}", f"{ja}ごと"), Text(f"{en}: all", f"{ja}は合計")
     name = Text("one cell", "1 セル") if main is None else kind(axes[main : main + 1], (0,))
     told = each if others and main is not None else reliability.NOTHING
-    out = [reliability.Kind(name, sheet.values[good].astype(float), half, told)]
+    out = [reliability.Kind(name, sheet.values[good].astype(float), half, told, single=True)]
     for key, rows in ranges.items():
         if any(level != margins.ALL for at, level in enumerate(key) if at != main):
             continue

@@ -465,7 +465,7 @@ def _manifest(about: Mapping[str, Any]) -> str:
     masks = [{**mask, "runs": f"({len(mask['runs'])} runs)"} for mask in about["domain"]["mask"]]
     shown["domain"] = {**about["domain"], "mask": masks}
     text = json.dumps(_short(shown), indent=2, sort_keys=True, ensure_ascii=False)
-    return f"<details><summary>datapackage.json</summary><pre>{escape(text)}</pre></details>"
+    return f'<details><summary>datapackage.json</summary><pre tabindex="0">{escape(text)}</pre></details>'
 
 
 def _short(value: Any) -> Any:

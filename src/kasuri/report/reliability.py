@@ -37,7 +37,9 @@ class Kind:
     value: Float
     half: Float
     rest: Text = NOTHING
-    """What of the other axes they add up."""
+    """What of the other axes they add up, or that they are of one label each."""
+    single: bool = False
+    """Whether they are cells of the table."""
 
     @property
     def share(self) -> Float:
@@ -49,10 +51,14 @@ class Kind:
         """Per cent of the areas that are good to use."""
         return 100 * float(np.mean(self.share <= GOOD))
 
+    def short(self) -> Text:
+        """The name beside a line of the chart."""
+        return Text("one cell", "1 セル") if self.single and self.rest.en else self.name
+
     def label(self) -> str:
         """The name and what is added up, as HTML."""
-        rest = Text(f" ({self.rest.en})", f"（{self.rest.ja}）").html() if self.rest.en else ""
-        return self.name.html() + rest
+        rest = Text(f" ({self.rest.en})", f"（{self.rest.ja}）").html()
+        return self.name.html() + (f'<span class="rest">{rest}</span>' if self.rest.en else "")
 
 
 def tile(kinds: Sequence[Kind]) -> tuple[str, str, str] | None:
@@ -94,7 +100,7 @@ def body(kinds: Sequence[Kind], confidence: int, *, secret: bool) -> list[str]:
          _share(float(np.median(kind.share))), f"{kind.good:.0f} %"]
         for kind in kinds
     ]  # fmt: skip
-    curves = [(kind.name, found) for kind in kinds if len(found := _by_size(kind)) > 1]
+    curves = [(kind.short(), found) for kind in kinds if len(found := _by_size(kind)) > 1]
     return [
         f"<p>{words.html()}</p>",
         frame.table([part.html() for part in head], rows, numbers=range(1, 5)),

@@ -44,7 +44,7 @@ function pyramid(rows, sides, sums, unit) {
   return svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img", "aria-label": `${sides.join(" / ")}: ${rows.map((name, i) => `${name} ${sums.map((s) => number(s[i] / unit, unit)).join(" / ")}`).join("; ")}` }, ...parts);
 }
 function barChart(labels, sums, unit, chosen) {
-  const step = Math.max(13, Math.min(22, 260 / labels.length)), most = Math.max(unit, ...sums), room = 12 + 7 * number(Math.round(most / unit)).length, left = Math.min(110, 8 + 7 * Math.max(...labels.map((l) => l.length))), parts = labels.flatMap((name, i) => {
+  const step = Math.max(13, Math.min(22, 260 / labels.length)), most = Math.max(unit, ...sums), room = 12 + 7 * number(Math.round(most / unit)).length, left = Math.min(118, 10 + Math.max(...labels.map((l) => Array.from(l.slice(0, 15)).reduce((a, c) => a + (c > "\u2e7f" ? 11.5 : /[mw%&@A-Z]/i.test(c) && !/[a-lnovx-z]/.test(c) ? 10 : 6.8), 0)))), parts = labels.flatMap((name, i) => {
     const y = i * step, long = ((WIDE - left - room) * Math.max(sums[i], 0)) / most;
     return [svg("text", { x: left - 5, y: y + step / 2 + 4, "text-anchor": "end", class: i === chosen ? "strong" : "" }, name.length > 15 ? name.slice(0, 14) + "…" : name), svg("rect", { class: i === chosen ? "right" : "left", x: left, y: y + 1, width: long, height: step - 3 }), svg("text", { x: left + long + 4, y: y + step / 2 + 4 }, number(Math.round(sums[i] / unit)))];
   });
