@@ -92,8 +92,8 @@ def body(kinds: Sequence[Kind], confidence: int, *, secret: bool) -> list[str]:
         f"「利用可」、± {POOR} % 超を「単独では利用不可」としています。",
     )
     head = [
-        Text("area", "区域"), Text("median value", "値の中央値"), Text("typical ±", "代表的な ±"),
-        Text("typical ± %", "代表的な ± %"), Text("good to use", "利用可"),
+        Text("area", "区域"), Text("median value", "値の中央値"), Text("typical ±", "代表的な\u00a0±"),
+        Text("typical ±\u00a0%", "代表的な ±\u00a0%"), Text("good to use", "利用可"),
     ]  # fmt: skip
     rows = [
         [kind.label(), f"{np.median(kind.value):,.0f}", f"± {np.median(kind.half):,.0f}",
