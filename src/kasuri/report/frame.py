@@ -58,7 +58,7 @@ def both(en: str, ja: str, tag: str = "span") -> str:
 
 FORM = 'data-form="6"'
 """Marks pages of today's form. A page of another one is not made again by `verify`: only its hash is checked."""
-FIGURE = ("rows", "codes", "ground", "surfaces", "charts", "bars", "map")
+FIGURE = ("rows", "codes", "ground", "surfaces", "insets", "charts", "bars", "map")
 """The files of the viewer that pages without a table leave out."""
 
 

@@ -29,6 +29,7 @@ function lineChart(axis, values, limits, unit, chosen, pick, gaps = [], WIDE = 3
   for (let i = 0; i < values.length; i += step) parts.push(svg("text", { x: x(i), y: high - 5, "text-anchor": i ? "middle" : "start" }, axis.labels[i].replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d)$/, axis.labels[0].slice(0, 10) === axis.labels.at(-1).slice(0, 10) ? "$2" : "$1")));
   if (chosen >= 0) parts.push(svg("line", { class: "mark-line", x1: x(chosen), x2: x(chosen), y1: top, y2: high - foot }), svg("circle", { class: "dot", cx: x(chosen), cy: y(values[chosen]), r: 4 }));
   const made = svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img", "aria-label": `${called(axis.name)}${t().is}${number(Math.min(...values) / unit, unit)} ${t().to} ${number(Math.max(...values) / unit, unit)}` }, ...parts);
+  made.style.maxWidth = `${Math.max(WIDE, 352)}px`; // its letters stay as large as the page's
   made.addEventListener("click", (event) => { const r = made.getBoundingClientRect(), i = Math.round((((event.clientX - r.left) / r.width) * WIDE - left) / ((WIDE - left - 8) / Math.max(values.length - 1, 1))); pick(Math.min(Math.max(i, 0), values.length - 1)); });
   return made;
 }

@@ -7,7 +7,7 @@ function showMap(view, data) {
   const state = { map: maps[0], pick: view.axes.map(() => -1), held: view.axes.map(() => null), layer: "value", log: true, cursor: null, drawn: null, beside: -1 };
   const LEGEND = [252, 76]; // pixels that it takes on the left, below
   const canvas = $("canvas"), pen = canvas.getContext("2d"), surfaces = view.axes.map((axis) => (axis.kind === "mesh" ? meshSurface(axis, mask(axis)) : axis.kind === "shapes" ? shapesSurface(axis) : null));
-  let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, rest = 1;
+  let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, rest = box, insets = [];
   const amount = { value: (i) => columns.value[i], truth: (i) => columns.truth[i], error: (i) => columns.value[i] - columns.truth[i], share: (i) => columns.value[i] };
 
   function mask(of) {
@@ -69,8 +69,16 @@ function showMap(view, data) {
     show(0, 0, on.wide, on.high);
     fitted = box.s;
     if (home && on.home) show(...on.home);
-    rest = box.s;
+    rest = { ...box };
+    insets = [];
+    if (!home || !on.home) return;
+    const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement;
+    const places = on.axis.levels[0].boxes.map(([a, b, c, d]) => [toX(a), toY(b), toX(c), toY(d)]);
+    insets = corners(on.afar, w, h, [...places, [0, h - LEGEND[1] - 10, LEGEND[0], h], [w - buttons.offsetWidth - 10, 0, w, buttons.offsetHeight + 16]]);
   }
+  /** The first view, with small maps of what lies far away; they go when it moves. */
+  const resting = () => ["x", "y", "s"].every((k) => Math.abs(box[k] - rest[k]) < 1e-9);
+  const framed = () => (resting() ? insets : []);
   const toX = (x) => (x - box.x) * box.s * on.aspect, toY = (y) => (y - box.y) * box.s;
   const toPage = (px, py) => [px / (box.s * on.aspect) + box.x, py / box.s + box.y];
 
@@ -98,10 +106,20 @@ function showMap(view, data) {
     pen.fillStyle = GROUND; on.labels ? pen.fillRect(0, 0, w, h) : pen.fillRect(toX(0), toY(0), toX(on.wide) - toX(0), toY(on.high) - toY(0)); // places have no window
     const flat = () => pen.setTransform(box.s * on.aspect * ratio, 0, 0, box.s * ratio, -box.x * box.s * on.aspect * ratio, -box.y * box.s * ratio);
     if (ground) { flat(); pen.fillStyle = LAND; pen.fill(ground.paths[0], "evenodd"); }
-    state.drawn = on.paint(pen, { box, ratio, w, h, toX, toY, of: colour(top), hatch: state.layer === "share" ? POOR * unit : 0 });
+    const of = colour(top), hatch = state.layer === "share" ? POOR * unit : 0;
+    pen.save();
+    if (framed().length) { const [a, b, c, d] = on.home; pen.setTransform(ratio, 0, 0, ratio, 0, 0); pen.beginPath(); pen.rect(toX(a) - 1, toY(b) - 1, toX(c) - toX(a) + 2, toY(d) - toY(b) + 2); pen.clip(); }
+    state.drawn = on.paint(pen, { box, ratio, w, h, toX, toY, of, hatch });
+    pen.restore();
     if (ground) borders(ratio);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     overlay(state.drawn.join);
+    for (const one of framed()) {
+      paintInset(pen, one, on, { ratio, of, hatch });
+      pen.font = `500 11px ${font()}`; pen.textAlign = "left";
+      if (pen.measureText(one.title()).width < one.wide - 8) label(one.title(), one.x + 5, one.y + 14);
+      if (one.ids.includes(state.cursor)) mark(one.toX, one.toY);
+    }
   }
   /** Coasts and boundaries over the cells: light, with a dark edge, finer ones only where there is room. */
   function borders(ratio) {
@@ -166,7 +184,7 @@ function showMap(view, data) {
       for (let k = from[1]; k <= past[1]; k++) { const x = Math.round(toX(k * step - axis.origin[1])) + .5; pen.moveTo(x, toY(0)); pen.lineTo(x, toY(axis.rows)); }
       for (let k = from[0]; k <= past[0]; k++) { const y = Math.round(toY(axis.rows - (k * step - axis.origin[0]))) + .5; pen.moveTo(toX(0), y); pen.lineTo(toX(axis.cols), y); }
       pen.stroke();
-      if (box.s > 1.1 * rest && box.s * step > 150) for (let r = from[0] - 1; r <= past[0]; r++) for (let c = from[1] - 1; c <= past[1]; c++) {
+      if (box.s > 1.1 * rest.s && box.s * step > 150) for (let r = from[0] - 1; r <= past[0]; r++) for (let c = from[1] - 1; c <= past[1]; c++) {
         const x0 = Math.max(0, toX(0), toX(c * step - axis.origin[1])), y0 = Math.max(0, toY(0), toY(axis.rows - ((r + 1) * step - axis.origin[0])));
         const x1 = Math.min(w, toX(axis.cols), toX((c + 1) * step - axis.origin[1])), y1 = Math.min(h, toY(axis.rows), toY(axis.rows - (r * step - axis.origin[0])));
         if (x1 - x0 > 60 && y1 - y0 > 24) { label(encode(name, r, c), x0 + 4, y0 + 13, "#d5dcea"); taken.push([x0, y0, x0 + 52, y0 + 18]); }
@@ -174,15 +192,19 @@ function showMap(view, data) {
     }
     names(taken);
     if (state.cursor !== null && state.cursor >= 0) {
-      on.outline(pen, areaOf(axis, state.cursor, on.level), toX, toY);
-      pen.lineWidth = 4; pen.strokeStyle = "#000"; pen.stroke();
-      pen.lineWidth = 2; pen.strokeStyle = "#fff"; pen.stroke();
+      mark(toX, toY);
     }
     legend(w, h, join);
     if (view.secret) {
       pen.save(); pen.translate(w / 2, h / 2); pen.rotate(-0.35); pen.textAlign = "center"; pen.fillStyle = "#ff5a4f70"; pen.font = `700 ${Math.max(26, w / 17)}px ${font()}`;
       pen.fillText("CONFIDENTIAL 部外秘", 0, 0); pen.restore();
     }
+  }
+  /** The edge of the chosen area. */
+  function mark(toX, toY) {
+    on.outline(pen, areaOf(axis, state.cursor, on.level), toX, toY);
+    pen.lineWidth = 4; pen.strokeStyle = "#000"; pen.stroke();
+    pen.lineWidth = 2; pen.strokeStyle = "#fff"; pen.stroke();
   }
   function legend(w, h, join) {
     const below = state.layer !== "error" && state.layer !== "share" && top.low < 0, room = below ? 106 : 30, name = on.title();
@@ -247,7 +269,10 @@ function showMap(view, data) {
     out.replaceChildren(place, ...items.flatMap(([item]) => [t().gap, item]));
   }
   /** Whether any part of an area is on the screen. */
-  function inView(id) { const [a, b, c, d] = on.box(id); return toX(c) > 0 && toY(d) > 0 && toX(a) < canvas.clientWidth && toY(b) < canvas.clientHeight; }
+  function inView(id) {
+    const [a, b, c, d] = on.box(id);
+    return (toX(c) > 0 && toY(d) > 0 && toX(a) < canvas.clientWidth && toY(b) < canvas.clientHeight) || framed().some(({ box: [x0, y0, x1, y1] }) => c >= x0 && d >= y0 && a <= x1 && b <= y1);
+  }
   function largest() {
     const order = []; // [value, area], largest first
     on.each((id, v) => {
@@ -321,7 +346,11 @@ function showMap(view, data) {
     box.x = x - canvas.clientWidth / 2 / (box.s * on.aspect); box.y = y - canvas.clientHeight / 2 / box.s;
     soon(); read();
   }
-  function point(px, py) { state.cursor = on.leafAt(...toPage(px, py)); soon(); read(); }
+  function leafOn(px, py) {
+    const one = framed().find(({ x, y, wide, high }) => px >= x && py >= y && px <= x + wide && py <= y + high);
+    return on.leafAt(...(one ? one.toPage(px, py) : toPage(px, py)));
+  }
+  function point(px, py) { state.cursor = leafOn(px, py); soon(); read(); }
   function reveal() { // keep the cursor in sight
     const [cx, cy] = on.centre(state.cursor), x = toX(cx), y = toY(cy), w = canvas.clientWidth, h = canvas.clientHeight;
     if (x < 20) box.x -= (20 - x) / (box.s * on.aspect); else if (x > w - 20) box.x += (x - w + 20) / (box.s * on.aspect);
@@ -346,7 +375,7 @@ function showMap(view, data) {
     down.set(event.pointerId, [x, y]);
     soon();
   });
-  const up = (event) => { if (down.delete(event.pointerId) && moved < 6 && event.type === "pointerup") { held = view.axes.length > 1 && !(held && on.leafAt(...toPage(...at(event))) === state.cursor); point(...at(event)); } };
+  const up = (event) => { if (down.delete(event.pointerId) && moved < 6 && event.type === "pointerup") { held = view.axes.length > 1 && !(held && leafOn(...at(event)) === state.cursor); point(...at(event)); } };
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
   // a wheel over the map scrolls the page, until Ctrl is held or the map was clicked
@@ -469,8 +498,8 @@ function showMap(view, data) {
   fit();
   recall();
   shown.push(renew, hold);
-  const refit = () => { if (Math.abs(box.s - rest) < 1e-9) fit(); }; // unless somebody zoomed
+  const refit = () => { if (resting()) fit(); }; // unless somebody zoomed
   new ResizeObserver(() => { refit(); soon(); }).observe(canvas);
   addEventListener("beforeprint", () => { refit(); draw(); });
-  canvas.viewer = { state, box, toX, toY, listed, get axis() { return axis; }, get top() { return top; } }; // for the tests, and the curious
+  canvas.viewer = { state, box, toX, toY, listed, get axis() { return axis; }, get top() { return top; }, get insets() { return framed(); } }; // for the tests, and the curious
 }
