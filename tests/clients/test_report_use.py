@@ -409,6 +409,40 @@ def test_a_map_of_places_lies_clear_of_the_buttons(tmp_path, browser, width, hei
     quiet(browser, path)
 
 
+def test_places_far_away_have_a_small_map_of_their_own(tmp_path, browser):
+    """Alaska and Hawaii, Okinawa: read, listed and kept like all others; gone as soon as the map moves."""
+    spots = {f"A{i:03d}": (130 + i % 12, 30 + i // 12) for i in range(144)}
+    spots |= {"B001": (160, 60), "B002": (161, 60), "B003": (161, 61), "C001": (100, 31)}
+    shapes = [{"type": "Feature", "properties": {"code": code, "name": f"<b>{code}</b>"},
+               "geometry": square(*spots.get(code, (0, 0)))} for code in ("A", "B", "C", *spots)]  # fmt: skip
+    (tmp_path / "p.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": shapes}), encoding="utf-8")
+    axis = ks.Regions("place", tmp_path / "p.geojson", prefix=(1, 4), levels=("part", "town"))
+    path = release(tmp_path / "r", ks.Domain.of(axis), np.arange(148) * 9 + 5, epsilon="5")
+    table = pq.read_table(tmp_path / "r" / "release.parquet").to_pandas().set_index("place").value
+    for width, height in ((1366, 768), (390, 844)):
+        browser.size(width, height, phone=width < 400)
+        browser.open(path)
+        (inset,) = browser.run(
+            "(() => { const c = document.getElementById('canvas'), r = c.getBoundingClientRect(), v = c.viewer;"
+            "return v.insets.map(({ x, y, wide, high, ids, toX, toY }) => ({ x, y, wide, high, w: r.width, h: r.height,"
+            "at: ids.map((i) => { const own = v.axis.levels[0], b = own.boxes[i];"
+            "return [own.codes[i], r.left + toX((b[0] + b[2]) / 2), r.top + toY((b[1] + b[3]) / 2)]; }) })); })()"
+        )
+        assert inset["x"] >= 7 and inset["y"] >= 7 and inset["x"] + inset["wide"] <= inset["w"] - 7
+        assert sorted(code for code, *_ in inset["at"]) == ["B001", "B002", "B003"], "one place alone has none"
+        for code, x, y in inset["at"]:
+            browser.mouse("mouseMoved", x, y)
+            browser.settle()
+            assert browser.run("document.getElementById('read-value').textContent") == f"{table[code]:,}"
+        kept = browser.run("document.getElementById('canvas').viewer.listed().map((row) => row[0])")
+        assert {"B001", "B002", "B003"} <= set(kept) and "C001" not in kept
+        browser.run("document.getElementById('in').click()")
+        assert browser.run("document.getElementById('canvas').viewer.insets.length") == 0
+        browser.call("Page.navigate", url="about:blank")
+        browser.until("document.readyState === 'complete'")
+    quiet(browser, path)
+
+
 def test_a_series_tells_slots_that_are_missing_from_slots_of_nobody(tmp_path, browser):
     from kasuri.report.series import Maps, series
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import kasuri as ks
 from kasuri.manifest.package import digest, sha256, text
-from kasuri.report import frame, ground, promise, reliability, window
+from kasuri.report import compare, frame, ground, levels, page, promise, reliability, window
 from kasuri.report.compare import around
 
 UNIT = ks.Unit("person", "add-remove", 1)
@@ -110,6 +111,65 @@ def test_errors_after_refinement_are_those_of_the_intervals():
     table, chart = reliability.body([kind], 95, secret=False)[1:]
     assert "± 10.0 %" in table.replace("± 10 %", "± 10.0 %") and "67 %" in table and "<polyline" in chart
     assert reliability.body([], 95, secret=False) == []
+
+
+def kind(name, *shares, rest=reliability.NOTHING):
+    value = np.full(len(shares), 100.0)
+    return reliability.Kind(frame.Text(name, name), value, np.array(shares, float), rest)
+
+
+def test_the_first_numbers_name_the_smallest_areas_that_most_may_use():
+    cells, towns, whole = (
+        kind("cell", 5, 20, 30, 40),
+        kind("town", 5, 10, 11, rest=frame.Text("age: all", "合計")),
+        kind("all", 1),
+    )
+    heading, name, words = reliability.tile([whole, towns, cells])
+    assert "Good to use from" in heading and name == "town"
+    assert (
+        "67\u00a0% within ±\u00a010\u00a0% (age: all)" in words
+        and "67\u00a0% が ±\u00a010\u00a0% 以内（合計）" in words
+    )
+    assert reliability.tile([whole, cells])[1] == "all" and "or better" in reliability.tile([whole, cells])[2]
+    assert reliability.tile([cells])[1] == "–" and "no size of area" in reliability.tile([cells])[2]
+    assert reliability.tile([]) is None and reliability.tile([kind("none")]) is None
+
+
+def test_the_table_of_errors_has_every_size_of_area_when_there_are_more_axes(tmp_path):
+    """All else added up; half of the intervals that Python computes."""
+    mesh, sex = ks.Mesh("grid", level="1km", origin=(4280, 3170), shape=(10, 10)), ks.Nominal("sex", ("f", "m"))
+    domain = ks.Domain.of(sex, mesh)
+    counts = ks.Counts.from_dense(np.random.default_rng(1).poisson(90, domain.shape), domain, UNIT, data="c")
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    out, about = ks.Release.load(str(tmp_path / "r")), page.read_manifest(tmp_path / "r")
+    kinds = levels.kinds(page.Sheet.read(tmp_path / "r", about), page.ranges_of(tmp_path / "r", about))
+    assert [(one.name.en, one.rest.en, one.value.size) for one in kinds] == [
+        ("1 km cells", "by sex", 200), ("1 km cells", "sex: all", 100), ("2 km cells", "sex: all", 25),
+        ("5 km cells", "sex: all", 4), ("10 km cells", "sex: all", 1), ("80 km cells", "sex: all", 1),
+        ("everything", "", 1),
+    ]  # fmt: skip
+    for one, rows in ((kinds[2], 2), (kinds[3], 5)):
+        found = out.interval(rows=slice(0, rows), cols=slice(0, rows))
+        assert one.half[0] == (found.upper - found.lower) / 2 and one.value[0] == found.value
+    text = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert '2 km cells</span><span lang="ja">2kmメッシュ</span><span class="rest">' in text and "性別は合計" in text
+
+
+def test_the_chart_of_errors_ends_where_differences_no_longer_matter():
+    values = np.repeat(10.0 ** np.arange(1, 9), 8)
+    (_, _, drawn) = reliability.body(
+        [reliability.Kind(frame.Text("a", "a"), values, np.full(64, 5.0))], 95, secret=False
+    )
+    assert "≤ 0.01 %" in drawn and "0.001 %" not in drawn
+
+
+def test_pages_whose_intervals_are_of_an_earlier_rule_are_compared_without_what_rests_on_them(tmp_path):
+    found = (save(tmp_path / "r", 9) / "report.html").read_text(encoding="utf-8")
+    heading = f"<dt>{reliability.HEADING.html()}</dt>"
+    assert found.count(heading) == 2, "on the screen and on paper"
+    other = re.sub(f"({re.escape(heading)}.*?)km", r"\g<1>mile", found)
+    assert found != other and compare.same(found, other, dated=True) and not compare.same(found, other)
+    assert not compare.same(found, found.replace("one person", "no person"), dated=True)
 
 
 def test_a_page_of_an_earlier_form_is_judged_by_its_hash_and_said_so(tmp_path):

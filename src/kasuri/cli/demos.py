@@ -51,7 +51,8 @@ def local(folder: Path, epsilon: str) -> tuple[dict[str, Any], str, bool]:
     low, high = (bound[: len(wards)] for bound in found.interval())
     held = int(((low <= truth) & (truth <= high)).sum())
     report = (folder / "report.html").resolve()
-    files.write(report, estimate_page(found.to_json(), randomizer.domain, "Where 1,500 simulated devices are"))
+    titles = f"Where {DEVICES:,} simulated devices are", f"模擬端末 {DEVICES:,} 台の所在"
+    files.write(report, estimate_page(found.to_json(), randomizer.domain, *titles))
     lines = [f"{'ward':14}{'devices':>9}{'estimate':>10}{'95 % interval':>18}"]
     for at, ward in enumerate(wards):
         lines.append(f"{ward:14}{truth[at]:9,}{found.counts[at]:10,.0f}{f'{low[at]:,.0f} to {high[at]:,.0f}':>18}")

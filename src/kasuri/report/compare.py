@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.report import sums
+from kasuri.report import reliability, sums
 from kasuri.report.pack import Rows, bytes_of, unpack
 
 
@@ -43,7 +43,9 @@ def _without(head: str, *, dated: bool) -> str:
     """What precedes the rows, but for what tells their lengths, and where limits are `dated` how wide they are."""
     before, mark, after = head.rpartition('id="view">')
     if dated:
-        before = re.sub(r'<section id="error".*?</section>', "", before, count=1, flags=re.DOTALL)
+        own = f"<div><dt>{re.escape(reliability.HEADING.html())}</dt>.*?</div>"
+        for part in ('<section id="error".*?</section>', own):
+            before = re.sub(part, "", before, flags=re.DOTALL)
     return before + mark + after.partition("</script>")[2]
 
 

@@ -58,7 +58,7 @@ def both(en: str, ja: str, tag: str = "span") -> str:
 
 FORM = 'data-form="6"'
 """Marks pages of today's form. A page of another one is not made again by `verify`: only its hash is checked."""
-FIGURE = ("rows", "codes", "ground", "surfaces", "charts", "bars", "map")
+FIGURE = ("rows", "codes", "ground", "surfaces", "insets", "charts", "bars", "map")
 """The files of the viewer that pages without a table leave out."""
 
 
@@ -138,12 +138,12 @@ def page(
 
 def viewer(mesh: bool) -> str:
     """The place the viewer fills: a map where there is one, else bars; both with a table of the largest."""
-    hint = Text(
-        "Drag to move, pinch to zoom; the wheel zooms with Ctrl, or after a click on the map (Esc ends it). "
+    fingers = Text("Drag to move, pinch to zoom.", "ドラッグで移動、ピンチで拡大・縮小。")
+    keys = Text(
+        " The wheel zooms with Ctrl, or after a click on the map (Esc ends it). "
         "Keyboard: arrows move the cursor (with Shift ten cells), + and - zoom, "
         "0 shows all, Page Up and Page Down change the level.",
-        "ドラッグで移動、ピンチで拡大・縮小。ホイールは Ctrl を押しながら、または地図をクリックした後に"
-        "拡大・縮小します（Esc で解除）。"
+        "ホイールは Ctrl を押しながら、または地図をクリックした後に拡大・縮小します（Esc で解除）。"
         "キーボード：矢印キーでカーソル移動（Shift で 10 セル）、+ と - で拡大・縮小、"
         "0 で全体、Page Up / Page Down で階層を切り替えます。",
     )
@@ -163,7 +163,8 @@ def viewer(mesh: bool) -> str:
             '<p class="advice" id="advice"></p>'
             '<div class="tools" id="tools"></div><div class="use" id="use"></div></div><div id="charts"></div>'
         )
-        stage = f'<div class="look">{stage}</div><div id="multiples"></div><p class="hint" id="hint">{hint.html()}</p>'
+        hint = f'{fingers.html()}<span class="keys">{keys.html()}</span>'
+        stage = f'<div class="look">{stage}</div><div id="multiples"></div><p class="hint" id="hint">{hint}</p>'
     else:
         stage = (
             '<div class="tools" id="tools"></div><div id="charts"></div><div id="bars"></div>'

@@ -14,7 +14,8 @@ _ROWS = 70  # lines of one tree that are drawn; a longer tree is cut off and say
 
 
 def _quoted(words: str) -> Text:
-    return Text(words, ja(words))
+    end = "" if words.endswith((".", "!", "?")) else "."
+    return Text(words + end, ja(words))
 
 
 _CLASSES = Text("Class sizes", "同値類の大きさ")
@@ -214,8 +215,8 @@ def _trees(trees: Sequence[Mapping[str, Any]], *, secret: bool = False) -> list[
     for tree in trees:
         leaves, written = f"{tree['leaves']:,}", 0 if tree["cut"] is None else len(tree["cut"])
         about = Text(
-            f"{leaves} leaves" + (f", {written:,} written" if written else ""),
-            f"葉 {leaves} 個" + (f"、書かれる値 {written:,} 個" if written else ""),
+            f"{leaves} values" + (f", written as {written:,}" if written else ""),
+            f"{leaves} 個の値" + (f"を {written:,} 個にまとめて表記" if written else ""),
         )
         out.append(f"<h3>{escape(tree['name'])}</h3><p>{about.html()}</p>{tree_svg(tree, secret=secret)}")
     return [Section("written", Text("What is written", "書かれる値"), out)]

@@ -16,6 +16,8 @@ from kasuri.report.sheet import Sheet, summed
 from kasuri.schema import Axis
 from kasuri.words import japanese
 
+EVERYTHING = Text("everything", "全体")
+
 
 def number(value: float) -> str:
     """A number with separators; two decimals where it is not whole."""
@@ -23,13 +25,12 @@ def number(value: float) -> str:
 
 
 def totals(sheet: Sheet) -> str:
-    """Per level of the first mesh, or tree of places: areas that are not 0, the total, the median and the largest."""
+    """Per level of the first mesh, or tree of places: areas that are not 0, the median of these and the largest."""
     mesh = sheet.meshes[0] if sheet.meshes else None
     head = [
         Text("area", "区域").html(),
         Text("areas that are not 0", "0 でない区域数").html(),
-        Text("total", "合計").html(),
-        Text("median of these", "その中央値").html(),
+        Text("median", "中央値").html(),
         Text("largest", "最大値").html(),
     ]
     lines = []
@@ -38,9 +39,9 @@ def totals(sheet: Sheet) -> str:
         axis, place = sheet.domain.axes[tree], sheet.along()[tree]
         for at, ((first, _),) in enumerate(margins.spans(axis)):
             _, (sums,) = summed(np.searchsorted(first, place, side="right") - 1, [sheet.values], first.size)
-            lines.append([kind([axis], (at,)).html(), *_four(sums)])
+            lines.append([kind([axis], (at,)).html(), *_three(sums)])
     elif mesh is None:
-        lines.append([Text("one cell", "1 セル").html(), *_four(sheet.values)])
+        lines.append([Text("one cell", "1 セル").html(), *_three(sheet.values)])
     else:
         index = sheet.domain.unravel(sheet.cells)
         row, col = (index[place] for place in sheet.domain.positions(mesh.name))
@@ -50,8 +51,8 @@ def totals(sheet: Sheet) -> str:
             width = (mesh.shape[1] - 1 + beside) // side + 1
             high = (mesh.shape[0] - 1 + above) // side + 1
             _, (sums,) = summed((row + above) // side * width + (col + beside) // side, [values], width * high)
-            lines.append([area_name(step.name if mesh.level else None, side).html(), *_four(sums)])
-    return frame.table(head, lines, numbers=range(1, 5))
+            lines.append([area_name(step.name if mesh.level else None, side).html(), *_three(sums)])
+    return frame.table(head, lines, numbers=range(1, 4))
 
 
 def area_name(level: str | None, side: int) -> Text:
@@ -62,40 +63,47 @@ def area_name(level: str | None, side: int) -> Text:
     return Text(f"{spaced} cells", f"{level}メッシュ")
 
 
-def _four(values: NDArray[Any]) -> list[str]:
+def _three(values: NDArray[Any]) -> list[str]:
     if values.size == 0:
-        return ["0", "0", "–", "–"]
+        return ["0", "–", "–"]
     return [
         f"{values.size:,}",
-        number(values.sum()),
         f"{np.median(values):,.1f}".removesuffix(".0"),
         number(values.max()),
     ]
 
 
-def after(sheet: Sheet, ranges: Mapping[margins.Key, Rows], confidence: int, *, secret: bool) -> list[str]:
-    """What to expect after refinement, by size of area."""
+def kinds(sheet: Sheet, ranges: Mapping[margins.Key, Rows]) -> list[reliability.Kind]:
+    """The areas of every size whose intervals are known, all else added up, the smallest first."""
+    axes = sheet.domain.axes
     good = np.isfinite(sheet.lower) & np.isfinite(sheet.upper) & (sheet.values != 0)
     half = (sheet.upper[good] - sheet.lower[good]) / 2
-    kinds = [
-        reliability.Kind(kind(sheet.domain.axes, (0,) * len(sheet.domain.axes)), sheet.values[good].astype(float), half)
-    ]
-    if len(sheet.domain.axes) == 1:
-        for key, rows in ranges.items():
-            known = rows.columns["above"] >= 0
-            width = rows.columns["below"][known] + rows.columns["above"][known]
-            kinds.append(reliability.Kind(kind(sheet.domain.axes, key), rows.columns["value"][known] / rows.unit,
-                                          width / 2 / rows.unit))  # fmt: skip
-    return reliability.body(sorted(kinds, key=lambda one: -one.value.size), confidence, secret=secret)
+    main = next((at for at, axis in enumerate(axes) if axis.plane is not None or axis.level_names), None)
+    others = [axis.name for at, axis in enumerate(axes) if at != main]
+    en, ja = ", ".join(others), "・".join(map(japanese.name, others))
+    each, rest = Text(f"by {en}", f"{ja}ごと"), Text(f"{en}: all", f"{ja}は合計")
+    name = Text("one cell", "1 セル") if main is None else kind(axes[main : main + 1], (0,))
+    told = each if others and main is not None else reliability.NOTHING
+    out = [reliability.Kind(name, sheet.values[good].astype(float), half, told, single=True)]
+    for key, rows in ranges.items():
+        if any(level != margins.ALL for at, level in enumerate(key) if at != main):
+            continue
+        known = rows.columns["above"] >= 0
+        width = rows.columns["below"][known] + rows.columns["above"][known]
+        whole = set(key) == {margins.ALL} or not others
+        out.append(reliability.Kind(kind(axes, key), rows.columns["value"][known] / rows.unit, width / 2 / rows.unit,
+                                    reliability.NOTHING if whole else rest))  # fmt: skip
+    return sorted(out, key=lambda one: (-one.value.size, one.name == EVERYTHING))
 
 
 def kind(axes: Sequence[Axis], key: margins.Key) -> Text:
     """What the areas of one level are called."""
-    axis, at = axes[0], key[0]
-    if len(axes) > 1:
+    told = [(axis, at) for axis, at in zip(axes, key, strict=True) if at != margins.ALL]
+    if not told:
+        return EVERYTHING
+    axis, at = told[0]
+    if len(told) > 1:
         return Text("one cell", "1 セル")
-    if at == margins.ALL:
-        return Text("everything", "全体")
     if axis.plane is not None:
         step = axis.plane.levels[at]
         return area_name(step.name if axis.plane.level else None, step.side)

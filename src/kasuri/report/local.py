@@ -19,7 +19,7 @@ _WHOLE = 10
 """Width of an interval from which estimates are shown in whole numbers."""
 
 
-def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> str:
+def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str, title_ja: str = "") -> str:
     """The report on `Estimate.to_json()`; `domain` is the randomizer's places, "elsewhere" is below the map."""
     axis = domain.axes[0]
     count, lower, upper = (np.asarray(estimate[name], dtype=float) for name in ("counts", "lower", "upper"))
@@ -81,14 +81,14 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str) -> st
             ),
             (
                 Text("Protected", "保護の単位").html(),
-                Text(unit_name, unit(unit_name)).html(),
-                Text("by its own device", "本人の端末が保護").html(),
+                Text(f"each {unit_name}", unit(unit_name)).html(),
+                Text("by their own device", "本人の端末が保護").html(),
             ),
         ]
     )
     heading = Text(
         f"{title}: {estimate['reports']:,} reports, none of which is a true place",
-        f"{title}：真の所在を含まない {estimate['reports']:,} 件の報告による推定",
+        f"{title_ja or title}：真の所在を含まない {estimate['reports']:,} 件の報告による推定",
     )
     told, text = pack(rows)
     packed = told, ".".join([text, *(part for _, _, part in parts)])

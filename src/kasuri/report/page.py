@@ -7,9 +7,7 @@ is published (post-processing); this package cannot import Counts (tests/archite
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from kasuri.errors import FormatError, KasuriError
 from kasuri.published import intervals
 from kasuri.published.area import Area
 from kasuri.published.protected import Protected, files_of
-from kasuri.report import answers, chart, compare, frame, levels, margins, promise, sums
+from kasuri.report import answers, chart, compare, frame, levels, margins, promise, reliability, sums
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import Rows, pack
 from kasuri.report.sheet import Sheet
@@ -132,6 +130,7 @@ def compose(
     name = privacy["data"] or about["name"]
     packed, drawn = sheet.shown()
     ranges = (ranges or {}) if drawn is sheet else {}
+    kinds = levels.kinds(sheet, ranges)
     axes, parts, credit = places(drawn.domain.axes)
     parts += _ranges(axes, drawn, ranges)
     view = {
@@ -150,25 +149,27 @@ def compose(
     if placed:
         plain = all(mesh.where() is None for mesh in sheet.meshes) and sheet.has_mesh
         heading = Text("The grid", "格子") if plain else Text("The map", "地図")
+    error, certificate = _certificate(
+        words, reliability.body(kinds, CONFIDENCE, secret=secret), _errors(privacy["expected_error"], secret)
+    )
     sections = [
         Section("map", heading, figure),
         *first,
-        Section("levels", Text("Totals by size of area", "区域の大きさ別の集計"), [levels.totals(sheet)]),
-        *([Section("answers", Text("Quartiles and ranks", "四分位数と順位"), answered)] if answered else []),
+        error,
         Section(
             "promise",
             Text("What this means for your privacy", "プライバシーについて言えること"),
             promise.section(privacy, secret=secret),
         ),
-        *_certificate(
-            words, levels.after(sheet, ranges, CONFIDENCE, secret=secret), _errors(privacy["expected_error"], secret)
-        ),
+        Section("levels", Text("The areas by size", "区域の大きさ別の集計"), [levels.totals(sheet)]),
+        *([Section("answers", Text("Quartiles and ranks", "四分位数と順位"), answered)] if answered else []),
+        certificate,
         Section("files", Text("Files and checksums", "ファイルとチェックサム"), _files(about)),
         Section("cite", Text("How to cite", "引用方法"), _cite(about, name)),
         Section("manifest", Text("The manifest", "マニフェスト"), [_manifest(about)]),
     ]
     said = about.get("about") or {}
-    title, tiles = _title(about, sheet, name), _numbers(about, sheet)
+    title, tiles = _title(about, sheet, name), _numbers(about, sheet, kinds)
     who = "".join(_credit(said, "publisher", "published", "source", "licence", "contact"))
     return frame.page(
         title,
@@ -287,11 +288,13 @@ def _words(about: Mapping[str, Any], sheet: Sheet) -> list[str]:
     return [f'<p class="lead">{spoken.html()}</p>', f'<p id="why">{noise.html()}</p>']
 
 
-def _numbers(about: Mapping[str, Any], sheet: Sheet) -> str:
-    """The four numbers that come first."""
+def _numbers(about: Mapping[str, Any], sheet: Sheet, sizes: Sequence[reliability.Kind]) -> str:
+    """The four numbers that come first: how many, how well, how protected, and who."""
     loss = about["privacy"]["privacy_loss"]
     epsilon, delta = loss["privacy_parameters"]["epsilon"], loss["privacy_parameters"]["delta"]
     unit = loss["privacy_unit"]
+    sure = promise.per_cent(promise.belief(float(epsilon)), up=True)
+    guess = Text(f"50\u00a0% sure → {sure}\u00a0% at most", f"確信 50\u00a0% → 最大 {sure}\u00a0%")
     limit = "" if delta == "0" else f"δ {delta}; "
     total, size, empty = about["total"], sheet.domain.size, sheet.cells.size
     bound = loss["contribution_bound"]
@@ -302,19 +305,24 @@ def _numbers(about: Mapping[str, Any], sheet: Sheet) -> str:
     return frame.tiles(
         [
             (Text("Released total", "公表値の合計").html(), levels.number(total), counted.html()),
-            (kinds[0].html(), levels.number(empty), kinds[1].html()),
+            reliability.tile(sizes) or (kinds[0].html(), levels.number(empty), kinds[1].html()),
             (Text("Privacy loss", "プライバシー損失").html(), f"ε {escape(epsilon)}",
-             escape(limit) + Text("smaller is safer", "小さいほど安全").html()),
+             escape(limit) + guess.html()),
             (Text("Protected", "保護の単位").html(), frame.both(f"one {escape(unit)}", escape(japanese.unit(unit))),
-             frame.both(escape(loss["privacy_unit_description"].removeprefix(f"one {unit}, ")), _relation_ja(about))),
+             _protected(about).html()),
         ]
     )  # fmt: skip
 
 
-def _relation_ja(about: Mapping[str, Any]) -> str:
+def _protected(about: Mapping[str, Any]) -> Text:
+    """What may be different about the unit that is protected, and in how many cells."""
     most = about["privacy"]["privacy_loss"]["contribution_bound"]["max_cells"]
-    change = {"add-remove": "データに加わる・抜ける場合", "replace": "記録の内容が変わる場合"}
-    return f"最大 {most} セル、{change[about['privacy']['dp_variant']['relation']]}"
+    change = {
+        "add-remove": Text("in the data or not", "データにあるかないか"),
+        "replace": Text("whatever its record says", "記録がどうであっても"),
+    }[about["privacy"]["dp_variant"]["relation"]]
+    many = Text("", "") if most == 1 else Text(f", in up to {most:,} cells", f"（最大 {most:,} セル）")
+    return Text(change.en + many.en, change.ja + many.ja)
 
 
 def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet, kinds: Collection[margins.Key]) -> list[str]:
@@ -402,17 +410,21 @@ def _errors(error: Mapping[str, Any], secret: bool) -> str:
 
 
 def _certificate(words: list[list[tuple[str, str]]], after: list[str], curve: str) -> list[Section]:
-    """The certificate's sections, word for word, in both languages: the error first, as it is after refinement."""
+    """The certificate's sections, word for word, in both languages: the error, as it is after refinement, and the rest
+    folded, since the page says it in its own words before."""
     english, japanese = words
-    out = []
-    for (heading, body), (heading_ja, body_ja) in zip(english, japanese, strict=True):
-        anchor = "c-" + re.sub("[^a-z0-9]+", "-", heading.lower())
-        out.append(Section(anchor, Text(heading, heading_ja), [frame.both(body, body_ja, "div")]))
-    *rest, last = out[1:]  # the first names the release, as the title does
-    more = Text("The same as a chart, by number of cells", "セル数ごとの図")
-    folded = f"<details><summary>{more.html()}</summary>{curve}</details>" if curve else ""
-    said = [*after, *last.body, folded] if after else [curve, *last.body]
-    return [replace(last, anchor="error", body=said), *rest]
+    told = [
+        (Text(heading, heading_ja), frame.both(body, body_ja, "div"))
+        for (heading, body), (heading_ja, body_ja) in zip(english, japanese, strict=True)
+    ]
+    *rest, (name, errors) = told[1:]  # the first names the release, as the title does
+    more = Text("For statisticians: root mean square errors, and bias", "統計の専門家向け：二乗平均平方根誤差と偏り")
+    folded = f'<details class="printed"><summary>{more.html()}</summary>{errors}{curve}</details>'
+    said = [*after, folded] if after else [curve, errors]
+    full = "".join(f"<h3>{heading.html()}</h3>{body}" for heading, body in rest)
+    named = Text("What is promised, and how it was made, word for word", "保証の内容と作成方法（証明書の全文）")
+    whole = f'<details class="printed"><summary>{named.html()}</summary>{full}</details>'
+    return [Section("error", name, said), Section("certificate", Text("The certificate", "証明書"), [whole])]
 
 
 def _files(about: Mapping[str, Any]) -> list[str]:
@@ -464,7 +476,7 @@ def _manifest(about: Mapping[str, Any]) -> str:
     masks = [{**mask, "runs": f"({len(mask['runs'])} runs)"} for mask in about["domain"]["mask"]]
     shown["domain"] = {**about["domain"], "mask": masks}
     text = json.dumps(_short(shown), indent=2, sort_keys=True, ensure_ascii=False)
-    return f"<details><summary>datapackage.json</summary><pre>{escape(text)}</pre></details>"
+    return f'<details><summary>datapackage.json</summary><pre tabindex="0">{escape(text)}</pre></details>'
 
 
 def _short(value: Any) -> Any:

@@ -18,9 +18,15 @@ from kasuri.report.frame import Text
 
 GOOD, POOR = 10, 50
 """Per cent: as in the viewer."""
+MOST = 50
+"""Per cent of the areas of a size that must be good to use, for it to be advised."""
+_LEAST = 0.01
+"""Per cent below which the chart tells no difference."""
+HEADING = Text("Good to use from", "利用できる大きさ")
+NOTHING = Text("", "")
 _FEWEST = 8
 """Areas below which a size has no dot."""
-_WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 360, 76, 150, 34, 46
+_WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 360, 88, 172, 34, 46
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +36,48 @@ class Kind:
     name: Text
     value: Float
     half: Float
+    rest: Text = NOTHING
+    """What of the other axes they add up, or that they are of one label each."""
+    single: bool = False
+    """Whether they are cells of the table."""
 
     @property
     def share(self) -> Float:
         """Per cent of the value."""
         return 100 * self.half / np.maximum(np.abs(self.value), 1)
+
+    @property
+    def good(self) -> float:
+        """Per cent of the areas that are good to use."""
+        return 100 * float(np.mean(self.share <= GOOD))
+
+    def short(self) -> Text:
+        """The name beside a line of the chart."""
+        return Text("one cell", "1 セル") if self.single and self.rest.en else self.name
+
+    def label(self) -> str:
+        """The name and what is added up, as HTML."""
+        rest = Text(f" ({self.rest.en})", f"（{self.rest.ja}）").html()
+        return self.name.html() + (f'<span class="rest">{rest}</span>' if self.rest.en else "")
+
+
+def tile(kinds: Sequence[Kind]) -> tuple[str, str, str] | None:
+    """The smallest areas of which most are good to use: what a reader wants to know first. None without intervals."""
+    found = [kind for kind in kinds if kind.value.size]
+    if not found:
+        return None
+    heading = HEADING.html()
+    best = next((kind for kind in sorted(found, key=lambda kind: -kind.value.size) if kind.good >= MOST), None)
+    if best is None:
+        none = Text(f"no size of area is within ± {GOOD} % for most", f"± {GOOD} % 以内が過半となる大きさはありません")
+        return heading, "–", none.html()
+    rest = Text(f" ({best.rest.en})", f"（{best.rest.ja}）") if best.rest.en else NOTHING
+    if best.value.size == 1:
+        words = Text(f"± {GOOD} % or better", f"± {GOOD} % 以内")
+    else:
+        share, good = f"{best.good:.0f}\u00a0%", f"±\u00a0{GOOD}\u00a0%"  # no line ends within
+        words = Text(f"{share} within {good}{rest.en}", f"{share} が {good} 以内{rest.ja}")
+    return heading, best.name.html(), words.html()
 
 
 def body(kinds: Sequence[Kind], confidence: int, *, secret: bool) -> list[str]:
@@ -49,18 +92,18 @@ def body(kinds: Sequence[Kind], confidence: int, *, secret: bool) -> list[str]:
         f"「利用可」、± {POOR} % 超を「単独では利用不可」としています。",
     )
     head = [
-        Text("area", "区域"), Text("areas that are not 0", "0 でない区域数"), Text("median value", "値の中央値"),
-        Text("typical ±", "代表的な ±"), Text("typical ± %", "代表的な ± %"), Text("good to use", "利用可"),
+        Text("area", "区域"), Text("median value", "値の中央値"), Text("typical ±", "代表的な\u00a0±"),
+        Text("typical ±\u00a0%", "代表的な ±\u00a0%"), Text("good to use", "利用可"),
     ]  # fmt: skip
     rows = [
-        [kind.name.html(), f"{kind.value.size:,}", f"{np.median(kind.value):,.0f}", f"± {np.median(kind.half):,.0f}",
-         _share(float(np.median(kind.share))), f"{100 * float(np.mean(kind.share <= GOOD)):.0f} %"]
+        [kind.label(), f"{np.median(kind.value):,.0f}", f"± {np.median(kind.half):,.0f}",
+         _share(float(np.median(kind.share))), f"{kind.good:.0f} %"]
         for kind in kinds
     ]  # fmt: skip
-    curves = [(kind.name, found) for kind in kinds if len(found := _by_size(kind)) > 1]
+    curves = [(kind.short(), found) for kind in kinds if len(found := _by_size(kind)) > 1]
     return [
         f"<p>{words.html()}</p>",
-        frame.table([part.html() for part in head], rows, numbers=range(1, 6)),
+        frame.table([part.html() for part in head], rows, numbers=range(1, 5)),
         *([_chart(curves[:6], secret)] if curves else []),
     ]
 
@@ -79,6 +122,10 @@ def _round(power: float) -> str:
     return f"{power:g}"
 
 
+def _per_cent(mark: float) -> str:
+    return f"≤ {mark:g} %" if mark <= _LEAST * 1.001 else f"{mark:,.10g} %"
+
+
 def _by_size(kind: Kind) -> list[tuple[float, float]]:
     """(people, median per cent) by half powers of ten."""
     good = kind.value >= 1
@@ -88,7 +135,7 @@ def _by_size(kind: Kind) -> list[tuple[float, float]]:
     for at in np.unique(step).tolist():
         here = step == at
         if int(here.sum()) >= _FEWEST:
-            out.append((float(np.median(value[here])), float(np.clip(np.median(share[here]), 0.001, 1000))))
+            out.append((float(np.median(value[here])), float(np.clip(np.median(share[here]), _LEAST, 1000))))
     return out
 
 
@@ -96,7 +143,7 @@ def _chart(curves: Sequence[tuple[Text, list[tuple[float, float]]]], secret: boo
     points = [point for _, found in curves for point in found]
     low = 10 ** math.floor(math.log10(min(x for x, _ in points)))
     high = 10 ** math.ceil(math.log10(max(x for x, _ in points)) + 1e-9)
-    bottom = 10 ** math.floor(math.log10(min(y for _, y in points) * 0.999))
+    bottom = 10 ** math.floor(math.log10(min(y for _, y in points)) + 1e-9)
     top = max(10 ** math.ceil(math.log10(max(y for _, y in points))), 100)
 
     def x(value: float) -> float:
@@ -114,7 +161,7 @@ def _chart(curves: Sequence[tuple[Text, list[tuple[float, float]]]], secret: boo
     mark = bottom
     while mark <= top * 1.001:
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y(mark)}" y2="{y(mark)}"/>')
-        parts.append(f'<text x="{_LEFT - 8}" y="{y(mark) + 4}" text-anchor="end">{mark:g} %</text>')
+        parts.append(f'<text x="{_LEFT - 8}" y="{y(mark) + 4}" text-anchor="end">{_per_cent(mark)}</text>')
         mark *= 10
     mark = low
     while mark <= high * 1.001:

@@ -84,14 +84,16 @@ def _loss(claim: Mapping[str, Any]) -> str:
     return f"ε {escape(claim['epsilon'])}" + ("" if delta == "0" else f", δ {escape(small(delta))}")
 
 
-def _factor(epsilon: str, about: str = "about ") -> str:
+def _factor(epsilon: str, language: str = "en") -> str:
     """e^epsilon and what that is, rounded up."""
     value = math.exp(float(epsilon)) if float(epsilon) < 700 else math.inf
     digits = 10.0 ** (math.floor(math.log10(value)) - 2) if math.isfinite(value) else 1.0
     shown = (
         f"{math.ceil(value / digits) * digits:,.4g}" if value < 1e4 else f"{math.ceil(value / digits) * digits:,.0f}"
     )
-    return f"e^{epsilon} ({about}{shown})" if value < 1e12 else f"e^{epsilon}"
+    if value >= 1e12:
+        return f"e^{epsilon}"
+    return f"e^{epsilon} (about {shown})" if language == "en" else f"e^{epsilon}（約 {shown}）"
 
 
 # ---- numbers ----
@@ -381,7 +383,7 @@ def _promise(about: Mapping[str, Any]) -> list[str]:
         f"tell which values one person has: their odds change by at most a factor of {_factor(epsilon)}{but.en}. "
         "Protected are a person's values, on both sides at once.",
         f"結合した {n:,} 行、またはそれから作られたものを見る人が、ほかの全員のことをすべて知っていても、"
-        f"ある人の値を見分けるオッズは最大 {_factor(epsilon, '約')} 倍しか変わりません{but.ja}。"
+        f"ある人の値を見分けるオッズは最大 {_factor(epsilon, 'ja')}倍しか変わりません{but.ja}。"
         "保護されるのは、両組織にある一人分の値すべてです。",
     )
     amplified = claims["bound"] != "local"

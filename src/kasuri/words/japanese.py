@@ -174,7 +174,7 @@ def measured(query: str) -> str:
 _NAMES = {
     "age": "年齢", "sex": "性別", "female": "女", "male": "男", "hour": "時刻", "day": "日", "month": "月",
     "year": "年", "slot": "時間枠", "place": "場所",
-    "home": "居住地", "work": "就業地", "origin": "出発地", "destination": "到着地", "ward": "区",
+    "home": "居住地", "work": "従業地", "origin": "出発地", "destination": "到着地", "ward": "区",
     "municipality": "市区町村", "prefecture": "都道府県", "region": "地方", "country": "国", "state": "州",
     "county": "郡", "district": "地区", "town": "町", "occupation": "職業", "income": "所得", "elsewhere": "範囲外",
 }  # fmt: skip

@@ -16,8 +16,8 @@ function sumsBy(data, keep, axis, size, other = null, many = 1) {
 }
 const WIDE = 300;
 /** A line with its intervals; `pick` is called with the step that was clicked. */
-function lineChart(axis, values, limits, unit, chosen, pick, gaps = []) {
-  const high = 120, left = 44, foot = 20, top = 8, most = Math.max(unit, ...values, ...limits.map((l) => l?.[1] ?? 0)), x = (i) => left + ((WIDE - left - 8) * i) / Math.max(values.length - 1, 1), y = (v) => high - foot - ((high - foot - top) * Math.max(v, 0)) / most;
+function lineChart(axis, values, limits, unit, chosen, pick, gaps = [], WIDE = 300) {
+  const high = WIDE > 300 ? 150 : 120, left = 44, foot = 20, top = 8, most = Math.max(unit, ...values, ...limits.map((l) => l?.[1] ?? 0)), x = (i) => left + ((WIDE - left - 8) * i) / Math.max(values.length - 1, 1), y = (v) => high - foot - ((high - foot - top) * Math.max(v, 0)) / most;
   const parts = [];
   for (const v of ticks(0, most / unit, false)) parts.push(svg("line", { class: "grid", x1: left, x2: WIDE - 8, y1: y(v * unit), y2: y(v * unit) }), svg("text", { x: left - 4, y: y(v * unit) + 4, "text-anchor": "end" }, brief(v, 1)));
   const known = limits.map((l, i) => [l, i]).filter(([l]) => l);
@@ -25,10 +25,11 @@ function lineChart(axis, values, limits, unit, chosen, pick, gaps = []) {
   const runs = [[]]; // a line for every run of steps without a gap
   values.forEach((v, i) => { if (!gaps.includes(i)) runs.at(-1).push(`${x(i)},${y(v)}`); else if (runs.at(-1).length) runs.push([]); });
   for (const run of runs) if (run.length === 1) { const [a, b] = run[0].split(","); parts.push(svg("circle", { class: "dot", cx: a, cy: b, r: 2 })); } else if (run.length) parts.push(svg("polyline", { class: "curve", points: run.join(" ") }));
-  const step = Math.ceil(values.length / 4);
+  const step = Math.ceil(values.length / (WIDE > 400 ? 8 : 4));
   for (let i = 0; i < values.length; i += step) parts.push(svg("text", { x: x(i), y: high - 5, "text-anchor": i ? "middle" : "start" }, axis.labels[i].replace(/^(\d{4}-\d\d-\d\d) (\d\d:\d\d)$/, axis.labels[0].slice(0, 10) === axis.labels.at(-1).slice(0, 10) ? "$2" : "$1")));
   if (chosen >= 0) parts.push(svg("line", { class: "mark-line", x1: x(chosen), x2: x(chosen), y1: top, y2: high - foot }), svg("circle", { class: "dot", cx: x(chosen), cy: y(values[chosen]), r: 4 }));
   const made = svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img", "aria-label": `${called(axis.name)}${t().is}${number(Math.min(...values) / unit, unit)} ${t().to} ${number(Math.max(...values) / unit, unit)}` }, ...parts);
+  made.style.maxWidth = `${Math.max(WIDE, 352)}px`; // its letters stay as large as the page's
   made.addEventListener("click", (event) => { const r = made.getBoundingClientRect(), i = Math.round((((event.clientX - r.left) / r.width) * WIDE - left) / ((WIDE - left - 8) / Math.max(values.length - 1, 1))); pick(Math.min(Math.max(i, 0), values.length - 1)); });
   return made;
 }
@@ -44,7 +45,7 @@ function pyramid(rows, sides, sums, unit) {
   return svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img", "aria-label": `${sides.join(" / ")}: ${rows.map((name, i) => `${name} ${sums.map((s) => number(s[i] / unit, unit)).join(" / ")}`).join("; ")}` }, ...parts);
 }
 function barChart(labels, sums, unit, chosen) {
-  const step = Math.max(13, Math.min(22, 260 / labels.length)), most = Math.max(unit, ...sums), room = 12 + 7 * number(Math.round(most / unit)).length, left = Math.min(110, 8 + 7 * Math.max(...labels.map((l) => l.length))), parts = labels.flatMap((name, i) => {
+  const step = Math.max(13, Math.min(22, 260 / labels.length)), most = Math.max(unit, ...sums), room = 12 + 7 * number(Math.round(most / unit)).length, left = Math.min(118, 10 + Math.max(...labels.map((l) => Array.from(l.slice(0, 15)).reduce((a, c) => a + (c > "\u2e7f" ? 11.5 : /[mw%&@A-Z]/i.test(c) && !/[a-lnovx-z]/.test(c) ? 10 : 6.8), 0)))), parts = labels.flatMap((name, i) => {
     const y = i * step, long = ((WIDE - left - room) * Math.max(sums[i], 0)) / most;
     return [svg("text", { x: left - 5, y: y + step / 2 + 4, "text-anchor": "end", class: i === chosen ? "strong" : "" }, name.length > 15 ? name.slice(0, 14) + "…" : name), svg("rect", { class: i === chosen ? "right" : "left", x: left, y: y + 1, width: long, height: step - 3 }), svg("text", { x: left + long + 4, y: y + step / 2 + 4 }, number(Math.round(sums[i] / unit)))];
   });
@@ -53,7 +54,7 @@ function barChart(labels, sums, unit, chosen) {
 /** The charts of what `keep(i, without)` leaves, `without` the axes that a chart is along. */
 function drawCharts(view, data, { skip, keep, range, pick, choose: chosen }) {
   const unit = view.data.unit, out = [], FEW = 40, left = view.axes.map((_, i) => i).filter((i) => !skip.includes(i) && view.axes[i].labels && view.axes[i].size > 1);
-  const figure = (heading, drawing) => { if (view.secret) drawing.append(svg("text", { class: "mark", x: WIDE / 2, y: 40, "text-anchor": "middle", "font-size": 20 }, "CONFIDENTIAL 部外秘")); out.push(element("figure", {}, element("figcaption", { textContent: heading }), drawing)); };
+  const figure = (heading, drawing, own = "") => { if (view.secret) drawing.append(svg("text", { class: "mark", x: WIDE / 2, y: 40, "text-anchor": "middle", "font-size": 20 }, "CONFIDENTIAL 部外秘")); out.push(element("figure", { className: own }, element("figcaption", { textContent: heading }), drawing)); };
   const two = left.find((i) => view.axes[i].size === 2), ages = left.find((i) => i !== two && view.axes[i].kind !== "time" && view.axes[i].size > 2 && view.axes[i].size <= FEW);
   if (two !== undefined && ages !== undefined && pick[two] < 0)
     figure(`${called(view.axes[ages].name)} × ${called(view.axes[two].name)}`, pyramid(view.axes[ages].labels, view.axes[two].labels.map(called), sumsBy(data, (i) => keep(i, [two, ages]), ages, view.axes[ages].size, two, 2), unit));
@@ -61,7 +62,7 @@ function drawCharts(view, data, { skip, keep, range, pick, choose: chosen }) {
     const axis = view.axes[i];
     if (axis.kind === "time") {
       const sums = sumsBy(data, (k) => keep(k, [i]), i, axis.size);
-      figure(called(axis.name), lineChart(axis, sums, Array.from(sums, (_, k) => range(i, k)), unit, pick[i], (k) => chosen(i, k), i === 0 ? view.gaps : []));
+      figure(called(axis.name), lineChart(axis, sums, Array.from(sums, (_, k) => range(i, k)), unit, pick[i], (k) => chosen(i, k), i === 0 ? view.gaps : [], left.length > 1 ? WIDE : Math.min(Math.max($("charts").clientWidth - 30, WIDE), 640)), left.length > 1 ? "" : "alone-here");
     } else if (axis.size <= FEW && !(two !== undefined && ages !== undefined && pick[two] < 0 && (i === two || i === ages)))
       figure(called(axis.name), barChart(axis.labels.map(called), sumsBy(data, (k) => keep(k, [i]), i, axis.size), unit, pick[i]));
   }

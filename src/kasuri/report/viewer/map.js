@@ -5,9 +5,9 @@ function showMap(view, data) {
   const columns = data.columns, unit = view.data.unit, internal = "truth" in columns, known = ranges(view, data);
   const has = "above" in columns || data.ranges.length > 0;
   const state = { map: maps[0], pick: view.axes.map(() => -1), held: view.axes.map(() => null), layer: "value", log: true, cursor: null, drawn: null, beside: -1 };
-  const LEGEND = 76; // pixels that it takes below
+  const LEGEND = [252, 76]; // pixels that it takes on the left, below
   const canvas = $("canvas"), pen = canvas.getContext("2d"), surfaces = view.axes.map((axis) => (axis.kind === "mesh" ? meshSurface(axis, mask(axis)) : axis.kind === "shapes" ? shapesSurface(axis) : null));
-  let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, rest = 1;
+  let on, axis, earth, ground, top, box = { x: 0, y: 0, s: 1 }, fitted = 1, rest = box, insets = [];
   const amount = { value: (i) => columns.value[i], truth: (i) => columns.truth[i], error: (i) => columns.value[i] - columns.truth[i], share: (i) => columns.value[i] };
 
   function mask(of) {
@@ -55,20 +55,30 @@ function showMap(view, data) {
     on.each((_, v) => { if (v > top.high) top.high = v; if (v < top.low) top.low = v; });
   }
   function setLevel(k) { if (state.layer === "share" && !known.table(keyOf(k))) k = 0; build(k); levelBox.value = String(k); renew(); }
-  /** A part of the page, clear of the buttons, and of the legend where there is room. */
+  /** A part of the page, clear of the buttons, and of the legend where there is room below or beside it. */
   function show(x0, y0, x1, y1) {
     const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, row = buttons.offsetWidth > buttons.offsetHeight, [side, head] = row ? [0, buttons.offsetHeight] : [buttons.offsetWidth, 0];
-    box.s = Math.min(Math.max(1, w - 16 - side) / ((x1 - x0) * on.aspect), Math.max(1, h - 16 - head) / (y1 - y0));
-    const wide = box.s * on.aspect * (x1 - x0), high = box.s * (y1 - y0), free = h - head - LEGEND;
-    const cx = Math.min(w / 2, w - 8 - side - wide / 2), cy = high + 16 <= free ? head + free / 2 : Math.max(h / 2, head + 8 + high / 2);
+    const [across, down] = [(x1 - x0) * on.aspect, y1 - y0], beside = (w - side - LEGEND[0] - 24) / across, under = (h - head - LEGEND[1] - 16) / down;
+    box.s = Math.min(Math.max(1, w - 16 - side) / across, Math.max(1, h - 16 - head) / down);
+    if (Math.max(beside, under) >= 0.8 * box.s) box.s = Math.min(box.s, Math.max(beside, under)); // a little smaller, and nothing is hidden
+    const wide = box.s * across, high = box.s * down, low = box.s <= under;
+    const cx = Math.min(Math.max(w / 2, !low && box.s <= beside ? LEGEND[0] + 16 + wide / 2 : 0), w - 8 - side - wide / 2), cy = low ? head + (h - head - LEGEND[1]) / 2 : Math.max(h / 2, head + 8 + high / 2);
     box.x = (x0 + x1) / 2 - cx / (box.s * on.aspect); box.y = (y0 + y1) / 2 - cy / box.s;
   }
   function fit(home = true) {
     show(0, 0, on.wide, on.high);
     fitted = box.s;
     if (home && on.home) show(...on.home);
-    rest = box.s;
+    rest = { ...box };
+    insets = [];
+    if (!home || !on.home) return;
+    const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement;
+    const places = on.axis.levels[0].boxes.map(([a, b, c, d]) => [toX(a), toY(b), toX(c), toY(d)]);
+    insets = corners(on.afar, w, h, [...places, [0, h - LEGEND[1] - 10, LEGEND[0], h], [w - buttons.offsetWidth - 10, 0, w, buttons.offsetHeight + 16]]);
   }
+  /** The first view, with small maps of what lies far away; they go when it moves. */
+  const resting = () => ["x", "y", "s"].every((k) => Math.abs(box[k] - rest[k]) < 1e-9);
+  const framed = () => (resting() ? insets : []);
   const toX = (x) => (x - box.x) * box.s * on.aspect, toY = (y) => (y - box.y) * box.s;
   const toPage = (px, py) => [px / (box.s * on.aspect) + box.x, py / box.s + box.y];
 
@@ -96,20 +106,29 @@ function showMap(view, data) {
     pen.fillStyle = GROUND; on.labels ? pen.fillRect(0, 0, w, h) : pen.fillRect(toX(0), toY(0), toX(on.wide) - toX(0), toY(on.high) - toY(0)); // places have no window
     const flat = () => pen.setTransform(box.s * on.aspect * ratio, 0, 0, box.s * ratio, -box.x * box.s * on.aspect * ratio, -box.y * box.s * ratio);
     if (ground) { flat(); pen.fillStyle = LAND; pen.fill(ground.paths[0], "evenodd"); }
-    state.drawn = on.paint(pen, { box, ratio, w, h, toX, toY, of: colour(top), hatch: state.layer === "share" ? POOR * unit : 0 });
+    const of = colour(top), hatch = state.layer === "share" ? POOR * unit : 0;
+    pen.save();
+    if (framed().length) { const [a, b, c, d] = on.home; pen.setTransform(ratio, 0, 0, ratio, 0, 0); pen.beginPath(); pen.rect(toX(a) - 1, toY(b) - 1, toX(c) - toX(a) + 2, toY(d) - toY(b) + 2); pen.clip(); }
+    state.drawn = on.paint(pen, { box, ratio, w, h, toX, toY, of, hatch });
+    pen.restore();
     if (ground) borders(ratio);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     overlay(state.drawn.join);
+    for (const one of framed()) {
+      paintInset(pen, one, on, { ratio, of, hatch });
+      pen.font = `500 11px ${font()}`; pen.textAlign = "left";
+      if (pen.measureText(one.title()).width < one.wide - 8) label(one.title(), one.x + 5, one.y + 14);
+      if (one.ids.includes(state.cursor)) mark(one.toX, one.toY);
+    }
   }
   /** Coasts and boundaries over the cells: light, with a dark edge, finer ones only where there is room. */
   function borders(ratio) {
-    const w = canvas.clientWidth, across = (w / (box.s * on.aspect) / on.wide) * span();
     pen.save();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.beginPath(); pen.rect(toX(0), toY(0), toX(on.wide) - toX(0), toY(on.high) - toY(0)); pen.clip();
-    const near = across < 1.6, all = new DOMMatrix([box.s * on.aspect, 0, 0, box.s, -box.x * box.s * on.aspect, -box.y * box.s]);
+    const near = degree() > 560, all = new DOMMatrix([box.s * on.aspect, 0, 0, box.s, -box.x * box.s * on.aspect, -box.y * box.s]);
     for (const [kind, wide, light] of [[3, 0.7, "#ffffff80"], [2, near ? 1.6 : 1, "#ffffffb3"], [1, 1.4, "#ffffffcc"], [0, near ? 1.4 : 0.9, "#b9cdf0e0"]]) {
-      if (kind === 3 && across > 3.4) continue;
+      if (kind === 3 && degree() < 260) continue;
       const path = new Path2D();
       path.addPath(kind ? ground.paths[kind] : ground.coast, all);
       pen.lineJoin = "round"; pen.lineWidth = wide + 1.6; pen.strokeStyle = kind === 3 ? "#0b101b40" : "#0b101b66"; pen.stroke(path);
@@ -119,6 +138,8 @@ function showMap(view, data) {
   }
   /** Degrees of longitude across the window. */
   const span = () => (axis.globe ? Math.abs(axis.globe.lon[axis.globe.patches] - axis.globe.lon[0]) || 1 : 1);
+  /** Pixels of a degree of longitude. */
+  const degree = () => (box.s * on.aspect * on.wide) / span();
   const font = () => getComputedStyle(document.body).fontFamily;
   /** Words on the map that are read on any colour: light, with a dark edge. */
   function label(text, x, y, strength = "#fff") {
@@ -128,29 +149,33 @@ function showMap(view, data) {
   const inSight = (x, y) => toX(x) > 0 && toY(y) > 0 && toX(x) < canvas.clientWidth && toY(y) < canvas.clientHeight;
   /** Names, the largest places first, as many as do not touch. */
   function names(taken) {
-    const w = canvas.clientWidth, h = canvas.clientHeight, most = Math.min(60, (w * h) / 9000), far = (w / (box.s * on.aspect) / on.wide) * span() > 0.9;
-    const list = on.labels ? on.labels().map((l) => ({ text: l.text, at: l.at, size: 12, room: l.room * box.s })) : (ground?.names ?? []).filter((p) => p.code.length !== 2 && !(far && /市.+区$/.test(p.own))).map((p) => ({ text: language === "ja" ? p.own : p.latin, at: p.at, size: p.people > 20 ? 14 : 12, dot: true }));
-    let count = 0;
+    const w = canvas.clientWidth, h = canvas.clientHeight, [wide, high] = [[toX(on.wide), toX(0), w], [toY(on.high), toY(0), h]].map(([past, first, end]) => Math.max(0, Math.min(past, end) - Math.max(first, 0))), most = Math.min(60, (wide * high) / 9000), far = degree() < 1000;
+    const own = !on.labels && axis.scheme === "jis";
+    const list = on.labels ? on.labels().map((l) => ({ text: l.text, at: l.at, size: 12, room: l.room * box.s })) : (ground?.names ?? []).filter((p) => p.code.length !== 2 && !(far && /市.+区$/.test(p.own))).map((p) => ({ text: language === "ja" ? p.own : p.latin, at: p.at, size: own && !p.code ? 11 : p.people > 20 ? 14 : 12, dot: true, far: own && !p.code }));
+    if (own) list.sort((a, b) => a.far - b.far); // with a country's own list of places, those abroad come last
+    let count = 0, abroad = 0;
     const write = (item) => { pen.font = `${item.size > 12 ? 600 : 500} ${item.size}px ${font()}`; return pen.measureText(item.text).width; };
-    const above = on.above && list.filter((item) => inSight(...item.at)).slice(0, 200).filter((item) => item.room >= 0.8 * write(item)).length < 4 ? on.above().map((l) => ({ text: l.text, at: l.at, size: 14, room: l.room * box.s })) : []; // no room yet for their own
-    for (const item of [...above, ...list]) {
+    const near = on.above ? list.filter((item) => inSight(...item.at)) : [], fits = near.slice(0, 200).filter((item) => item.room >= 0.8 * write(item)).length;
+    const above = on.above && fits < Math.max(4, near.length / 4) ? on.above().map((l) => ({ text: l.text, at: l.at, size: 14, room: l.room * box.s })) : []; // no room yet for their own
+    for (const item of above.length ? above : list) {
       if (count >= most) break;
       const x = toX(item.at[0]), y = toY(item.at[1]);
       if (x < 4 || y < 8 || x > w - 4 || y > h - 4) continue;
+      if (item.far && ++abroad > 10) break;
       const wide = write(item);
       if (item.room !== undefined && item.room < wide * 0.8) continue;
       const left = item.dot ? x + 5 : x - wide / 2, area = [left - 3, y - item.size, left + wide + 3, y + 5];
-      if (area[2] > w || taken.some(([a, b, c, d]) => area[0] < c && area[2] > a && area[1] < d && area[3] > b)) continue;
+      if (area[0] < 0 || area[2] > w || taken.some(([a, b, c, d]) => area[0] < c && area[2] > a && area[1] < d && area[3] > b)) continue;
       taken.push(area, [x - 4, y - 4, x + 4, y + 4]);
       if (item.dot) { pen.beginPath(); pen.arc(x, y, 2.4, 0, 7); pen.fillStyle = "#fff"; pen.fill(); pen.lineWidth = 1; pen.strokeStyle = "#0b101b"; pen.stroke(); }
       pen.textAlign = "left";
-      label(item.text, left, y + 4);
+      label(item.text, left, y + 4, item.far ? "#aeb8ca" : "#fff");
       count++;
     }
     state.names = count;
   }
   function overlay(join) {
-    const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, taken = [[0, h - 86, Math.min(330, w), h], [w - buttons.offsetWidth - 16, 0, w, buttons.offsetHeight + 16]];
+    const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, taken = [[0, h - 86, Math.min(LEGEND[0] + 8, w), h], [w - buttons.offsetWidth - 16, 0, w, buttons.offsetHeight + 16]];
     if (axis.scheme === "jis") { // lines of the 80 km (zoomed in: 10 km) mesh, with their codes
       const own = GRID[axis.level][0], name = box.s * own / 8 > 110 && own >= 8 ? "10km" : "80km", step = own / GRID[name][0];
       pen.strokeStyle = box.s * step > 46 ? "#ffffff24" : "#ffffff10"; pen.lineWidth = 1; pen.font = `11px ${font()}`; pen.textAlign = "left";
@@ -159,7 +184,7 @@ function showMap(view, data) {
       for (let k = from[1]; k <= past[1]; k++) { const x = Math.round(toX(k * step - axis.origin[1])) + .5; pen.moveTo(x, toY(0)); pen.lineTo(x, toY(axis.rows)); }
       for (let k = from[0]; k <= past[0]; k++) { const y = Math.round(toY(axis.rows - (k * step - axis.origin[0]))) + .5; pen.moveTo(toX(0), y); pen.lineTo(toX(axis.cols), y); }
       pen.stroke();
-      if (box.s * step > 150) for (let r = from[0] - 1; r <= past[0]; r++) for (let c = from[1] - 1; c <= past[1]; c++) {
+      if (box.s > 1.1 * rest.s && box.s * step > 150) for (let r = from[0] - 1; r <= past[0]; r++) for (let c = from[1] - 1; c <= past[1]; c++) {
         const x0 = Math.max(0, toX(0), toX(c * step - axis.origin[1])), y0 = Math.max(0, toY(0), toY(axis.rows - ((r + 1) * step - axis.origin[0])));
         const x1 = Math.min(w, toX(axis.cols), toX((c + 1) * step - axis.origin[1])), y1 = Math.min(h, toY(axis.rows), toY(axis.rows - (r * step - axis.origin[0])));
         if (x1 - x0 > 60 && y1 - y0 > 24) { label(encode(name, r, c), x0 + 4, y0 + 13, "#d5dcea"); taken.push([x0, y0, x0 + 52, y0 + 18]); }
@@ -167,9 +192,7 @@ function showMap(view, data) {
     }
     names(taken);
     if (state.cursor !== null && state.cursor >= 0) {
-      on.outline(pen, areaOf(axis, state.cursor, on.level), toX, toY);
-      pen.lineWidth = 4; pen.strokeStyle = "#000"; pen.stroke();
-      pen.lineWidth = 2; pen.strokeStyle = "#fff"; pen.stroke();
+      mark(toX, toY);
     }
     legend(w, h, join);
     if (view.secret) {
@@ -177,9 +200,15 @@ function showMap(view, data) {
       pen.fillText("CONFIDENTIAL 部外秘", 0, 0); pen.restore();
     }
   }
+  /** The edge of the chosen area. */
+  function mark(toX, toY) {
+    on.outline(pen, areaOf(axis, state.cursor, on.level), toX, toY);
+    pen.lineWidth = 4; pen.strokeStyle = "#000"; pen.stroke();
+    pen.lineWidth = 2; pen.strokeStyle = "#fff"; pen.stroke();
+  }
   function legend(w, h, join) {
     const below = state.layer !== "error" && state.layer !== "share" && top.low < 0, room = below ? 106 : 30, name = on.title();
-    const wide = Math.min(260, w - 12 - room), x = 14, y = h - 40, lut = colours[state.layer];
+    const wide = Math.min(218, w - 12 - room), x = 14, y = h - 40, lut = colours[state.layer];
     pen.fillStyle = "#0b101bdd"; pen.fillRect(x - 8, y - 28, wide + room, 62);
     for (let i = 0; i < wide; i++) { pen.fillStyle = `rgb(${lut[Math.round((255 * i) / (wide - 1))]})`; pen.fillRect(x + i, y - 4, 1, 11); }
     pen.fillStyle = "#fff"; pen.font = `12px ${font()}`; pen.textAlign = "left";
@@ -187,15 +216,16 @@ function showMap(view, data) {
     pen.fillText((state.layer === "share" ? t().per_cent(view.confidence) : t().per(what, name)) + (join > 1 ? ` (${t().zoomed})` : ""), x, y - 12, wide + 14);
     pen.font = `11px ${font()}`; pen.textAlign = "center";
     const high = Math.max(top.high, unit) / unit, low = axis.kind === "mesh" ? 1 : Math.max(1, smallest(Math.max(top.high, unit)) / unit);
+    const found = ticks(low, high, state.log), from = (v) => (wide * Math.log(v / low)) / (Math.log(high / low) || 1), ends = state.log && from(found[0]) > 44 ? [low, ...found] : found;
     if (state.layer === "error") {
       const most = Math.max(top.high, -top.low) / unit || 1;
       for (const v of [-most, 0, most]) pen.fillText(number(v, unit), Math.max(x + 20, Math.min(x + wide - 10, x + wide * (0.5 + v / most / 2))), y + 20);
     } else if (state.layer === "share") {
       for (const v of [0, 25, 50, 75, 100]) pen.fillText(`${v}`, x + Math.max(4, (wide * v) / 100 - 4), y + 20);
       pen.textAlign = "left"; label(t().hatched(POOR), x - 8, y - 34);
-    } else for (const v of ticks(low, high, state.log)) {
-      const at = x + wide * (state.log ? Math.log(v / low) / (Math.log(high / low) || 1) : v / high);
-      if (at <= x + wide + 4) pen.fillText(brief(v, unit), Math.max(at, x + 6), y + 20);
+    } else for (const v of ends) {
+      const at = x + (state.log ? from(v) : (wide * v) / high);
+      if (at <= x + wide + 4) pen.fillText(brief(v, unit), Math.max(at, x + (v === low && v > 1 ? 12 : 6)), y + 20);
     }
     if (below) { pen.fillStyle = `rgb(${NEGATIVE})`; pen.fillRect(x + wide + 30, y - 4, 11, 11); pen.fillStyle = "#fff"; pen.textAlign = "left"; pen.fillText(t().negative, x + wide + 46, y + 6); }
     canvas.setAttribute("aria-label", `${axis.kind === "shapes" || axis.globe ? t().map : t().grid}. ${t().per(t().unit(view.unit), name)}: ${number(top.low / unit, unit)} ${t().to} ${number(top.high / unit, unit)}`);
@@ -209,8 +239,9 @@ function showMap(view, data) {
     out.classList.toggle("unread", state.cursor === null); // nothing to print
     if (state.cursor === null) {
       const all = state.layer === "value" ? known.of(keyOf(-1), idsOf(-1)) : null; // of everything that the boxes pick
-      out.textContent = top.high || top.low ? t().start : t().nothing;
-      if (all) $("advice").textContent = t().entire(t().unit(view.unit), number(all[3] / unit, unit), number(all[0] / unit, unit), number(all[1] / unit, unit));
+      out.textContent = top.high || top.low ? (matchMedia("(pointer: coarse)").matches ? t().touch : t().start) : t().nothing;
+      const other = maps.length > 1 && !state.held.some(Boolean) ? t().ends(called(view.axes[maps[(maps.indexOf(state.map) + 1) % maps.length]].name)) : "";
+      $("advice").textContent = [all ? t().entire(view.unit, number(all[3] / unit, unit), number(all[0] / unit, unit), number(all[1] / unit, unit), view.confidence) : "", other].filter(Boolean).join(language === "ja" ? "" : " ");
       return;
     }
     if (state.cursor < 0) { out.textContent = t().outside; return; }
@@ -238,7 +269,10 @@ function showMap(view, data) {
     out.replaceChildren(place, ...items.flatMap(([item]) => [t().gap, item]));
   }
   /** Whether any part of an area is on the screen. */
-  function inView(id) { const [a, b, c, d] = on.box(id); return toX(c) > 0 && toY(d) > 0 && toX(a) < canvas.clientWidth && toY(b) < canvas.clientHeight; }
+  function inView(id) {
+    const [a, b, c, d] = on.box(id);
+    return (toX(c) > 0 && toY(d) > 0 && toX(a) < canvas.clientWidth && toY(b) < canvas.clientHeight) || framed().some(({ box: [x0, y0, x1, y1] }) => c >= x0 && d >= y0 && a <= x1 && b <= y1);
+  }
   function largest() {
     const order = []; // [value, area], largest first
     on.each((id, v) => {
@@ -312,7 +346,11 @@ function showMap(view, data) {
     box.x = x - canvas.clientWidth / 2 / (box.s * on.aspect); box.y = y - canvas.clientHeight / 2 / box.s;
     soon(); read();
   }
-  function point(px, py) { state.cursor = on.leafAt(...toPage(px, py)); soon(); read(); }
+  function leafOn(px, py) {
+    const one = framed().find(({ x, y, wide, high }) => px >= x && py >= y && px <= x + wide && py <= y + high);
+    return on.leafAt(...(one ? one.toPage(px, py) : toPage(px, py)));
+  }
+  function point(px, py) { state.cursor = leafOn(px, py); soon(); read(); }
   function reveal() { // keep the cursor in sight
     const [cx, cy] = on.centre(state.cursor), x = toX(cx), y = toY(cy), w = canvas.clientWidth, h = canvas.clientHeight;
     if (x < 20) box.x -= (20 - x) / (box.s * on.aspect); else if (x > w - 20) box.x += (x - w + 20) / (box.s * on.aspect);
@@ -337,7 +375,7 @@ function showMap(view, data) {
     down.set(event.pointerId, [x, y]);
     soon();
   });
-  const up = (event) => { if (down.delete(event.pointerId) && moved < 6 && event.type === "pointerup") { held = view.axes.length > 1 && !(held && on.leafAt(...toPage(...at(event))) === state.cursor); point(...at(event)); } };
+  const up = (event) => { if (down.delete(event.pointerId) && moved < 6 && event.type === "pointerup") { held = view.axes.length > 1 && !(held && leafOn(...at(event)) === state.cursor); point(...at(event)); } };
   canvas.addEventListener("pointerup", up);
   canvas.addEventListener("pointercancel", up);
   // a wheel over the map scrolls the page, until Ctrl is held or the map was clicked
@@ -460,8 +498,8 @@ function showMap(view, data) {
   fit();
   recall();
   shown.push(renew, hold);
-  const refit = () => { if (Math.abs(box.s - rest) < 1e-9) fit(); }; // unless somebody zoomed
+  const refit = () => { if (resting()) fit(); }; // unless somebody zoomed
   new ResizeObserver(() => { refit(); soon(); }).observe(canvas);
   addEventListener("beforeprint", () => { refit(); draw(); });
-  canvas.viewer = { state, box, toX, toY, listed, get axis() { return axis; }, get top() { return top; } }; // for the tests, and the curious
+  canvas.viewer = { state, box, toX, toY, listed, get axis() { return axis; }, get top() { return top; }, get insets() { return framed(); } }; // for the tests, and the curious
 }

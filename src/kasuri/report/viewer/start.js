@@ -21,4 +21,8 @@ async function start(view) {
   (view.axes.some((axis) => axis.kind === "mesh" || axis.kind === "shapes") ? showMap : showBars)(view, data);
   ready();
 }
+// on paper, what is folded on the screen is told too
+const folds = [];
+addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll("details.printed:not([open])")) { fold.open = true; folds.push(fold); } });
+addEventListener("afterprint", () => { for (const fold of folds.splice(0)) fold.open = false; });
 if ($("view")) start(told("view")); else ready();

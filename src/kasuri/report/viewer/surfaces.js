@@ -181,13 +181,20 @@ function shapesSurface(axis) {
   if (own.boxes.length > 20) { // most places and those that lie close to them are shown first, without islands far away
     const at = (d, q) => own.boxes.map((b) => (b[d] + b[d + 2]) / 2).sort((a, b) => a - b)[Math.floor(q * (own.boxes.length - 1))], [x0, x1, y0, y1] = [at(0, .03), at(0, .97), at(1, .03), at(1, .97)];
     const home = [Infinity, Infinity, -Infinity, -Infinity], take = ([a, b, c, d]) => { home[0] = Math.min(home[0], a); home[1] = Math.min(home[1], b); home[2] = Math.max(home[2], c); home[3] = Math.max(home[3], d); };
-    let left = own.boxes.filter((one) => { const x = (one[0] + one[2]) / 2, y = (one[1] + one[3]) / 2, inside = x >= x0 && x <= x1 && y >= y0 && y <= y1; if (inside) take(one); return !inside; });
+    let left = own.boxes.map((_, i) => i).filter((i) => { const one = own.boxes[i], x = (one[0] + one[2]) / 2, y = (one[1] + one[3]) / 2, inside = x >= x0 && x <= x1 && y >= y0 && y <= y1; if (inside) take(one); return !inside; });
     for (let more = -1; more !== left.length; ) {
       more = left.length;
       const far = 0.01 * Math.max(home[2] - home[0], home[3] - home[1]);
-      left = left.filter((one) => { const near = one[0] <= home[2] + far && one[2] >= home[0] - far && one[1] <= home[3] + far && one[3] >= home[1] - far; if (near) take(one); return !near; });
+      left = left.filter((i) => { const one = own.boxes[i], near = one[0] <= home[2] + far && one[2] >= home[0] - far && one[1] <= home[3] + far && one[3] >= home[1] - far; if (near) take(one); return !near; });
     }
-    if ((home[2] - home[0]) * (home[3] - home[1]) < 0.55 * wide * high) me.home = home;
+    if ((home[2] - home[0]) * (home[3] - home[1]) < 0.55 * wide * high) {
+      me.home = home;
+      me.afar = groupsOf(own.boxes, left, 0.03 * Math.max(wide, high)).filter((group) => group.ids.length > 1).slice(0, 3);
+      for (const group of me.afar) { // called by the area of the next level that has most of them
+        const above = group.ids.map((i) => areaOf(axis, i, Math.min(1, axis.levels.length - 1))), most = above.reduce((best, id) => (above.filter((one) => one === id).length > above.filter((one) => one === best).length ? id : best), above[0]);
+        group.title = () => (axis.levels.length > 1 ? title(axis.levels[1], most) : "");
+      }
+    }
   }
   return me;
 }
