@@ -202,6 +202,22 @@ def descend(  # noqa: C901 (split into helpers it is slower)
     return code
 
 
+@njit()
+def count_levels(depth, first):
+    """first[d + 2] += how many records are of depth d >= -1."""
+    for i in range(depth.size):
+        first[depth[i] + 2] += 1
+
+
+@njit()
+def place_levels(depth, prefix, value, at, out_prefix, out_value):
+    """Records to their level's next place, at[d + 1] for depth d: a descent meets the nodes of a level in order."""
+    for i in range(depth.size):
+        to = at[depth[i] + 1]
+        out_prefix[to], out_value[to] = prefix[i], value[i]
+        at[depth[i] + 1] = to + 1
+
+
 def warm_up():
     one, none = np.ones(1, np.int64), np.zeros(0, np.int64)
     stack = np.zeros((4, 6), np.int64)
@@ -210,3 +226,5 @@ def warm_up():
         np.zeros(1, np.uint8), 0, one, np.zeros(4, np.uint64), stack, np.zeros(STATE, np.int64),
         none, none, none, none, none,
     )  # fmt: skip
+    count_levels(one, np.zeros(4, np.int64))
+    place_levels(one, one, one, np.zeros(4, np.int64), one.copy(), one.copy())

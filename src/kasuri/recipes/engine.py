@@ -222,10 +222,18 @@ class Descent:
     def _measurements(self, recorded: list[tuple[Int, ...]], record: bool) -> Measurements | None:
         if not record:
             return None
-        level, prefix, value = (np.concatenate(column) for column in zip(*recorded, strict=True))
-        ranked = np.lexsort((prefix, level))
-        scales = dict.fromkeys(range(-1, self.order.depth), self.scale)
-        return Measurements(level[ranked], prefix[ranked], value[ranked], scales)
+        from kasuri._kernels.topdown import count_levels, place_levels
+
+        k = self.order.depth
+        first = np.zeros(k + 2, dtype=np.int64)
+        for level, _, _ in recorded:
+            count_levels(level, first)
+        sizes = first[1:].copy()
+        np.cumsum(first, out=first)
+        prefix, value = np.empty(first[-1], dtype=np.int64), np.empty(first[-1], dtype=np.int64)
+        for part in recorded:
+            place_levels(*part, first, prefix, value)
+        return Measurements(np.repeat(np.arange(-1, k), sizes), prefix, value, dict.fromkeys(range(-1, k), self.scale))
 
 
 def prefix_sums(values: Int) -> Int:
