@@ -38,12 +38,13 @@ def tiles_and_places(cells, below, size_r, size_c, tile, local):
 
 
 @njit(error_model="numpy")
-def tiles_of(tile_ids, local, slots, keys, place):
-    """Number the tiles as they come, by open addressing in (keys, slots), all -1 at first: place[i] is where value i
-    is among the places of all tiles. Returns the ids of the tiles."""
+def tiles_of(tile_ids, slots, keys):
+    """Number the tiles as they come, by open addressing in (keys, slots), all -1 at first. Returns the ids of the
+    tiles, and the values of every tile: those of tile i are among[first[i]:first[i + 1]]."""
     mask = keys.size - 1
-    ids = np.empty(keys.size, np.int64)
-    used, last, last_slot = 0, np.int64(-1), np.int64(-1)
+    ids, numbers = np.empty(keys.size, np.int64), np.empty(tile_ids.size, np.int32)
+    first = np.zeros(keys.size + 2, np.int64)
+    used, last, number = 0, np.int64(-1), np.int64(-1)
     for i in range(tile_ids.size):
         tile = tile_ids[i]
         if tile != last:
@@ -55,9 +56,17 @@ def tiles_of(tile_ids, local, slots, keys, place):
                 slots[at] = used
                 ids[used] = tile
                 used += 1
-            last, last_slot = tile, slots[at]
-        place[i] = last_slot * (TILE * TILE) + local[i]
-    return ids[:used].copy()
+            last, number = tile, slots[at]
+        numbers[i] = number
+        first[number + 2] += 1
+    for i in range(used):
+        first[i + 2] += first[i + 1]
+    among = np.empty(tile_ids.size, np.int32)
+    for i in range(tile_ids.size):
+        number = np.int64(numbers[i])
+        among[first[number + 1]] = i
+        first[number + 1] += 1
+    return ids[:used].copy(), first[: used + 1].copy(), among
 
 
 @njit(error_model="numpy")
@@ -112,51 +121,45 @@ def _window(a, w, step, out):
 
 
 @njit(error_model="numpy")
-def smooth(values, place, around, weights, mix, near, far):
+def smooth(values, local, first, among, around, weights, mix, near, far):
     """Averages of each value's neighbours by separable windows weights[k] (2 RADIUS + 1 numbers that sum to 1), its own
     centre left out and the rest scaled to 1: near = mix of the first two, far = the third. Whatever was not drawn
-    counts as 0."""
+    counts as 0. The values of a tile and the tiles around it as `tiles_of` and `tiles_around` say."""
     tiles = np.zeros(around.shape[0] * TILE * TILE)
-    for i in range(values.size):
-        tiles[place[i]] = values[i]
-    smoothed = np.empty((3, tiles.size))
-    beside, along, down = np.zeros(SIDE * SIDE + 2 * RADIUS), np.empty(SIDE * SIDE), np.empty(TILE * SIDE)
+    for i in range(around.shape[0]):
+        for j in range(first[i], first[i + 1]):
+            tiles[i * TILE * TILE + local[among[j]]] = values[among[j]]
+    beside, along, found = np.zeros(SIDE * SIDE + 2 * RADIUS), np.empty(SIDE * SIDE), np.empty((3, TILE * SIDE))
     for i in range(around.shape[0]):
         _surround(tiles, around[i], beside)
         for k in range(3):
+            down = found[k]
             _window(beside, weights[k], 1, along)  # the last 2 RADIUS of each row are of no use
             _window(along, weights[k], SIDE, down)
             centre = weights[k, RADIUS] * weights[k, RADIUS]
             for j in range(TILE * SIDE):
                 down[j] = (down[j] - centre * beside[j + RADIUS * SIDE + RADIUS]) / (1.0 - centre)
-            for r in range(TILE):
-                for c in range(TILE):
-                    smoothed[k, (i * TILE + r) * TILE + c] = down[r * SIDE + c]
-    for i in range(values.size):
-        near[i] = mix[0] * smoothed[0, place[i]] + mix[1] * smoothed[1, place[i]]
-        far[i] = smoothed[2, place[i]]
+        for j in range(first[i], first[i + 1]):
+            cell = among[j]
+            at = np.int64(local[cell])
+            at += at // TILE * (SIDE - TILE)
+            near[cell] = mix[0] * found[0, at] + mix[1] * found[1, at]
+            far[cell] = found[2, at]
 
 
 @njit(error_model="numpy")
 def bins_of(f, g, edges, inner, out):
-    """Bin of each (f, g): b by `edges`, then within it by inner[b]; each edge belongs to the bin above it. No branch
-    depends on the values."""
-    half = 1
-    while 2 * half - 1 < edges.size:
-        half *= 2
-    padded = np.full(2 * half - 1, np.inf)
-    padded[: edges.size] = edges
-    n = inner.shape[1] + 1
+    """Bin of each (f, g): b by `edges`, then within it by inner[b]; each edge belongs to the bin above it. Edges are
+    few: all are compared, in vectors and without a branch."""
+    within, further = inner.ravel(), inner.shape[1]
     for i in range(f.size):
-        b, step = 0, half
-        while step:
-            b += step * (padded[b + step - 1] <= f[i])
-            step >>= 1
-        b = min(b, edges.size)
-        at = 0
-        for e in range(n - 1):
-            at += inner[b, e] <= g[i]
-        out[i] = b * n + at
+        b = np.int64(0)
+        for e in range(edges.size):
+            b += np.int64(edges[e] <= f[i])
+        at = b * (further + 1)
+        for e in range(b * further, (b + 1) * further):
+            at += np.int64(within[e] <= g[i])
+        out[i] = at
 
 
 @njit(error_model="numpy")
@@ -378,10 +381,11 @@ def warm_up():
     one, f = np.zeros(1, np.int64), np.ones(1)
     groups = np.array([0, 1], np.int64)
     keys, slots = np.full(2, -1, np.int64), np.full(2, -1, np.int64)
-    tiles_and_places(one, 1, 1, 1, one.copy(), one.copy())
-    ids = tiles_of(one, one, slots, keys, one.copy())
+    local = np.zeros(1, np.uint8)
+    tiles_and_places(one, 1, 1, 1, one.copy(), local)
+    ids, first, among = tiles_of(one, slots, keys)
     around = tiles_around(ids, 1, 1, slots, keys)
-    smooth(f, one, around, np.full((3, 2 * RADIUS + 1), 0.1), np.ones(2), f.copy(), f.copy())
+    smooth(f, local, first, among, around, np.full((3, 2 * RADIUS + 1), 0.1), np.ones(2), f.copy(), f.copy())
     bins_of(f, f, f, np.ones((2, 1)), one.copy())
     hist = np.zeros((1, TOP * GRID + 2))
     histograms(f, one, 0.0, hist)

@@ -147,7 +147,8 @@ class Visit:
         out = np.empty(nodes.size, dtype=np.int64)
         edges = np.searchsorted(nodes, roots * self.order.width(self.cuts[self.split], cut)).tolist()
         for block, low, high in zip(roots.tolist(), edges, [*edges[1:], nodes.size], strict=True):
-            sampler.draw_into(streams.open("noise", cut, block), out[low:high])
+            if low < high:
+                sampler.draw_into(streams.open("noise", cut, block), out[low:high])
         return out
 
 

@@ -205,11 +205,12 @@ def spread_evenly(tree: Order, start: int, end: int, nodes: Int, mass: Int, room
 @dataclass(frozen=True, eq=False)
 class Neighbours:
     """Drawn cells in square tiles of a mesh, one layer per combination of the other axes: each cell's tile and place
-    in it; `shape` counts the tiles of a layer."""
+    in it; `shape` counts the tiles of a layer, and there are `most` tiles at most."""
 
     tile: Int
     local: Int
     shape: tuple[int, int]
+    most: int
 
     @classmethod
     def of(cls, cells: Int, domain: Domain) -> Neighbours | None:
@@ -222,24 +223,24 @@ class Neighbours:
         at = domain.positions(meshes[-1].name)[0]
         size_r, size_c = domain.shape[at : at + 2]
         below = math.prod(domain.shape[at + 2 :])
-        tile, local = np.empty(cells.size, dtype=np.int64), np.empty(cells.size, dtype=np.int64)
+        tile, local = np.empty(cells.size, dtype=np.int64), np.empty(cells.size, dtype=np.uint8)
         tiles_and_places(cells, below, size_r, size_c, tile, local)
-        if 4 * (1 + int(np.count_nonzero(np.diff(tile)))) > cells.size:  # perhaps tiles are in several runs
+        runs = 1 + int(np.count_nonzero(np.diff(tile)))
+        if 4 * runs > cells.size:  # perhaps tiles are in several runs
             some = tile[tile % 61 == 0] if tile.size > 1 << 20 else tile
             if 4 * np.unique(some).size > some.size:
                 return None
-        return cls(tile, local, (-(-size_r // TILE), -(-size_c // TILE)))
+        return cls(tile, local, (-(-size_r // TILE), -(-size_c // TILE)), min(runs, cells.size // 4))
 
     @cached_property
-    def _places(self) -> tuple[Int, Int]:
-        """Where each cell is among the cells of all tiles, and the numbers of the tiles around each."""
+    def _tiles(self) -> tuple[Int, Int, Int]:
+        """Of every tile the cells, and the numbers of the tiles around it, as the kernel reads them."""
         from kasuri._kernels.bayes import tiles_around, tiles_of
 
-        size = 1 << max(4, (2 * self.tile.size // 4).bit_length())
+        size = 1 << max(4, (2 * self.most).bit_length())
         keys, slots = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
-        place = np.empty(self.tile.size, dtype=np.int64)
-        ids = tiles_of(self.tile, self.local, slots, keys, place)
-        return place, tiles_around(ids, *self.shape, slots, keys)
+        ids, first, among = tiles_of(self.tile, slots, keys)
+        return first, among, tiles_around(ids, *self.shape, slots, keys)
 
     def smooth(self, values: Float) -> tuple[Float, Float]:
         """Two averages of the neighbours' values, the cell itself left out: near, and farther."""
@@ -249,7 +250,7 @@ class Neighbours:
         weights = np.array([np.exp(-0.5 * (offset / sigma) ** 2) for sigma in WINDOWS])
         weights /= weights.sum(axis=1, keepdims=True)
         near, far = np.empty(values.size), np.empty(values.size)
-        smooth(values, *self._places, weights, np.array(NEAR), near, far)
+        smooth(values, self.local, *self._tiles, weights, np.array(NEAR), near, far)
         return near, far
 
 
