@@ -80,8 +80,8 @@ def descend(  # noqa: C901 (split into helpers it is slower)
 
     keys: sorted keys of the true records; sums[i]: sum of the values before record i; k levels in all.
     stack rows: depth, prefix, S, low, high, whole (bit f set: factor f has no structural zero below).
-    Nodes that reach depth `floor` are written to out_keys (their prefix) and out_values, of size >= 2. With rec_* of size > 0
-    every measured (depth, prefix, D') is recorded. jumps = 0: every node is drawn.
+    Nodes that reach depth `floor` are written to out_keys (their prefix) and out_values, of size >= 2. With rec_* of
+    size > 0 every measured (depth, prefix, D') is recorded. jumps = 0: every node is drawn.
     """
     top, used, coin, out, recorded = state[TOP], state[NOISE], state[COIN], state[OUT], state[RECORDED]
     record = rec_depth.size > 0

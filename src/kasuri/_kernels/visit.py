@@ -76,13 +76,13 @@ def water(y, first, totals, out, t):
 @njit(error_model="numpy")
 def keep(y, first, t, slack):
     """The i whose y exceeds its group's t less `slack` (infinite: all)."""
-    out = np.empty(y.size, np.int64)
+    out = np.empty(y.size + 1, np.int64)
     n = 0
     for g in range(t.size):
-        for i in range(first[g], first[g + 1]):
-            if slack == np.inf or y[i] > t[g] - slack:
-                out[n] = i
-                n += 1
+        limit = -np.inf if slack == np.inf else t[g] - slack
+        for i in range(first[g], first[g + 1]):  # no branch on what noise decides
+            out[n] = i
+            n += np.int64(y[i] > limit)
     return out[:n].copy()
 
 

@@ -15,7 +15,7 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -89,11 +89,16 @@ class Stream:
     """One keystream, read once from the start, and beside it further bits for single words (`tie`)."""
 
     def __init__(self, key: bytes, tie_key: Callable[[], bytes]) -> None:
-        cipher, aes, mode = _counter_mode()
-        self._cipher = cipher(aes(key), mode).encryptor()
+        self._key = key
         self._tie_key = tie_key
         self.drawn = 0
         """Words drawn so far; a stream is read in words of one size only."""
+
+    @cached_property
+    def _cipher(self) -> Any:
+        """Made when the first word is read: many a stream of a tree is never read."""
+        cipher, aes, mode = _counter_mode()
+        return cipher(aes(self._key), mode).encryptor()
 
     def fill(self, out: Words) -> None:
         """Overwrite `out` with the next words of the keystream."""

@@ -168,7 +168,11 @@ class Descent:
                     done.parts[-1] = out_keys[:used].copy(), out_values[:used].copy()
             if record and code in (kernel.DONE, kernel.NEED_RECORDS):
                 used, state[kernel.RECORDED] = int(state[kernel.RECORDED]), 0
-                done.records.append(tuple(part[:used].copy() for part in records))
+                done.records.append(tuple(part[:used] for part in records))
+                if code == kernel.NEED_RECORDS:
+                    records = [np.empty(room, dtype=np.int64) for _ in range(3)]
+                elif 2 * used < room:  # as above
+                    done.records[-1] = tuple(part[:used].copy() for part in records)
         return done
 
     def run(

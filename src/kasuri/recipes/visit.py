@@ -147,8 +147,7 @@ class Visit:
         out = np.empty(nodes.size, dtype=np.int64)
         edges = np.searchsorted(nodes, roots * self.order.width(self.cuts[self.split], cut)).tolist()
         for block, low, high in zip(roots.tolist(), edges, [*edges[1:], nodes.size], strict=True):
-            if low < high:
-                sampler.draw_into(streams.open("noise", cut, block), out[low:high])
+            sampler.draw_into(streams.open("noise", cut, block), out[low:high])
         return out
 
 
@@ -189,6 +188,8 @@ def _join(parts: list[Level]) -> Level:
     if not parts:
         empty = np.zeros(0, dtype=np.int64)
         return Level(empty, empty, np.zeros(0), np.zeros(1, dtype=np.int64))
+    if len(parts) == 1:
+        return parts[0]
     offsets = np.cumsum([0, *(int(part.first[-1]) for part in parts)])
     first = np.concatenate([part.first[:-1] + at for part, at in zip(parts, offsets, strict=False)] + [offsets[-1:]])
     return Level(
