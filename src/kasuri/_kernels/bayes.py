@@ -12,6 +12,7 @@ from kasuri._kernels.cached import njit
 
 TILE = 8
 RADIUS = 4
+SIDE = TILE + 2 * RADIUS
 GRID = 8
 """Grid points per unit of u."""
 TOP = 8
@@ -19,11 +20,31 @@ TOP = 8
 
 
 @njit(error_model="numpy")
-def tiles_of(tile_ids, local, values, slots, keys, out_slot):
-    """Scatter values into dense tiles: slot of a value's tile by open addressing in (keys, slots), all -1 at first.
-    Returns (tiles, their ids); out_slot[i] is the slot of value i."""
+def tiles_and_places(cells, below, size_r, size_c, tile, local):
+    """Each cell's tile and its place there; a mesh of size_r x size_c with axes of `below` cells inside each of its
+    cells. The axes before and after the mesh together number the layers of tiles."""
+    rows, cols = (size_r + TILE - 1) // TILE, (size_c + TILE - 1) // TILE
+    for i in range(cells.size):
+        mesh, after = cells[i], np.int64(0)
+        if below > 1:
+            mesh = cells[i] // below
+            after = cells[i] - mesh * below
+        line = mesh // size_c
+        col = mesh - line * size_c
+        before = line // size_r
+        row = line - before * size_r
+        tile[i] = ((before * below + after) * rows + row // TILE) * cols + col // TILE
+        local[i] = row % TILE * TILE + col % TILE
+
+
+@njit(error_model="numpy")
+def tiles_of(tile_ids, slots, keys):
+    """Number the tiles as they come, by open addressing in (keys, slots), all -1 at first. Returns the ids of the
+    tiles, and the values of every tile: those of tile i are among[first[i]:first[i + 1]]."""
     mask = keys.size - 1
-    used, last, last_slot = 0, np.int64(-1), np.int64(-1)
+    ids, numbers = np.empty(keys.size, np.int64), np.empty(tile_ids.size, np.int32)
+    first = np.zeros(keys.size + 2, np.int64)
+    used, last, number = 0, np.int64(-1), np.int64(-1)
     for i in range(tile_ids.size):
         tile = tile_ids[i]
         if tile != last:
@@ -33,15 +54,19 @@ def tiles_of(tile_ids, local, values, slots, keys, out_slot):
             if keys[at] == -1:
                 keys[at] = tile
                 slots[at] = used
+                ids[used] = tile
                 used += 1
-            last, last_slot = tile, slots[at]
-        out_slot[i] = last_slot
-    tiles = np.zeros((used, TILE * TILE))
-    ids = np.empty(used, np.int64)
+            last, number = tile, slots[at]
+        numbers[i] = number
+        first[number + 2] += 1
+    for i in range(used):
+        first[i + 2] += first[i + 1]
+    among = np.empty(tile_ids.size, np.int32)
     for i in range(tile_ids.size):
-        tiles[out_slot[i], local[i]] = values[i]
-        ids[out_slot[i]] = tile_ids[i]
-    return tiles, ids
+        number = np.int64(numbers[i])
+        among[first[number + 1]] = i
+        first[number + 1] += 1
+    return ids[:used].copy(), first[: used + 1].copy(), among
 
 
 @njit(error_model="numpy")
@@ -56,61 +81,85 @@ def _slot(tile, slots, keys):
 
 
 @njit(error_model="numpy")
-def _surround(tiles, ids, i, tile_rows, tile_cols, slots, keys, around):
-    """around = tile i and RADIUS numbers on every side of it."""
-    side = TILE + 2 * RADIUS
-    around[:] = 0.0
-    row, col = ids[i] // tile_cols % tile_rows, ids[i] % tile_cols
-    for dr in range(-1, 2):
-        if not 0 <= row + dr < tile_rows:
-            continue
-        for dc in range(-1, 2):
-            if not 0 <= col + dc < tile_cols:
-                continue
-            other = np.int64(i)
-            if dr != 0 or dc != 0:
-                other = _slot(ids[i] + dr * tile_cols + dc, slots, keys)
-            if other < 0:
-                continue
-            for r in range(max(0, RADIUS + dr * TILE), min(side, RADIUS + (dr + 1) * TILE)):
-                for c in range(max(0, RADIUS + dc * TILE), min(side, RADIUS + (dc + 1) * TILE)):
-                    around[r, c] = tiles[other, (r - RADIUS - dr * TILE) * TILE + c - RADIUS - dc * TILE]
+def tiles_around(ids, tile_rows, tile_cols, slots, keys):
+    """The numbers of each tile and the eight around it, row by row; -1 where there is none."""
+    out = np.full((ids.size, 9), -1, np.int64)
+    for i in range(ids.size):
+        row, col = ids[i] // tile_cols % tile_rows, ids[i] % tile_cols
+        for dr in range(-1, 2):
+            for dc in range(-1, 2):
+                if 0 <= row + dr < tile_rows and 0 <= col + dc < tile_cols:
+                    out[i, 3 * dr + dc + 4] = _slot(ids[i] + dr * tile_cols + dc, slots, keys)
+    return out
 
 
 @njit(error_model="numpy")
-def smooth(tiles, ids, tile_rows, tile_cols, slots, keys, weights, out):
-    """out[k] = every tile smoothed by the separable window weights[k] (2 RADIUS + 1 numbers that sum to 1), its own
-    centre left out and the rest scaled to 1. Whatever was not drawn counts as 0."""
-    side = TILE + 2 * RADIUS
-    around = np.empty((side, side))
-    along = np.empty((side, TILE))
-    for i in range(ids.size):
-        _surround(tiles, ids, i, tile_rows, tile_cols, slots, keys, around)
-        for k in range(weights.shape[0]):
-            w = weights[k]
-            for r in range(side):
-                for c in range(TILE):
-                    total = 0.0
-                    for d in range(2 * RADIUS + 1):
-                        total += w[d] * around[r, c + d]
-                    along[r, c] = total
-            centre = w[RADIUS] * w[RADIUS]
-            for r in range(TILE):
-                for c in range(TILE):
-                    total = 0.0
-                    for d in range(2 * RADIUS + 1):
-                        total += w[d] * along[r + d, c]
-                    own = around[r + RADIUS, c + RADIUS]
-                    out[k, i, r * TILE + c] = (total - centre * own) / (1.0 - centre)
+def _surround(tiles, around, out):
+    """out = a tile and RADIUS numbers on every side of it, row by row."""
+    out[:] = 0.0
+    for n in range(9):
+        if around[n] < 0:
+            continue
+        dr, dc = n // 3 - 1, n % 3 - 1
+        start = around[n] * (TILE * TILE)
+        first, last = max(0, RADIUS + dc * TILE), min(SIDE, RADIUS + (dc + 1) * TILE)
+        for r in range(max(0, RADIUS + dr * TILE), min(SIDE, RADIUS + (dr + 1) * TILE)):
+            line = start + (r - RADIUS - dr * TILE) * TILE - RADIUS - dc * TILE
+            for c in range(first, last):
+                out[r * SIDE + c] = tiles[line + c]
+
+
+@njit(error_model="numpy")
+def _window(a, w, step, out):
+    """out[j] = sum of w[d] a[j + d step], the sum in this order; written out so that it runs in vectors."""
+    w0, w1, w2, w3, w4, w5, w6, w7, w8 = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8]
+    for j in range(out.size):
+        out[j] = (
+            0.0 + w0 * a[j] + w1 * a[j + step] + w2 * a[j + 2 * step] + w3 * a[j + 3 * step] + w4 * a[j + 4 * step]
+            + w5 * a[j + 5 * step] + w6 * a[j + 6 * step] + w7 * a[j + 7 * step] + w8 * a[j + 8 * step]
+        )  # fmt: skip
+
+
+@njit(error_model="numpy")
+def smooth(values, local, first, among, around, weights, mix, near, far):
+    """Averages of each value's neighbours by separable windows weights[k] (2 RADIUS + 1 numbers that sum to 1), its own
+    centre left out and the rest scaled to 1: near = mix of the first two, far = the third. Whatever was not drawn
+    counts as 0. The values of a tile and the tiles around it as `tiles_of` and `tiles_around` say."""
+    tiles = np.zeros(around.shape[0] * TILE * TILE)
+    for i in range(around.shape[0]):
+        for j in range(first[i], first[i + 1]):
+            tiles[i * TILE * TILE + local[among[j]]] = values[among[j]]
+    beside, along, found = np.zeros(SIDE * SIDE + 2 * RADIUS), np.empty(SIDE * SIDE), np.empty((3, TILE * SIDE))
+    for i in range(around.shape[0]):
+        _surround(tiles, around[i], beside)
+        for k in range(3):
+            down = found[k]
+            _window(beside, weights[k], 1, along)  # the last 2 RADIUS of each row are of no use
+            _window(along, weights[k], SIDE, down)
+            centre = weights[k, RADIUS] * weights[k, RADIUS]
+            for j in range(TILE * SIDE):
+                down[j] = (down[j] - centre * beside[j + RADIUS * SIDE + RADIUS]) / (1.0 - centre)
+        for j in range(first[i], first[i + 1]):
+            cell = among[j]
+            at = np.int64(local[cell])
+            at += at // TILE * (SIDE - TILE)
+            near[cell] = mix[0] * found[0, at] + mix[1] * found[1, at]
+            far[cell] = found[2, at]
 
 
 @njit(error_model="numpy")
 def bins_of(f, g, edges, inner, out):
-    """Bin of each (f, g): b by `edges`, then within it by inner[b]; each edge belongs to the bin above it."""
-    n = inner.shape[1] + 1
+    """Bin of each (f, g): b by `edges`, then within it by inner[b]; each edge belongs to the bin above it. Edges are
+    few: all are compared, in vectors and without a branch."""
+    within, further = inner.ravel(), inner.shape[1]
     for i in range(f.size):
-        b = np.searchsorted(edges, f[i], "right")
-        out[i] = b * n + np.searchsorted(inner[b], g[i], "right")
+        b = np.int64(0)
+        for e in range(edges.size):
+            b += np.int64(edges[e] <= f[i])
+        at = b * (further + 1)
+        for e in range(b * further, (b + 1) * further):
+            at += np.int64(within[e] <= g[i])
+        out[i] = at
 
 
 @njit(error_model="numpy")
@@ -332,8 +381,11 @@ def warm_up():
     one, f = np.zeros(1, np.int64), np.ones(1)
     groups = np.array([0, 1], np.int64)
     keys, slots = np.full(2, -1, np.int64), np.full(2, -1, np.int64)
-    tiles, ids = tiles_of(one, one, f, slots, keys, one.copy())
-    smooth(tiles, ids, 1, 1, slots, keys, np.full((1, 2 * RADIUS + 1), 0.1), np.zeros((1, 1, TILE * TILE)))
+    local = np.zeros(1, np.uint8)
+    tiles_and_places(one, 1, 1, 1, one.copy(), local)
+    ids, first, among = tiles_of(one, slots, keys)
+    around = tiles_around(ids, 1, 1, slots, keys)
+    smooth(f, local, first, among, around, np.full((3, 2 * RADIUS + 1), 0.1), np.ones(2), f.copy(), f.copy())
     bins_of(f, f, f, np.ones((2, 1)), one.copy())
     hist = np.zeros((1, TOP * GRID + 2))
     histograms(f, one, 0.0, hist)

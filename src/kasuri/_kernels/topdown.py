@@ -80,8 +80,8 @@ def descend(  # noqa: C901 (split into helpers it is slower)
 
     keys: sorted keys of the true records; sums[i]: sum of the values before record i; k levels in all.
     stack rows: depth, prefix, S, low, high, whole (bit f set: factor f has no structural zero below).
-    Nodes that reach depth `floor` are written to out_keys (their prefix) and out_values. With rec_* of size > 0
-    every measured (depth, prefix, D') is recorded. jumps = 0: every node is drawn.
+    Nodes that reach depth `floor` are written to out_keys (their prefix) and out_values, of size >= 2. With rec_* of
+    size > 0 every measured (depth, prefix, D') is recorded. jumps = 0: every node is drawn.
     """
     top, used, coin, out, recorded = state[TOP], state[NOISE], state[COIN], state[OUT], state[RECORDED]
     record = rec_depth.size > 0
@@ -97,10 +97,10 @@ def descend(  # noqa: C901 (split into helpers it is slower)
             depth, prefix, S = stack[_u(top), 0], stack[_u(top), 1], stack[_u(top), 2]
             low, high, whole = stack[_u(top), 3], stack[_u(top), 4], stack[_u(top), 5]
         at_node = False
+        if out + 1 >= out_keys.size:
+            code = NEED_ROOM
+            break
         if depth == floor:
-            if out == out_keys.size:
-                code = NEED_ROOM
-                break
             out_keys[_u(out)] = prefix
             out_values[_u(out)] = S
             out += 1
@@ -127,11 +127,16 @@ def descend(  # noqa: C901 (split into helpers it is slower)
                 g = x ^ (x >> 63)  # x, or -x - 1 below 0
                 passes = np.int64(np.uint64(g) // np.uint64(S - 1))
                 rest = g - passes * (S - 1)
-            at_node = True
             if passes >= run:
                 prefix = (prefix << run) | _bits(coins, coin, run)
                 coin += run
                 depth += run
+                if depth < floor:
+                    at_node = True
+                    continue
+                out_keys[_u(out)] = prefix
+                out_values[_u(out)] = S
+                out += 1
                 continue
             prefix = (prefix << passes) | _bits(coins, coin, passes)
             coin += passes
@@ -184,6 +189,14 @@ def descend(  # noqa: C901 (split into helpers it is slower)
         # no branch on which children live: either way is as likely, and a wrong guess costs more than the stores
         depth += 1
         prefix <<= 1
+        if depth == floor:  # a pair of leaves
+            out_keys[_u(out)] = prefix
+            out_values[_u(out)] = left
+            out += np.int64(left > 0)
+            out_keys[_u(out)] = prefix | 1
+            out_values[_u(out)] = right
+            out += np.int64(right > 0)
+            continue
         go_left = left > 0
         stack[_u(top), 0], stack[_u(top), 1], stack[_u(top), 2] = depth, prefix | 1, right
         stack[_u(top), 3], stack[_u(top), 4], stack[_u(top), 5] = middle, high, right_whole
@@ -202,6 +215,22 @@ def descend(  # noqa: C901 (split into helpers it is slower)
     return code
 
 
+@njit()
+def count_levels(depth, first):
+    """first[d + 2] += how many records are of depth d >= -1."""
+    for i in range(depth.size):
+        first[depth[i] + 2] += 1
+
+
+@njit()
+def place_levels(depth, prefix, value, at, out_prefix, out_value):
+    """Records to their level's next place, at[d + 1] for depth d: a descent meets the nodes of a level in order."""
+    for i in range(depth.size):
+        to = at[depth[i] + 1]
+        out_prefix[to], out_value[to] = prefix[i], value[i]
+        at[depth[i] + 1] = to + 1
+
+
 def warm_up():
     one, none = np.ones(1, np.int64), np.zeros(0, np.int64)
     stack = np.zeros((4, 6), np.int64)
@@ -210,3 +239,5 @@ def warm_up():
         np.zeros(1, np.uint8), 0, one, np.zeros(4, np.uint64), stack, np.zeros(STATE, np.int64),
         none, none, none, none, none,
     )  # fmt: skip
+    count_levels(one, np.zeros(4, np.int64))
+    place_levels(one, one, one, np.zeros(4, np.int64), one.copy(), one.copy())

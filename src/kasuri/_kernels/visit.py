@@ -4,6 +4,9 @@ import numpy as np
 
 from kasuri._kernels.cached import njit
 
+FEW = 32
+"""So many siblings at most are sorted by insertion: most groups are of 4 or 16."""
+
 
 @njit(error_model="numpy")
 def add_range_sums(keys, sums, nodes, stride, out):
@@ -30,18 +33,37 @@ def add_range_sums(keys, sums, nodes, stride, out):
 
 
 @njit(error_model="numpy")
+def widest(first):
+    """The largest group, for the room it needs."""
+    most = np.int64(0)
+    for g in range(first.size - 1):
+        most = max(most, first[g + 1] - first[g])
+    return most
+
+
+@njit(error_model="numpy")
 def water(y, first, totals, out, t):
     """Per group g = first[g]:first[g+1] of numbers y: out = max(y - t, 0) with t such that it sums to totals[g]; t[g]
     is infinite where totals[g] is 0 or the group is empty."""
+    ranked = np.empty(widest(first), y.dtype)
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
         t[g] = np.inf
         if start == end or totals[g] <= 0.0:
             continue
-        ranked = np.sort(y[start:end])
+        size = end - start
+        if size > FEW:
+            ranked[:size] = np.sort(y[start:end])
+        else:
+            for i in range(size):
+                at = i
+                while at > 0 and ranked[at - 1] > y[start + i]:
+                    ranked[at] = ranked[at - 1]
+                    at -= 1
+                ranked[at] = y[start + i]
         total, level = 0.0, -np.inf
-        for r in range(end - start):  # t is the largest of (sum of the r + 1 largest - total) / (r + 1)
-            total += ranked[end - start - 1 - r]
+        for r in range(size):  # t is the largest of (sum of the r + 1 largest - total) / (r + 1)
+            total += ranked[size - 1 - r]
             mean = (total - totals[g]) / (r + 1)
             if mean < level:  # rises, then falls
                 break
@@ -54,13 +76,13 @@ def water(y, first, totals, out, t):
 @njit(error_model="numpy")
 def keep(y, first, t, slack):
     """The i whose y exceeds its group's t less `slack` (infinite: all)."""
-    out = np.empty(y.size, np.int64)
+    out = np.empty(y.size + 1, np.int64)
     n = 0
     for g in range(t.size):
-        for i in range(first[g], first[g + 1]):
-            if slack == np.inf or y[i] > t[g] - slack:
-                out[n] = i
-                n += 1
+        limit = -np.inf if slack == np.inf else t[g] - slack
+        for i in range(first[g], first[g + 1]):  # no branch on what noise decides
+            out[n] = i
+            n += np.int64(y[i] > limit)
     return out[:n].copy()
 
 
@@ -79,18 +101,33 @@ def combine_up(y, variance, first, below_z, below_v, z, v):
 
 
 @njit(error_model="numpy")
-def lowering(z, v, closed, start, end, total):
+def _rank_many(ratio, ranked, size):
+    ranked[:size] = np.argsort(ratio[:size], kind="mergesort")
+
+
+@njit(error_model="numpy")
+def lowering(z, v, closed, start, end, total, ratio, ranked):
     """theta of x = max(z - theta v, 0), the argmin of sum (x - z)^2 / v over {x >= 0, sum x = total, x = 0 where
     closed} on start:end: the largest of (sum of z - total) / (sum of v) over the open ones of largest z / v. One sort,
-    whatever the numbers are; minus infinity where all are closed."""
-    ratio = np.empty(end - start)
-    for i in range(start, end):
-        ratio[i - start] = -z[i] / v[i]
+    whatever the numbers are; minus infinity where all are closed. `ratio` and `ranked` have room for the group."""
+    size = end - start
+    for i in range(size):
+        ratio[i] = -z[start + i] / v[start + i]
+    if size > FEW:
+        _rank_many(ratio, ranked, size)
+    else:
+        for i in range(size):
+            at = i
+            while at > 0 and ratio[ranked[at - 1]] > ratio[i]:
+                ranked[at] = ranked[at - 1]
+                at -= 1
+            ranked[at] = i
     s, w, theta = 0.0, 0.0, -np.inf
-    for r in np.argsort(ratio, kind="mergesort"):
-        if not closed[start + r]:
-            s += z[start + r]
-            w += v[start + r]
+    for at in range(size):
+        i = start + ranked[at]
+        if not closed[i]:
+            s += z[i]
+            w += v[i]
             theta = max(theta, (s - total) / w)
     return theta
 
@@ -99,14 +136,17 @@ def lowering(z, v, closed, start, end, total):
 def project(z, v, first, totals, out):
     """Per group argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g]}: x = max(z - theta v, 0)."""
     closed = np.zeros(z.size, np.bool_)
+    room = widest(first)
+    ratio, ranked = np.empty(room), np.empty(room, np.int64)
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
         if start == end:
             continue
         if totals[g] <= 0.0:
-            out[start:end] = 0.0
+            for i in range(start, end):
+                out[i] = 0.0
             continue
-        theta = lowering(z, v, closed, start, end, totals[g])
+        theta = lowering(z, v, closed, start, end, totals[g], ratio, ranked)
         for i in range(start, end):
             out[i] = max(z[i] - theta * v[i], 0.0)
 
@@ -116,11 +156,17 @@ def share_out(z, v, closed, first, totals, out):
     """Per group integers near argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g], x = 0 where closed}, which is
     x = max(z - theta v, 0). Running sums are rounded, not single numbers: every run of children, so every block of them
     in key order, is within 1 of its share. (By largest remainder all would tie, and the first ones would gain.)"""
+    room = widest(first)
+    ratio, ranked = np.empty(room), np.empty(room, np.int64)
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
         if start == end:
             continue
-        theta = lowering(z, v, closed, start, end, totals[g])
+        if totals[g] <= 0:
+            for i in range(start, end):
+                out[i] = 0
+            continue
+        theta = lowering(z, v, closed, start, end, totals[g], ratio, ranked)
         running, given, last = 0.0, np.int64(0), -1
         for i in range(start, end):
             x = 0.0 if closed[i] else max(z[i] - theta * v[i], 0.0)

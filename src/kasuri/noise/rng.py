@@ -15,7 +15,7 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -89,12 +89,16 @@ class Stream:
     """One keystream, read once from the start, and beside it further bits for single words (`tie`)."""
 
     def __init__(self, key: bytes, tie_key: Callable[[], bytes]) -> None:
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._key = key
         self._tie_key = tie_key
         self.drawn = 0
         """Words drawn so far; a stream is read in words of one size only."""
+
+    @cached_property
+    def _cipher(self) -> Any:
+        """Made when the first word is read: many a stream of a tree is never read."""
+        cipher, aes, mode = _counter_mode()
+        return cipher(aes(self._key), mode).encryptor()
 
     def fill(self, out: Words) -> None:
         """Overwrite `out` with the next words of the keystream."""
@@ -108,6 +112,14 @@ class Stream:
         """64 further bits for word number `word`, the `turn`-th time it asks: the same wherever chunks were cut."""
         digest = hashlib.blake2b(f"{word}|{turn}".encode(), key=self._tie_key(), digest_size=8).digest()
         return int.from_bytes(digest, "little")
+
+
+@cache
+def _counter_mode() -> tuple[Any, Any, Any]:
+    """What a keystream is made of, looked up once: a release opens thousands."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    return Cipher, algorithms.AES, modes.CTR(bytes(16))
 
 
 _ZEROS = memoryview(bytes(_CHUNK))

@@ -369,7 +369,7 @@ def joined(run: TreeRun, visit: Visit, join: Join, words: Words, known: Whole | 
 def measured(visited: Visited) -> Measurements:
     """The noisy counts of a visited tree, as they are published."""
     levels = visited.levels
-    depths = np.concatenate([np.full(level.y.size, cut) for cut, level in zip(visited.cuts, levels, strict=True)])
+    depths = np.repeat(np.array(visited.cuts, dtype=np.int64), [level.y.size for level in levels])
     prefix, y = (np.concatenate([getattr(level, name) for level in levels]) for name in ("prefix", "y"))
     scales = dict(zip(visited.cuts, visited.scales, strict=True))
     return Measurements(depths, prefix, y, scales)

@@ -168,7 +168,11 @@ class Descent:
                     done.parts[-1] = out_keys[:used].copy(), out_values[:used].copy()
             if record and code in (kernel.DONE, kernel.NEED_RECORDS):
                 used, state[kernel.RECORDED] = int(state[kernel.RECORDED]), 0
-                done.records.append(tuple(part[:used].copy() for part in records))
+                done.records.append(tuple(part[:used] for part in records))
+                if code == kernel.NEED_RECORDS:
+                    records = [np.empty(room, dtype=np.int64) for _ in range(3)]
+                elif 2 * used < room:  # as above
+                    done.records[-1] = tuple(part[:used].copy() for part in records)
         return done
 
     def run(
@@ -222,10 +226,18 @@ class Descent:
     def _measurements(self, recorded: list[tuple[Int, ...]], record: bool) -> Measurements | None:
         if not record:
             return None
-        level, prefix, value = (np.concatenate(column) for column in zip(*recorded, strict=True))
-        ranked = np.lexsort((prefix, level))
-        scales = dict.fromkeys(range(-1, self.order.depth), self.scale)
-        return Measurements(level[ranked], prefix[ranked], value[ranked], scales)
+        from kasuri._kernels.topdown import count_levels, place_levels
+
+        k = self.order.depth
+        first = np.zeros(k + 2, dtype=np.int64)
+        for level, _, _ in recorded:
+            count_levels(level, first)
+        sizes = first[1:].copy()
+        np.cumsum(first, out=first)
+        prefix, value = np.empty(first[-1], dtype=np.int64), np.empty(first[-1], dtype=np.int64)
+        for part in recorded:
+            place_levels(*part, first, prefix, value)
+        return Measurements(np.repeat(np.arange(-1, k), sizes), prefix, value, dict.fromkeys(range(-1, k), self.scale))
 
 
 def prefix_sums(values: Int) -> Int:

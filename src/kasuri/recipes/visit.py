@@ -18,8 +18,8 @@ import numpy as np
 from kasuri.arrays import Float, Int
 from kasuri.errors import DomainError
 from kasuri.noise.blocks import spread
-from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace, WholeNoise
-from kasuri.noise.rng import Stream, Streams
+from kasuri.noise.laws import DiscreteGaussian, DiscreteLaplace
+from kasuri.noise.rng import Streams
 from kasuri.recipes.engine import prefix_sums
 from kasuri.trees.order import Order
 from kasuri.trees.visited import Level, Visited
@@ -60,16 +60,17 @@ class Visit:
         roots = top[-1].prefix[kept]
         if split + 1 == len(self.cuts):
             return self._visited(top)
-        stride = self.order.stride(self.cuts[split])
-        low, high = np.searchsorted(keys, roots * stride), np.searchsorted(keys, (roots + 1) * stride)
+        pieces = min(kept.size, 1 if threads == 1 else 4 * threads)
+        edges = [kept.size * i // max(pieces, 1) for i in range(pieces + 1)]
 
-        def one(i: int) -> list[Level]:
-            part, part_sums = keys[low[i] : high[i]], sums[low[i] : high[i] + 1]
-            return self.below(int(roots[i]), float(x[i]), part, part_sums, streams, known)
+        def some(i: int) -> list[Level]:
+            own = slice(edges[i], edges[i + 1])
+            return self._below(roots[own], x[own], keys, sums, streams, known)
 
-        blocks = spread(one, range(kept.size), threads)
-        top[-1] = _with_children(top[-1], kept, np.array([block[0].prefix.size for block in blocks], dtype=np.int64))
-        below = [_join([block[i] for block in blocks]) for i in range(len(self.cuts) - split - 1)]
+        parts = spread(some, range(pieces), threads)
+        below = [_join([part[i] for part in parts]) for i in range(len(self.cuts) - split - 1)]
+        starts = np.searchsorted(below[0].prefix, roots * self.order.width(self.cuts[split], self.cuts[split + 1]))
+        top[-1] = _with_children(top[-1], kept, np.diff(starts, append=below[0].prefix.size))
         return self._visited([*top, *below])
 
     def kept(self, at: int, nodes: Int, kept: Int) -> Int:
@@ -86,19 +87,24 @@ class Visit:
     def top(self, keys: Int, sums: Int, streams: Streams, known: Whole | None = None) -> tuple[list[Level], Int, Float]:
         """The cuts 0..split, which nodes of the last are kept, and their refined sums. Only the sums of the nodes at
         cut `split` count (see `Descent.top`)."""
-        return self._block(keys, sums, np.zeros(1, dtype=np.int64), None, 0, self.split, streams, 0, known)
+        return self._levels(keys, sums, np.zeros(1, dtype=np.int64), None, 0, self.split, streams, known)
 
     def below(
         self, root: int, x: float, keys: Int, sums: Int, streams: Streams, known: Whole | None = None
     ) -> list[Level]:
         """One block: the cuts below the kept node `root` of cut `split`, of refined sum x and with these records."""
-        last = len(self.cuts) - 1
-        return self._block(keys, sums, np.array([root]), np.array([x]), self.split + 1, last, streams, root, known)[0]
+        return self._below(np.array([root]), np.array([x]), keys, sums, streams, known)
+
+    def _below(
+        self, roots: Int, x: Float, keys: Int, sums: Int, streams: Streams, known: Whole | None = None
+    ) -> list[Level]:
+        """Some blocks next to one another: what `below` gives for each, level by level for all of them."""
+        return self._levels(keys, sums, roots, x, self.split + 1, len(self.cuts) - 1, streams, known)[0]
 
     def _visited(self, levels: list[Level]) -> Visited:
         return Visited(self.cuts, self.scales, self.slacks, tuple(levels), self.law is DiscreteGaussian)
 
-    def _block(
+    def _levels(
         self,
         keys: Int,
         sums: Int,
@@ -107,11 +113,10 @@ class Visit:
         start: int,
         end: int,
         streams: Streams,
-        block: int,
         known: Whole | None,
     ) -> tuple[list[Level], Int, Float]:
-        """The levels of cuts start..end below `roots` (of refined totals, None: the whole tree, unprojected), which
-        nodes of the last were kept, and their refined sums."""
+        """The levels of cuts start..end below `roots` (of refined totals, None: the whole tree, unprojected), each a
+        block with keystreams of its own, which nodes of the last were kept, and their refined sums."""
         from kasuri._kernels.visit import keep, water
 
         levels: list[Level] = []
@@ -122,8 +127,8 @@ class Visit:
             if known is not None and known.depth == cut:
                 y = known.y[np.searchsorted(known.prefix, nodes)]
             else:
-                stream = streams.open("noise", cut, block)
-                y = noisy_counts(self.order, cut, self.law(scale), nodes, keys, sums, stream)
+                y = self._noise(at, nodes, roots, streams)
+                add_counts(self.order, cut, nodes, keys, sums, y)
             if totals is None:
                 totals = np.maximum(y.sum(dtype=np.float64, keepdims=True), 0.0)
             x, t = np.zeros(nodes.size), np.empty(parents.size)
@@ -135,6 +140,15 @@ class Visit:
             parents, totals = nodes[kept], x[kept]
         assert totals is not None
         return levels, kept, totals
+
+    def _noise(self, at: int, nodes: Int, roots: Int, streams: Streams) -> Int:
+        """The noise of rising nodes of cut `at`, those below each root from its own keystream."""
+        cut, sampler = self.cuts[at], self.law(self.scales[at]).sampler
+        out = np.empty(nodes.size, dtype=np.int64)
+        edges = np.searchsorted(nodes, roots * self.order.width(self.cuts[self.split], cut)).tolist()
+        for block, low, high in zip(roots.tolist(), edges, [*edges[1:], nodes.size], strict=True):
+            sampler.draw_into(streams.open("noise", cut, block), out[low:high])
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,18 +164,16 @@ class Whole:
 def measure_whole(order: Order, depth: int, scale: Fraction, keys: Int, values: Int, streams: Streams) -> Whole:
     """The noisy counts of every possible node at `depth`, from a keystream of their own."""
     nodes, _ = order.children(np.zeros(1, dtype=np.int64), 0, depth)
-    stream = streams.open("pilot", depth, 0)
-    noise = DiscreteLaplace(scale)
-    return Whole(depth, scale, nodes, noisy_counts(order, depth, noise, nodes, keys, prefix_sums(values), stream))
+    y = DiscreteLaplace(scale).sampler.draw(streams.open("pilot", depth, 0), nodes.size)
+    add_counts(order, depth, nodes, keys, prefix_sums(values), y)
+    return Whole(depth, scale, nodes, y)
 
 
-def noisy_counts(order: Order, depth: int, noise: WholeNoise, nodes: Int, keys: Int, sums: Int, stream: Stream) -> Int:
-    """True sums below rising `nodes` of `depth`, each with fresh noise from the stream."""
+def add_counts(order: Order, depth: int, nodes: Int, keys: Int, sums: Int, noise: Int) -> None:
+    """Add the true sums below rising `nodes` of `depth` to their noise."""
     from kasuri._kernels.visit import add_range_sums
 
-    y = noise.sampler.draw(stream, nodes.size)
-    add_range_sums(keys, sums, nodes, order.stride(depth), y)
-    return y
+    add_range_sums(keys, sums, nodes, order.stride(depth), noise)
 
 
 def _with_children(level: Level, kept: Int, counts: Int) -> Level:
@@ -176,6 +188,8 @@ def _join(parts: list[Level]) -> Level:
     if not parts:
         empty = np.zeros(0, dtype=np.int64)
         return Level(empty, empty, np.zeros(0), np.zeros(1, dtype=np.int64))
+    if len(parts) == 1:
+        return parts[0]
     offsets = np.cumsum([0, *(int(part.first[-1]) for part in parts)])
     first = np.concatenate([part.first[:-1] + at for part, at in zip(parts, offsets, strict=False)] + [offsets[-1:]])
     return Level(

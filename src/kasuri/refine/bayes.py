@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ RIDGE = 30.0
 SMALL = 20_000
 """Fewer drawn cells have 8 x 2 bins instead of 24 x 5."""
 WINDOWS = (0.8, 1.6, 4.0)
-"""Widths (in cells) of the Gaussian windows; the first two, 0.6 and 0.4, make the near neighbourhood."""
+NEAR = (0.6, 0.4)
+"""Widths (in cells) of the Gaussian windows; the first two, so mixed, make the near neighbourhood."""
 MANY = 200
 """Levels of fewer nodes have the variances of their sums doubled, or raised as by so many further nodes that say 2."""
 DOUBT = 4
@@ -203,16 +205,17 @@ def spread_evenly(tree: Order, start: int, end: int, nodes: Int, mass: Int, room
 @dataclass(frozen=True, eq=False)
 class Neighbours:
     """Drawn cells in square tiles of a mesh, one layer per combination of the other axes: each cell's tile and place
-    in it; `shape` counts the tiles of a layer."""
+    in it; `shape` counts the tiles of a layer, and there are `most` tiles at most."""
 
     tile: Int
     local: Int
     shape: tuple[int, int]
+    most: int
 
     @classmethod
     def of(cls, cells: Int, domain: Domain) -> Neighbours | None:
         """None where there is no mesh, or hardly a drawn cell has a drawn neighbour on it."""
-        from kasuri._kernels.bayes import TILE
+        from kasuri._kernels.bayes import TILE, tiles_and_places
 
         meshes = domain.planes
         if not meshes or cells.size == 0:
@@ -220,32 +223,35 @@ class Neighbours:
         at = domain.positions(meshes[-1].name)[0]
         size_r, size_c = domain.shape[at : at + 2]
         below = math.prod(domain.shape[at + 2 :])
-        rest, after = np.divmod(cells, below)  # the axes before and after the mesh together number the layers
-        rest, col = np.divmod(rest, size_c)
-        rest, row = np.divmod(rest, size_r)
-        rows, cols = -(-size_r // TILE), -(-size_c // TILE)
-        tile = ((rest * below + after) * rows + row // TILE) * cols + col // TILE
-        if 4 * (1 + int(np.count_nonzero(np.diff(tile)))) > cells.size:  # perhaps tiles are in several runs
+        tile, local = np.empty(cells.size, dtype=np.int64), np.empty(cells.size, dtype=np.uint8)
+        tiles_and_places(cells, below, size_r, size_c, tile, local)
+        runs = 1 + int(np.count_nonzero(np.diff(tile)))
+        if 4 * runs > cells.size:  # perhaps tiles are in several runs
             some = tile[tile % 61 == 0] if tile.size > 1 << 20 else tile
             if 4 * np.unique(some).size > some.size:
                 return None
-        return cls(tile, row % TILE * TILE + col % TILE, (rows, cols))
+        return cls(tile, local, (-(-size_r // TILE), -(-size_c // TILE)), min(runs, cells.size // 4))
+
+    @cached_property
+    def _tiles(self) -> tuple[Int, Int, Int]:
+        """Of every tile the cells, and the numbers of the tiles around it, as the kernel reads them."""
+        from kasuri._kernels.bayes import tiles_around, tiles_of
+
+        size = 1 << max(4, (2 * self.most).bit_length())
+        keys, slots = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+        ids, first, among = tiles_of(self.tile, slots, keys)
+        return first, among, tiles_around(ids, *self.shape, slots, keys)
 
     def smooth(self, values: Float) -> tuple[Float, Float]:
         """Two averages of the neighbours' values, the cell itself left out: near, and farther."""
-        from kasuri._kernels.bayes import RADIUS, TILE, smooth, tiles_of
+        from kasuri._kernels.bayes import RADIUS, smooth
 
-        size = 1 << max(4, (2 * self.tile.size // 4).bit_length())
-        keys, slots = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
-        slot = np.empty(self.tile.size, dtype=np.int64)
-        tiles, ids = tiles_of(self.tile, self.local, values, slots, keys, slot)
         offset = np.arange(-RADIUS, RADIUS + 1)
         weights = np.array([np.exp(-0.5 * (offset / sigma) ** 2) for sigma in WINDOWS])
         weights /= weights.sum(axis=1, keepdims=True)
-        out = np.empty((len(WINDOWS), len(ids), TILE * TILE))
-        smooth(tiles, ids, *self.shape, slots, keys, weights, out)
-        near, wider, far = (window[slot, self.local] for window in out)
-        return 0.6 * near + 0.4 * wider, far
+        near, far = np.empty(values.size), np.empty(values.size)
+        smooth(values, self.local, *self._tiles, weights, np.array(NEAR), near, far)
+        return near, far
 
 
 def sibling_features(values: Float, groups: Int) -> Float:

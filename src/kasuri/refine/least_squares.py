@@ -93,8 +93,10 @@ def share(levels: list[tuple[Array, Array]], z: list[Array], v: list[Array], tot
 
     closed = [np.zeros(z[-1].size, dtype=bool) if open_below is None else ~open_below]
     for _, children in reversed(levels[:-1]):
-        leaves = np.append(0, np.cumsum(~closed[0]))  # open nodes of the next level before each of its nodes
-        closed.insert(0, leaves[children[1:]] == leaves[children[:-1]])
+        before = children
+        if closed[0].any():  # open nodes of the next level before each of its nodes
+            before = np.append(0, np.cumsum(~closed[0]))[children]
+        closed.insert(0, before[1:] == before[:-1])
     totals, first = total, np.array([0, z[0].size], dtype=np.int64)
     out = []
     for at, (_, children) in enumerate(levels):
