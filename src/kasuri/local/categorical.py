@@ -203,7 +203,7 @@ class Hadamard(Randomizer):
 
     @property
     def order(self) -> int:
-        """D = 2^order is the least power of two above d: the constant row 0 is no category's."""
+        """D = 2^order is the least power of two above d: row 0 is constant and belongs to no category."""
         return self.size.bit_length()
 
     @property
