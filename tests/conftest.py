@@ -52,6 +52,14 @@ def shares(file: str) -> bool:
     return 'scope="module"' in (ROOT / file).read_text(encoding="utf-8")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def commands_once() -> None:
+    """The tree of commands is made at the first call of the command line and serves all others of this process."""
+    import typer.testing
+
+    typer.testing._get_command = functools.cache(typer.testing._get_command)
+
+
 @pytest.fixture(autouse=True)
 def keys_by_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Release keys that a test draws from the operating system come from its name and their number instead, so that a

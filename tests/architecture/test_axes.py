@@ -58,7 +58,22 @@ def called(node: ast.Call) -> str | None:
     return "dispatch" if last(node.func) == "register" and any(map(names_a_class, node.args)) else None
 
 
+def chosen(node: ast.AST) -> bool:
+    """Whether the kind of something chooses: the subject of `match`, the key of a table that is written out, the text
+    that begins or ends with something."""
+    if isinstance(node, ast.Match):
+        return kind_of_something(node.subject) and any(says_a_kind(case.pattern) for case in node.cases)
+    if isinstance(node, ast.Subscript):
+        return kind_of_something(node.slice) and isinstance(node.value, ast.Dict) and says_a_kind(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        inside = any(map(kind_of_something, (node.func.value, *node.args)))
+        return inside and any(map(says_a_kind, (node.func.value, *node.args)))
+    return False
+
+
 def way_of(node: ast.AST) -> str | None:
+    if chosen(node):
+        return "kind"
     if isinstance(node, ast.Call):
         return called(node)
     if isinstance(node, ast.Compare):
@@ -71,6 +86,38 @@ def way_of(node: ast.AST) -> str | None:
         first = node.args.args[0].annotation
         return "dispatch" if first is not None and names_a_class(first) else None
     return None
+
+
+def types(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is written as the type of something."""
+    for node in ast.walk(tree):
+        parts = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        if isinstance(node, ast.AnnAssign) and last(node.annotation) == "TypeAlias":
+            parts.append(node.value)
+        for part in parts:
+            if part is not None:
+                yield from ast.walk(part)
+
+
+def more_than_made(text: str) -> Iterator[int]:
+    """The lines in which the class of an axis is anything but called, to make one, or written as a type: there is no
+    other way to ask for a class than to have it."""
+    tree = ast.parse(text)
+    fine = set(map(id, types(tree)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            fine.add(id(node.func))
+            if isinstance(node.func, ast.Attribute) and not node.func.attr.startswith("__"):
+                fine.add(id(node.func.value))
+    for node in ast.walk(tree):
+        renamed = (
+            isinstance(node, ast.ImportFrom)
+            and (node.module == "kasuri" or str(node.module).startswith("kasuri.schema"))
+            and any(one.name in CLASSES and one.asname not in (None, one.name) for one in node.names)
+        )
+        handed = isinstance(node, (ast.Name, ast.Attribute)) and last(node) in CLASSES and id(node) not in fine
+        if renamed or handed:
+            yield node.lineno  # type: ignore[attr-defined]
 
 
 def asked(text: str) -> Iterator[tuple[int, str]]:
@@ -91,6 +138,34 @@ def test_nothing_outside_schema_asks_for_the_class_of_an_axis():
     assert not found
 
 
+def test_outside_schema_the_class_of_an_axis_only_makes_one():
+    found = [
+        f"{path.relative_to(SOURCE)}, line {line}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.relative_to(SOURCE).parts[0] != "schema"
+        for line in more_than_made(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("planted", [
+    "x = isinstance(axis, Mesh)", "x = isinstance(axis, (schema.Mesh, Time))", "x = type(axis) is Mesh",
+    "t: type = Mesh\nx = isinstance(axis, t)", "KINDS = (Mesh, Time)", "x = Mesh in type(axis).__mro__",
+    "x = dict([(Mesh, 1)])[type(axis)]", "x = Mesh.__instancecheck__(axis)", "x = dispatch(Mesh)(axis)",
+    "from kasuri.schema import Mesh as M", "match axis:\n    case Mesh(level=None): pass", "def f(kind=Mesh): pass",
+    "x = [one for one in (Mesh, Time) if one is kind]",
+])  # fmt: skip
+def test_a_class_that_is_handed_around_is_seen(planted):
+    assert list(more_than_made(planted))
+
+
+def test_making_an_axis_and_naming_its_type_are_fine():
+    text = (
+        "Places: TypeAlias = Domain | Axis\ndef f(axis: Mesh | None) -> list[Time]:\n    return Mesh.window(ks.Time(1))"
+    )
+    assert not list(more_than_made(text))
+
+
 @pytest.mark.parametrize(
     "planted",
     [
@@ -101,6 +176,10 @@ def test_nothing_outside_schema_asks_for_the_class_of_an_axis():
         "if type(axis) is Time: pass",
         "match axis:\n    case Mesh(level=None): pass",
         'if axis.kind == "mesh": pass',
+        'draw = {"mesh": drawn, "time": listed}[axis.kind]',
+        'draw = {"mesh": drawn}.get(axis.kind, listed)',
+        'if axis.kind.startswith("mesh"): pass',
+        'match axis.kind:\n    case "mesh" | "grid": pass',
         'if axis.kind in ("nominal", "ordered"): pass',
         'if data["kind"] != "time": pass',
         'if data.get("kind") == "mesh": pass',

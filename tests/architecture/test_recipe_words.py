@@ -27,6 +27,35 @@ SAID = {
     "words/japanese.py": {"MEASURED": "translated", "PHRASES": "translated", "REFINED": "translated"},
 }
 """Lists by which something is made or said, and nothing is decided, and what they are."""
+SPOKEN = {
+    "__init__.py": {"_HOME", "_BESIDE"},
+    "_kernels/__init__.py": {"MODULES"},  # modules of kernels
+    "cli/ledger.py": {"open_ledger", "_window"},  # the default of an option; a key of what is printed
+    "cli/local.py": {"plan"},  # a field
+    "cli/plan.py": {"_recipes"},  # handed to the reader of recipes, as what was typed
+    "cli/release.py": {"release"},  # the default of an option
+    "job/__init__.py": {"__all__"},
+    "job/models.py": {"Job", "Job._spark_default"},  # defaults
+    "job/parameters.py": {"refuse_public"},  # what an argument is called
+    "manifest/package.py": {"_field", "post_processing"},  # replaced in a sentence; a field
+    "noise/laws.py": {"DiscreteLaplace", "FloatLaplace"},
+    "public.py": {"PublicMatrix.__post_init__"},  # in a message
+    "published/bars.py": {"CountBars"},  # in a sentence
+    "recipes/best.py": {"Best._candidates"},  # arguments of those it makes
+    "recipes/descent.py": {"HalvingRun.descent"},  # stored
+    "recipes/shares.py": {"rule"},  # presets of shares
+    "refine/project.py": {"NegL2", "NonnegLasso", "Lasso"},
+    "report/local.py": {"estimate_page"},  # a field
+    "schema/window.py": {"Window.spans"},  # a day
+    "spark/cluster.py": {"release"},  # a folder
+    "study/outlook.py": {"Outlook.to_json", "everything"},  # a key of what is printed; a name in a list
+    "words/bias.py": {"MEASURED"},
+    "words/japanese.py": {"PHRASES", "MEASURED", "REFINED"},
+}
+"""Where a word is written at all, outside the constructors, what they store, the reader and the makers of trees. A text
+that is not written cannot be compared with, in whatever form; what these do with it the other tests look at."""
+STORING = {"stored", "further"}
+"""Methods of recipes and runs that say what is stored."""
 ASKED = {
     "startswith", "endswith", "removeprefix", "removesuffix", "find", "index", "count", "get", "pop", "setdefault",
     "match", "fullmatch", "search", "__eq__", "__ne__", "__contains__", "__getitem__", "eq", "ne", "contains",
@@ -119,6 +148,21 @@ def constants(tree: ast.AST, words: Collection[str], said: Collection[str] = ())
     return found
 
 
+def named(tree: ast.AST) -> set[str]:
+    """The names of recipes that a module makes once for all, as it writes them: `PLAIN.name`, `geometric().name`."""
+    made = {make.__name__ for make in RECIPES.values()}
+    found = {f"{ast.unparse(n)}.name" for n in ast.walk(tree) if isinstance(n, ast.Call) and last(n.func) in made}
+    for node in ast.walk(tree):
+        for target in node.targets if isinstance(node, ast.Assign) else []:
+            pairs = [(target, node.value)]  # type: ignore[attr-defined]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):  # type: ignore[attr-defined]
+                pairs = list(zip(target.elts, node.value.elts, strict=False))  # type: ignore[attr-defined]
+            for one, value in pairs:
+                if isinstance(value, ast.Call) and last(value.func) in made:
+                    found.add(f"{last(one)}.name")
+    return found
+
+
 def handed(tree: ast.AST, everywhere: dict[str, set[str]]) -> set[str]:
     """The constants of other modules as this one writes them: by name, or by their module's."""
     found: set[str] = set()
@@ -187,10 +231,82 @@ def test_no_other_file_compares_the_words_of_recipes():
         if name not in READERS and not name.startswith(OTHERS)
         for where in compared(
             text, words, made if name.startswith("recipes/") else TREES.get(name, ()),
-            bound[name] | handed(ast.parse(text), bound),
+            bound[name] | handed(ast.parse(text), bound) | named(ast.parse(text)),
         )
     ]  # fmt: skip
     assert not found, "\n".join(found)
+
+
+def said_in(text: str, words: Collection[str]) -> set[str]:
+    """The definitions in which one of `words` is written, in one piece or joined from several; docstrings apart."""
+    found: set[str] = set()
+
+    def below(node: ast.AST, scope: str) -> None:
+        bodies = node.body if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) else []
+        for child in ast.iter_child_nodes(node):
+            own = scope
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                own = f"{scope}.{child.name}".lstrip(".")
+            elif isinstance(child, (ast.Assign, ast.AnnAssign)) and not scope:
+                own = last(child.targets[0] if isinstance(child, ast.Assign) else child.target)
+            if whole(child) in words and not (isinstance(child, ast.Expr) and child in bodies):
+                found.add(own)
+            if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)):
+                below(child, own)
+
+    below(ast.parse(text), "")
+    return found
+
+
+def whole(node: ast.AST) -> str | None:
+    """A text that is written out: in one piece, joined with "+", or as a formatted text without anything in it."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [node.left, node.right]
+    elif isinstance(node, ast.JoinedStr):
+        parts = node.values
+    texts = [whole(part) for part in parts]
+    return "".join(filter(None, texts)) if texts and None not in texts else None
+
+
+def test_a_word_of_a_recipe_is_written_in_few_places():
+    """Whatever the form of a comparison: it needs the word."""
+    words, made = stored_words(), makers()
+    found: dict[str, set[str]] = {}
+    for name, text in sorted(files().items()):
+        if name in READERS or name.startswith((*OTHERS, "reproduce/", "trees/")):
+            continue
+        scopes = said_in(text, words)
+        if name.startswith("recipes/"):  # module constants and fields of classes have no dot and are no functions
+            functions = {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+            scopes = {
+                scope
+                for scope in scopes
+                if scope not in made
+                and (scope in functions or ("." in scope and scope.rpartition(".")[2] not in STORING))
+            }
+        if scopes:
+            found[name] = scopes
+    assert found == SPOKEN
+
+
+@pytest.mark.parametrize("code", [
+    'def f(name):\n    for word in ("geometric", "laplace"):\n        if name == word: pass',
+    'def f(name):\n    plain = "geometric"\n    return name == plain', 'def f(name, x="geometric"): return x == name',
+    'def f(name): return bool({"geometric"} & {name})', 'def f(name): return not {name}.isdisjoint(("geometric",))',
+    'def f(name): return re.compile("geometric").match(name)', 'def f(name): return {name: True}["geometric"]',
+    'def f(name): return name == "geo" + "metric"', 'def f(name): return name == f"geometric"',
+    'def f(names): return filter("geometric".__eq__, names)', 'def f(name): return hash(name) == hash("geometric")',
+    'def f(name): return [one for one in ["geometric"] if one is name]', 'f = lambda name, x="geometric": x == name',
+])  # fmt: skip
+def test_a_word_is_seen_wherever_it_is_written(code):
+    assert said_in(code, {"geometric"}) == {"f"}
+
+
+def test_a_docstring_writes_no_word():
+    assert not said_in('def f():\n    """geometric"""\n\nX = 1\n"""geometric"""', {"geometric"})
 
 
 def test_every_list_that_only_says_something_is_there():
@@ -228,6 +344,14 @@ def test_no_other_file_asks_of_which_family_a_recipe_is():
 def test_every_form_of_a_comparison_is_seen(code):
     words = {"geometric"}
     assert list(compared(code, words, {"geometric"}, constants(ast.parse(code), words)))
+
+
+@pytest.mark.parametrize("code", [
+    "x = name == best().name", "PLAIN = geometric()\nx = name == PLAIN.name",
+    "USUAL, PLAIN = best(), ks.geometric()\nx = name in (1, PLAIN.name)",
+])  # fmt: skip
+def test_names_of_recipes_that_were_made_are_seen(code):
+    assert list(compared(code, (), (), named(ast.parse(code))))
 
 
 @pytest.mark.parametrize("code", [

@@ -1,10 +1,11 @@
 """Every block of the guide runs, page by page: Python in one folder, commands in another, in order.
 
-A reader's own files (SAMPLES) lie there already. A block whose kind is not known here fails its page: nothing in the
+A reader's own files (`made`) lie there already. A block whose kind is not known here fails its page: nothing in the
 guide is skipped.
 """
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -20,6 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kasuri.examples import KANTO
+from kasuri.study import outlook
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
@@ -37,8 +39,10 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return [(kind, body) for kind, body in found if not kind.startswith("{")]
 
 
-def samples(folder: Path) -> None:
+@pytest.fixture(scope="session")
+def made(tmp_path_factory) -> Path:
     """What a reader has: a census table as Parquet and CSV, an e-Stat file, UCI Adult and its recoding, examples."""
+    folder = tmp_path_factory.mktemp("samples")
     from pyarrow import csv, parquet
 
     table = parquet.read_table(KANTO)
@@ -58,6 +62,7 @@ def samples(folder: Path) -> None:
     csv.write_csv(horigome2020_kanon.adult(), folder / "adult.csv")
     left = shutil.ignore_patterns("release", "*.gpkg")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=left)
+    return folder
 
 
 def commands(body: str) -> list[tuple[str, list[str]]]:
@@ -93,13 +98,14 @@ def run(command: str, folder: Path, running: list) -> str:
     return done.stdout + done.stderr
 
 
-def follow(page: Path, folder: Path, monkeypatch, change=lambda text: text) -> None:
-    """Do what a page says. `change` puts the reader's own addresses into its text."""
+def follow(page: Path, folder: Path, made: Path, monkeypatch, change=lambda text: text) -> None:
+    """Do what a page says, beside copies of what is `made`. `change` puts the reader's own addresses into
+    its text. What `kasuri plan` tries beforehand it tries on a small public model: the page shows no figure of it that
+    is compared."""
+    monkeypatch.setattr(outlook, "model", functools.partial(outlook.model, cells=1 << 12))
     python, shell = folder / "python", folder / "shell"
-    python.mkdir()
-    shell.mkdir()
-    samples(shell)
-    samples(python)
+    for own in (python, shell):
+        shutil.copytree(made, own)
     names: dict = {"__name__": "__guide__"}
     running: list[subprocess.Popen] = []
     found = blocks(page)
@@ -133,11 +139,11 @@ def follow(page: Path, folder: Path, monkeypatch, change=lambda text: text) -> N
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in OWN], ids=lambda page: page.stem)
-def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch):
-    follow(page, tmp_path, monkeypatch)
+def test_every_block_of_the_page_runs(page, tmp_path, made, monkeypatch):
+    follow(page, tmp_path, made, monkeypatch)
 
 
-def test_a_newcomer_takes_an_estat_file_to_postgis(tmp_path, monkeypatch, postgres):
+def test_a_newcomer_takes_an_estat_file_to_postgis(tmp_path, made, monkeypatch, postgres):
     """Following guide/estat.md to the letter, but for the address of the database."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     with psycopg.connect(postgres) as base:
@@ -146,7 +152,7 @@ def test_a_newcomer_takes_an_estat_file_to_postgis(tmp_path, monkeypatch, postgr
     page = GUIDE / "estat.md"
     shown = "postgresql://me@localhost/statistics"
     assert page.read_text(encoding="utf-8").count(shown) >= 2
-    follow(page, tmp_path, monkeypatch, lambda text: text.replace(shown, postgres))
+    follow(page, tmp_path, made, monkeypatch, lambda text: text.replace(shown, postgres))
     with psycopg.connect(postgres) as base:
         cells, total = base.execute("SELECT count(*), sum(value) FROM release").fetchone()
         inside, one, srid = base.execute(
@@ -173,10 +179,10 @@ def test_the_spark_page_runs(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_a_block_that_would_be_skipped_fails(tmp_path, monkeypatch):
+def test_a_block_that_would_be_skipped_fails(tmp_path, made, monkeypatch):
     for i, body in enumerate(("```python3\nprint(1)\n```\n", "```\nkasuri demo\n```\n", "```text\n$ kasuri demo\n```\n",
                               "```console\n$ kasuri --version\nkasuri 9.9\n```\n")):  # fmt: skip
         (tmp_path / f"{i}.md").write_text(f"# x\n\n{body}", encoding="utf-8")
         (tmp_path / str(i)).mkdir()
         with pytest.raises(AssertionError):
-            follow(tmp_path / f"{i}.md", tmp_path / str(i), monkeypatch)
+            follow(tmp_path / f"{i}.md", tmp_path / str(i), made, monkeypatch)

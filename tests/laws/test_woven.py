@@ -235,11 +235,13 @@ def test_the_closed_form_is_dense_least_squares():
 def test_shares_follow_targets_and_sum_to_one():
     measured = tuple(targets.Sums(counts) for counts in ((16, 16), (4, 4), (16, 1), (1, 16)))
     form = targets.Form((16, 16), measured, measured)
-    plain = targets.shares_for(form, [1.0, 1.0, 1.0, 1.0], [0])
-    rows = targets.shares_for(form, [1.0, 1.0, 0.1, 1.0], [0])
+    plain = targets.shares_for(form, (1.0, 1.0, 1.0, 1.0), (0,))
+    rows = targets.shares_for(form, (1.0, 1.0, 0.1, 1.0), (0,))
     for shares in (plain, rows):
         assert sum(shares) == 1 and all(share >= 0 for share in shares) and shares[0] > 0
-    assert rows[2] > plain[2] + Fraction(1, 10) and rows == targets.shares_for(form, [1.0, 1.0, 0.1, 1.0], [0])
+    assert rows[2] > plain[2] + Fraction(1, 10) and rows == targets.shares_for.__wrapped__(
+        form, (1.0, 1.0, 0.1, 1.0), (0,)
+    )
 
 
 def test_limits_of_margins_hold_and_are_shorter_than_those_of_the_tree():

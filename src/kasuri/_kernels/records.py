@@ -250,7 +250,7 @@ def _keep(pairs, values, i, out, at):
 @njit()
 def bound(pairs, values, n, max_cells, state, data, ends, out):
     """Distinct pairs sorted by id -> at most `max_cells` per id, those of least rank, as rows (id, cell, weight) of
-    `out`; how many were kept. An id i is the text data[ends[i] : ends[i + 1]], or where there are no texts itself.
+    `out`; how many were kept. An id i is the text data[ends[i] : ends[i + 1]]; without texts, i itself.
 
     A heap of the best so far (its root the worst of them): O(d log max_cells) for a unit with d cells."""
     size, low = 0, 0

@@ -78,14 +78,20 @@ def normal_epsilon(parts: Normals, delta: Fraction) -> Fraction:
     delta = exact(delta, "delta")
     if not MIN_DELTA <= delta < 1:
         raise PrivacyError("delta must be at least 1e-30 and below 1")
-    converted = tight_epsilon_of_zcdp(rho_of(tuple(joined.items())), delta)
+    return _priced(tuple(joined.items()), delta)
+
+
+@lru_cache(maxsize=4096)  # a scale is found by trying some, and each slot of a series asks again
+def _priced(joined: Normals, delta: Fraction) -> Fraction:
+    """The same of exact parts, each variance once."""
+    converted = tight_epsilon_of_zcdp(rho_of(joined), delta)
     tail = float(delta) * _TAIL / len(joined)
     if any(
         (variance < SMOOTH and count > _CONVOLVED) or _reach(variance, count, tail) > _WIDEST
-        for variance, count in joined.items()
+        for variance, count in joined
     ):
         return converted
-    loss, mass = _joined([_law(variance, count, tail) for variance, count in joined.items()])
+    loss, mass = _joined([_law(variance, count, tail) for variance, count in joined])
     spare = float(delta) * (1 - 4 * _TAIL)
 
     def too_much(epsilon: float) -> bool:

@@ -7,6 +7,7 @@ its pieces (docs/proofs/bounding.md). Two engines, one answer: a radix count (`n
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ def in_duckdb(
         base.execute("SET temp_directory = ?", [str(folder / "spill")])
         base.execute("SET preserve_insertion_order = false")
         base.execute("SET default_collation = ''")
-        room = _room(base)
+        room = _room(memory)
         parts = _split(kind, records, key, folder / "parts")
         total = _Total(domain)
         with pa.OSFile(str(folder / "parts")) as raw, pa.ipc.open_file(raw) as file:
@@ -109,9 +110,7 @@ def texts(
 
     state = kernel.key_state(np.frombuffer(key.hex().encode(), np.uint8))
     try:
-        with duckdb.connect() as base:
-            base.execute("SET memory_limit = ?", [memory])
-            room = _room(base)
+        room = _room(memory)
         parts = _split("text", records, key, folder / "parts")
         total = _Total(domain)
         with pa.OSFile(str(folder / "parts")) as raw, pa.ipc.open_file(raw) as file:
@@ -125,9 +124,15 @@ def texts(
         raise _too_small(memory, error) from None
 
 
-def _room(base: Any) -> int:
-    """Bytes of records that are bounded at a time: a sixteenth of the memory limit."""
-    room: int = base.execute("SELECT parse_formatted_bytes(current_setting('memory_limit'))").fetchall()[0][0] // 16
+@functools.cache
+def _room(memory: str) -> int:
+    """Bytes of records that are bounded at a time: a sixteenth of the limit, as DuckDB reads it (to start one takes
+    longer than to count a small table)."""
+    import duckdb
+
+    with duckdb.connect() as base:
+        base.execute("SET memory_limit = ?", [memory])
+        room: int = base.execute("SELECT parse_formatted_bytes(current_setting('memory_limit'))").fetchall()[0][0] // 16
     return room
 
 

@@ -394,7 +394,7 @@ def _inside(path: Path) -> Iterator[Path]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file it is, whatever its name: links of both kinds lead to one. None where there is none to be read."""
+    """Which file it is, whatever its name: links of both kinds lead to one. None where it cannot be read."""
     try:
         found = path.stat()
     except OSError:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +203,7 @@ class Hadamard(Randomizer):
 
     @property
     def order(self) -> int:
-        """D = 2^order is the least power of two above d: the constant row 0 is no category's."""
+        """D = 2^order is the least power of two above d: row 0 is constant and belongs to no category."""
         return self.size.bit_length()
 
     @property
@@ -344,7 +344,7 @@ def _mix(x: int) -> int:
     return x ^ x >> 16
 
 
-Places = Domain | Axis
+Places: TypeAlias = Domain | Axis
 
 
 def unary(places: Places, *, epsilon: Exact, elsewhere: bool = True, bits: int = BITS) -> Unary:

@@ -7,6 +7,7 @@ of the input.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import platform
@@ -355,13 +356,17 @@ def _composition(ledger: dict[str, Any] | None) -> str:
 
 def environment() -> dict[str, Any]:
     """Versions of what can change a released number, one hash over them, and the kind of machine."""
-    versions = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "unknown"
+    versions = {"python": platform.python_version()} | {name: installed(name) for name in PACKAGES}
     return {"versions": versions, "hash": versions_hash(versions), "machine": machine()}
+
+
+@functools.cache  # read from files, by a parser of mail
+def installed(name: str) -> str:
+    """The version of a package."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def versions_hash(versions: Mapping[str, str]) -> str:
@@ -369,6 +374,7 @@ def versions_hash(versions: Mapping[str, str]) -> str:
     return sha256("".join(f"{name}=={version}\n" for name, version in sorted(versions.items())).encode())
 
 
+@functools.cache
 def machine() -> str:
     """What else can change the last digit of a number: the processor and its instructions, under the versions above.
     Refinements are replayed to the last value where it is the same."""
@@ -378,5 +384,5 @@ def machine() -> str:
         features = sorted(name for name, there in known.items() if there)
     except ImportError:
         features = []
-    versions = [f"{name} {metadata.version(name)}" for name in ("llvmlite", "numba", "numpy")]
+    versions = [f"{name} {installed(name)}" for name in ("llvmlite", "numba", "numpy")]
     return f"{platform.machine()} {sha256(json.dumps([features, versions]).encode())[7:19]}"

@@ -395,7 +395,7 @@ def _values(
 
 
 def _kernels(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Where the version of the refinement is none that this kasuri knows; stated of every release, refined or not."""
+    """A fault where this kasuri does not know the version of the refinement, which every release states."""
     version = manifest["privacy"]["implementation"].get("refinement", {}).get("version", 1)
     if type(version) is int and version > refine.VERSION:
         yield f"refined by version {version}, newer than this kasuri runs; update kasuri"

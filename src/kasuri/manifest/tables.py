@@ -282,7 +282,7 @@ _FRAME = 12
 """Bytes of a Parquet file before its columns and around its footer."""
 
 _BESIDE = (
-    *(f"system.main.duckdb_{kind}() WHERE NOT internal" for kind in ("functions", "schemas", "types", "views")),
+    *(f"system.main.duckdb_{kind}() WHERE NOT internal" for kind in ("schemas", "types", "views")),
     *(f"system.main.duckdb_{kind}()" for kind in ("indexes", "sequences", "triggers")),
     "system.main.duckdb_constraints() WHERE constraint_type NOT IN ('NOT NULL', 'PRIMARY KEY')",  # once ours
     *(f"system.main.duckdb_{kind}() WHERE NOT internal AND comment IS NOT NULL" for kind in ("tables", "columns")),
@@ -304,8 +304,10 @@ def _more(connection: Any, size: int) -> bool:
     blocks = connection.execute("SELECT block_size * total_blocks FROM system.main.pragma_database_size()").fetchone()
     if blocks[0] + _HEADERS != size:
         return True
-    names = connection.execute("SELECT function_name FROM system.main.duckdb_functions()").fetchall()
-    known = {f"system.main.{name}()" for (name,) in names}  # an earlier DuckDB knows no triggers
+    functions = connection.execute("SELECT function_name, internal FROM system.main.duckdb_functions()").fetchall()
+    if not all(internal for _, internal in functions):
+        return True
+    known = {f"system.main.{name}()" for name, _ in functions}  # an earlier DuckDB knows no triggers
     asked = [what for what in _BESIDE if what.startswith("(") or what.split()[0] in known]
     return any(connection.execute(f"SELECT 1 FROM {what} LIMIT 1").fetchall() for what in asked)
 

@@ -14,7 +14,7 @@ that of a block of its size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -48,7 +48,7 @@ class Sums:
         return math.prod(self.counts)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Form:
     """The closed form for some measured partitions and some views."""
 
@@ -108,18 +108,19 @@ class Form:
         return 1 / precision, (slope / tree[:, None] ** 2 - own * shares) / precision[:, None] ** 2
 
 
-def shares_for(form: Form, targets: Sequence[float], keep: Sequence[int]) -> list[Fraction]:
+@lru_cache(maxsize=64)  # what is saved and verified is planned again from its words, several times
+def shares_for(form: Form, targets: tuple[float, ...], keep: tuple[int, ...]) -> tuple[Fraction, ...]:
     """Shares of the measured partitions, multiples of 1/PARTS that sum to exactly 1, for wished errors of the views;
     those in `keep` have a share whatever comes out."""
     if not targets:  # one cell: nothing is wished but what is measured anyhow
-        return _rounded(np.full(len(form.measured), 1 / len(form.measured)))
+        return tuple(_rounded(np.full(len(form.measured), 1 / len(form.measured))))
     wished = np.array(targets, dtype=np.float64)
     open_ = list(range(len(form.measured)))
     while True:
         q = _least(form, wished, open_)
         small = [i for i in open_ if q[i] < LEAST and i not in keep]
         if not small:
-            return _rounded(np.maximum(q, [LEAST if i in keep else 0.0 for i in range(q.size)]))
+            return tuple(_rounded(np.maximum(q, [LEAST if i in keep else 0.0 for i in range(q.size)])))
         open_ = [i for i in open_ if i != min(small, key=lambda i: q[i])]
 
 

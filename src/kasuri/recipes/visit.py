@@ -33,7 +33,7 @@ BLOCKS = 256
 @dataclass(frozen=True, eq=False)
 class Visit:
     """What to measure: the tree, the depths of its cuts (the last is the leaves), the scale of each and its slack: a
-    node is kept iff y > t - slack * scale (0: iff x > 0; infinite: always). No slack is none at all."""
+    node is kept iff y > t - slack * scale (0: iff x > 0; infinite: always). Empty slacks are 0."""
 
     order: Order
     cuts: tuple[int, ...]

@@ -372,8 +372,8 @@ class WovenRun(TreeRun):
         return replace(tree, levels=(replace(cells, y=noisy + moved),))  # type: ignore[arg-type]  # real numbers here
 
     def _told_by_finer(self, tree: Visited, parts: Sequence[woven.Part]) -> list[woven.Part]:
-        """Every view that is no measured level as the sums of those two measured partitions, finer than it, whose noise
-        tells it best: posterior cells err together, which their variances do not know."""
+        """Every view that was not measured itself, as the sums of those two measured partitions, finer than it, whose
+        noise tells it best: posterior cells err together, which their variances do not know."""
         keys = self.tree
         told = [
             (self.weave.view_at(depth) or (), level.prefix * keys.stride(depth), level.y, laplace_variance(scale), True)
@@ -469,7 +469,7 @@ class WovenRun(TreeRun):
 
     def _beside(self, tree: Visited, numbers: Sequence[Int]) -> Iterator[Chances]:
         """The chances of each number of a part and the sum of its noisy cells, where all cells were drawn: the part's
-        own noise comes after theirs, and is no number more often than 0."""
+        own noise comes after theirs, and no number is likelier for it than 0."""
         cells = tree.levels[-1]
         if cells.y.size < self.tree.nodes(self.tree.depth):
             return

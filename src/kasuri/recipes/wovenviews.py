@@ -66,12 +66,12 @@ def planned(weave: Woven, wished: dict[View, Fraction]) -> dict[View, Fraction]:
     views = wished or dict.fromkeys(standard(weave), Fraction(0))
     sums = {view: sums_of(weave, view) for view in (*views, cells)}
     n = float(domain.size)
-    targets = [float(views[view]) or (n / sums[view].groups) ** 0.25 for view in views]
+    targets = tuple(float(views[view]) or (n / sums[view].groups) ** 0.25 for view in views)
     measured = list(dict.fromkeys((*views, cells)))
     form = Form(
         tuple(sums_of(weave, cells).counts), tuple(sums[view] for view in measured), tuple(sums[view] for view in views)
     )
-    shares = shares_for(form, targets, [measured.index(cells)])
+    shares = shares_for(form, targets, (measured.index(cells),))
     return {view: share for view, share in zip(measured, shares, strict=True) if share}
 
 

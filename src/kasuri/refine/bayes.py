@@ -214,7 +214,7 @@ class Neighbours:
 
     @classmethod
     def of(cls, cells: Int, domain: Domain) -> Neighbours | None:
-        """None where there is no mesh, or hardly a drawn cell has a drawn neighbour on it."""
+        """None where there is no mesh, or hardly any drawn cell has a drawn neighbour on it."""
         from kasuri._kernels.bayes import TILE, tiles_and_places
 
         meshes = domain.planes

@@ -123,7 +123,7 @@ def _by_bits(value: Int) -> tuple[Int, Int]:
 
 
 def text_of(data: bytes) -> str:
-    """Bytes as text that stands in a page as it is: base 85, five letters for four bytes, with a comma for "<"."""
+    """Bytes as text that goes into a page unescaped: base 85, five letters for four bytes, with a comma for "<"."""
     return base64.b85encode(data).decode().replace("<", ",")
 
 

@@ -33,7 +33,7 @@ _VAST = Fraction(10) ** 60
 
 
 def rational(value: object) -> Fraction | None:
-    """The exact number that a public description says (a decimal, p/q, a whole number); None where it is none, or one
+    """The exact number that a public description says (a decimal, p/q, a whole number); None where it says none, or one
     that would fill the memory, such as "1e999999999".
 
     >>> rational("1/120"), rational(0.5), rational("1e999999999")

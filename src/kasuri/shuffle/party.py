@@ -384,7 +384,7 @@ def _spaced(column: Any) -> int:
     column = column.cast(pa.large_string())
     try:
         trimmed = pc.utf8_trim_whitespace(column)
-    except pa.ArrowInvalid:  # a key that is no UTF-8
+    except pa.ArrowInvalid:  # a key that is not UTF-8
         trimmed = pc.ascii_trim_whitespace(column)
     return int(pc.sum(pc.not_equal(column, trimmed)).as_py() or 0)
 

@@ -189,19 +189,25 @@ class Outlook:
     lesser: frozenset[str] = frozenset()
     """Recipes whose promise rests on more than others' do: floating-point noise, or a public total."""
 
+    def scores(self) -> dict[str, float]:
+        """The usual error of each recipe over all sizes (a geometric mean), but for those whose promise is lesser."""
+        found: dict[str, list[float]] = {}
+        for row in self.rows:
+            if row["off"] is not None and row["recipe"] not in self.lesser:
+                found.setdefault(row["recipe"], []).append(math.log(max(row["off"], 0.5)))
+        return {name: math.exp(sum(logs) / len(logs)) for name, logs in found.items()}
+
+    def better(self) -> str | None:
+        """The recipe with the smallest errors over all sizes; None where none is a tenth better than the usual one."""
+        scores = self.scores()
+        if not scores or scores.get(USUAL.name, math.inf) <= 1.1 * min(scores.values()):
+            return None
+        return min(scores, key=lambda name: scores[name])
+
     def recommendation(self) -> dict[str, Any]:
-        """The recipe with the smallest errors over all sizes; `best` where no other is a tenth better."""
-        usual, scores = USUAL.name, dict[str, float]()
-        for name in dict.fromkeys(row["recipe"] for row in self.rows):
-            found = [row["off"] for row in self.rows if row["recipe"] == name and row["off"] is not None]
-            if found and name not in self.lesser:
-                scores[name] = math.exp(sum(math.log(max(value, 0.5)) for value in found) / len(found))
-        if not scores:
-            return {"recipe": usual, "chosen": self.chosen, "scores": scores}
-        least = min(scores, key=lambda name: scores[name])
-        if scores.get(usual, math.inf) <= 1.1 * scores[least]:
-            least = usual
-        return {"recipe": least, "chosen": self.chosen if least == usual else least, "scores": scores}
+        """What to take, and what it chooses here; `best` where no other is a tenth better."""
+        least = self.better()
+        return {"recipe": least or USUAL.name, "chosen": least or self.chosen, "scores": self.scores()}
 
     def untried(self) -> list[str]:
         """The recipes that were neither tried nor refused."""
@@ -236,20 +242,21 @@ class Outlook:
 
     def advice(self) -> str:
         """The recommendation in a sentence."""
-        told = self.recommendation()
-        name = told["recipe"]
-        if name == USUAL.name:
-            name += f" (here {told['chosen']}: {self.why})"
+        least = self.better()
+        name = least or USUAL.name
+        said = least or f"{name} (here {self.chosen}: {self.why})"
         loss = self.rows[0]["epsilon"] if self.rows else ""
-        first = [row for row in self.rows if row["epsilon"] == loss]
-        plain = {row["people"]: row["percent"] for row in first if row["recipe"] == PLAIN.name and row["people"]}
-        own = {row["people"]: row["percent"] for row in first if row["recipe"] == told["recipe"] and row["people"]}
+        percents: dict[str, dict[int, float | None]] = {}
+        for row in self.rows:
+            if row["epsilon"] == loss and row["people"]:
+                percents.setdefault(row["recipe"], {})[row["people"]] = row["percent"]
+        own, plain = percents.get(name, {}), percents.get(PLAIN.name, {})
         both = [size for size in sorted(own) if own[size] is not None and plain.get(size) is not None]
-        if not both or told["recipe"] == PLAIN.name:
-            return f"Recommended: {name}."
+        if not both or own is plain:
+            return f"Recommended: {said}."
         size = min(both, key=lambda people: abs(math.log(people / 5_000)))
         return (
-            f"Recommended: {name}. At epsilon {loss} an area of {size:,} people is then off by {about(own[size])}; "
+            f"Recommended: {said}. At epsilon {loss} an area of {size:,} people is then off by {about(own[size])}; "
             f"with plain noise on every cell by {about(plain[size])}."
         )
 
