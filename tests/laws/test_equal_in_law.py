@@ -33,9 +33,8 @@ class NeedError(Exception):
     """The kernel asked for more noise than the prefix holds."""
 
 
-def run_kernel(shape, true, S, jumps, noise, coins):
-    """One run of the compiled descent on given noise and coins: (leaves, noise used, coins used)."""
-    descent = Descent(shape, Fraction(1), jumps)
+def run_kernel(descent, shape, true, S, jumps, noise, coins):
+    """One run of the compiled descent on given noise and coins: (leaves, coins used)."""
     values = np.array(true, dtype=np.int64)
     keys = np.flatnonzero(values)
     sums = np.concatenate(([0], np.cumsum(values[keys])))
@@ -68,11 +67,11 @@ def kernel_law(shape, true, S, jumps):
     weight = {n: law.pmf(A, n) for n in range(-reach + 1, reach)}
     weight[reach] = law.tail(A, reach)
     weight[-reach] = law.tail(A, reach)
-    found = defaultdict(Fraction)
+    found, descent = defaultdict(Fraction), Descent(shape, Fraction(1), jumps)
 
     def explore(noise, coins, p):
         try:
-            leaves, used = run_kernel(shape, true, S, jumps, noise, coins)
+            leaves, used = run_kernel(descent, shape, true, S, jumps, noise, coins)
         except NeedError:
             for n, q in weight.items():
                 explore((*noise, n), coins, p * q)

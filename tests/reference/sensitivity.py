@@ -1,5 +1,6 @@
 """Sensitivity by brute force: every contribution of a unit, every pair, exact fractions."""
 
+import math
 from fractions import Fraction
 from itertools import combinations_with_replacement
 
@@ -17,16 +18,21 @@ def contributions(cells: int, c: int, possible: np.ndarray):
 
 
 def brute_force(forward, weights, leaves: int, possible: np.ndarray, change: str, c: int) -> Fraction:
-    images = [forward(x) for x in contributions(leaves, c, possible)]
-    if change == "add-remove":
-        pairs = [(image, images[0] * 0) for image in images]
-    else:
-        pairs = [(a, b) for i, a in enumerate(images) for b in images[i:]]
+    """The largest weighted distance, in whole numbers: images times a power of two, over a common denominator of the
+    weights."""
+    images = np.array([forward(x) for x in contributions(leaves, c, possible)], dtype=np.float64)
+    fine = 1
+    while (images * fine % 1).any():
+        fine *= 2
+    whole = (images * fine).astype(np.int64)
     weights = [Fraction(w) for w in weights.tolist()]
-    best = Fraction(0)
-    for a, b in pairs:
-        best = max(best, sum(abs(Fraction(float(d))) / w for d, w in zip(a - b, weights, strict=True)))
-    return best
+    common = math.lcm(*(w.numerator for w in weights))
+    rates = np.array([int(common / w) for w in weights], dtype=np.int64)
+    assert all(common / w == rate for w, rate in zip(weights, rates.tolist(), strict=True))
+    assert 2 * int(np.abs(whole).max(initial=1)) * int(rates.sum()) < 1 << 62
+    starts = [np.zeros_like(whole[0])] if change == "add-remove" else whole
+    best = max(int((np.abs(whole - one) @ rates).max()) for one in starts)
+    return Fraction(best, fine * common)
 
 
 def mask(shape, holes):

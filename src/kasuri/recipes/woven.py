@@ -99,11 +99,8 @@ class WovenTree(Mechanism):
         raise_faults(DomainError, map_faults(domain, self.maps))
         weave, cost = Woven(domain, interleaved(domain), self.maps), level_cost(unit)
         noise = DiscreteLaplace(scale_of(unit, cost, claim.epsilon))
-        if self.whole and domain.size > MAX_GROUPS:
-            raise DomainError(
-                f"woven_tree(whole=True) draws every one of {domain.size} cells; it takes at most {MAX_GROUPS}. "
-                "Leave whole out: then only what noise left positive is descended"
-            )
+        if self.whole:
+            every_cell(domain)
         spent = self._spent(weave)
         if sum(spent.values()) != 1 or min(spent.values()) <= 0:
             raise PrivacyError("shares are positive and sum to exactly 1: their sum is what epsilon pays for")
@@ -145,6 +142,15 @@ class WovenTree(Mechanism):
         if self.whole and not views:
             return {weave.view("cells"): Fraction(1)}
         return planned(weave, above | views or dict.fromkeys(crossed(weave) if self.crossed else (), Fraction(0)))
+
+
+def every_cell(domain: Domain) -> None:
+    """DomainError for a table of too many cells to draw every one of them; to be asked before much is planned."""
+    if domain.size > MAX_GROUPS:
+        raise DomainError(
+            f"woven_tree(whole=True) draws every one of {domain.size} cells; it takes at most {MAX_GROUPS}. "
+            "Leave whole out: then only what noise left positive is descended"
+        )
 
 
 WORSE = 1.05

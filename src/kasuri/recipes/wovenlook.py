@@ -29,7 +29,7 @@ from kasuri.recipes.mechanism import Mechanism, Words
 from kasuri.recipes.targets import balanced
 from kasuri.recipes.views import Woven
 from kasuri.recipes.visit import Whole
-from kasuri.recipes.woven import WovenTree
+from kasuri.recipes.woven import WovenTree, every_cell
 from kasuri.recipes.wovenchoice import ChoiceRun
 from kasuri.recipes.wovenviews import every, sums_of
 from kasuri.refine import bayes
@@ -73,6 +73,7 @@ class LookedTree(Mechanism):
         }  # fmt: skip
 
     def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> LookedRun:
+        every_cell(domain)
         weave = Woven(domain, interleaved(domain), ())
         if not any(weave.view_at(depth) for depth in weave.tree.stages[1:-1]):
             raise DomainError(

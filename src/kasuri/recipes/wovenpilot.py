@@ -23,7 +23,7 @@ from kasuri.published.measurements import Measurements
 from kasuri.recipes.joined import JoinedBlocks, Tally, tally
 from kasuri.recipes.mechanism import Mechanism, Words
 from kasuri.recipes.views import View, Woven
-from kasuri.recipes.woven import BASIS, FIRST_PART, WovenRun, WovenTree
+from kasuri.recipes.woven import BASIS, FIRST_PART, WovenRun, WovenTree, every_cell
 from kasuri.recipes.wovenchoice import ChoiceRun
 from kasuri.recipes.wovenlook import LOOK, LookedTree
 from kasuri.schema import Domain, Unit
@@ -139,6 +139,7 @@ class PilotedTree(Mechanism):
         }  # fmt: skip
 
     def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> PilotedRun:
+        every_cell(domain)
         parts = (self.name, self.basis, (), False, ())
         plain = {LEVELS: WovenTree(*parts, crossed=True), WHOLE: WovenTree(*parts, whole=True, held=self.held)}
         runs = {name: mechanism.run(domain, unit, epsilon) for name, mechanism in plain.items()}
