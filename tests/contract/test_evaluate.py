@@ -178,12 +178,13 @@ def test_plan_and_compare_on_the_command_line(tmp_path, monkeypatch):
         return result.stdout
 
     where = ("--origin", "8480,6240", "--shape", "16,16", *UNIT, "--epsilons", "0.1,1")
-    told = json.loads(run("plan", *where, "--budget", "2", "--figure", "plan.svg", "--json"))
+    formulas = ("plan", *where, "--no-simulate")  # what is simulated is in test_outlook.py
+    told = json.loads(run(*formulas, "--budget", "2", "--figure", "plan.svg", "--json"))
     assert {row["recipe"] for row in told["rows"]} == {"geometric", "haar_topdown", "refined_tree"}
     assert (tmp_path / "plan.svg").read_text().lstrip().startswith("<?xml")
     np.save(tmp_path / "map.npy", np.full((16, 16), 9))
     simulated = ("--public-map", "map.npy", "--public-name", "older", "--trials", "2", "--areas", "1,4")
-    assert "public map older" in run("plan", *where, *simulated)
+    assert "public map older" in run(*formulas, *simulated)
     (tmp_path / "t.csv").write_text("row,col,n\n8480,6240,5\n8485,6241,700\n")
     given = ("compare", "t.csv", *where, "--row", "row", "--col", "col", "--count", "n", "--trials", "2")
     shown = run(*given, "--recipes", 'geometric,refined_tree(shares="u4")', "--figure", "c.png")
