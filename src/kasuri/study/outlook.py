@@ -246,12 +246,12 @@ class Outlook:
         name = least or USUAL.name
         said = least or f"{name} (here {self.chosen}: {self.why})"
         loss = self.rows[0]["epsilon"] if self.rows else ""
-        percents: dict[str, dict[int, float | None]] = {}
+        percents: dict[str, dict[int, float]] = {}
         for row in self.rows:
-            if row["epsilon"] == loss and row["people"]:
+            if row["epsilon"] == loss and row["people"] and row["percent"] is not None:
                 percents.setdefault(row["recipe"], {})[row["people"]] = row["percent"]
         own, plain = percents.get(name, {}), percents.get(PLAIN.name, {})
-        both = [size for size in sorted(own) if own[size] is not None and plain.get(size) is not None]
+        both = sorted(own.keys() & plain.keys())
         if not both or own is plain:
             return f"Recommended: {said}."
         size = min(both, key=lambda people: abs(math.log(people / 5_000)))
