@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_the_map_is_better_than_the_slot_alone(made):
 
 def test_a_series_is_replayed_with_the_version_that_it_was_begun_with(tmp_path, monkeypatch):
     """Begun with the first filter it goes on with that one, and verifies."""
-    for version in (1, 2):
+    for version in (1, 2, 3):
         with monkeypatch.context() as earlier:
             earlier.setattr("kasuri.refine.filter.VERSION", version)
             (tmp_path / str(version)).mkdir()
@@ -88,7 +89,7 @@ def test_a_series_is_replayed_with_the_version_that_it_was_begun_with(tmp_path, 
         assert json.loads((tmp_path / str(version) / "flow" / disk.FACTS).read_text())["filter"] == version
         assert flow.revise(at(0), at(2)).series["filter"] == version
     facts = tmp_path / "2" / "flow" / disk.FACTS
-    facts.write_text(facts.read_text().replace('"filter": 2', '"filter": 3'))
+    facts.write_text(facts.read_text().replace('"filter": 2', '"filter": 4'))
     with pytest.raises(ks.FormatError, match="another version of the filter"):
         again(tmp_path / "2")
 
@@ -118,6 +119,26 @@ def test_state_kept_or_replayed_gives_the_same_bits(made):
     fresh, _ = again(folder)._state(said)
     path.write_bytes(data)
     assert disk.state_digest(kept) == disk.state_digest(fresh)
+
+
+def test_windows_of_events_are_kept_with_the_state(tmp_path, monkeypatch):
+    """A stadium fills: the slots after it begin with its window, from the kept state as from the measurements."""
+    monkeypatch.setattr("kasuri.series.flow._STATE_EVERY", 1)
+    flow = begun(tmp_path)
+    for hour in range(6):
+        values = np.random.default_rng(hour).poisson(MEAN)
+        values[3:7, 8:13] += 400 * (hour == 5)
+        counts = ks.Counts.from_dense(values, DOMAIN, UNIT, data="flow")
+        flow.release(counts, slot=at(hour), threads=1)
+    said = disk.slots(flow.folder)
+    kept = disk.read_state(flow.folder, len(flow.shape.variances))
+    assert kept is not None and kept[1] == said[-1]["digest"]
+    assert any(row in (2, 3, 4) and col in (7, 8, 9) for row, col, *_ in kept[0].windows.tolist())
+    (flow.folder / disk.STATE).unlink()
+    fresh, _ = again(tmp_path)._state(said)
+    assert disk.state_digest(kept[0]) == disk.state_digest(fresh)
+    assert disk.state_digest(fresh) != disk.state_digest(replace(fresh, windows=fresh.windows[:0]))
+    assert again(tmp_path).verify()["ok"]
 
 
 @pytest.mark.parametrize("file", ["map.parquet", "measurements.parquet", "slot.json"])

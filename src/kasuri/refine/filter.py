@@ -13,19 +13,21 @@ sweep up and one down (`_kernels.filter`). Coefficients and variances are learne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from kasuri.arrays import Array, Bool, Float, Int
-from kasuri.refine import jumps, learn
+from kasuri.refine import events, jumps, learn
 from kasuri.refine.learn import Learned
 from kasuri.refine.least_squares import share, whole_total
+from kasuri.refine.sweeps import sweeps
 
-VERSION = 2
-"""Of the filter, with which a series begins. The first let nodes beside a local event take a part of it."""
-VERSIONS = (1, 2)
+VERSION = 3
+"""Of the filter, with which a series begins. The first let nodes beside a local event take a part of it, the second
+knew events as variances alone."""
+VERSIONS = (1, 2, 3)
 """Those that series are continued and replayed with, bit for bit: each with the one that it was begun with."""
 FLAT = 1e8
 """A variance of so many times the noise says nothing."""
@@ -106,6 +108,8 @@ class State:
     """How often each row was seen."""
     known: tuple[Known, ...]
     learned: tuple[Learned, ...]
+    windows: Int = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
+    """Of the last slots' local events (`refine.events`); of versions 1 and 2 none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,15 +182,66 @@ def wanted(shape: Shape, state: State, when: When) -> list[Int]:
     return out
 
 
+@dataclass(frozen=True, eq=False)
+class _Prior:
+    """Of every level: predictions, split variances, and of all but the first the residuals of its splits; features, and
+    what was learned of the variances."""
+
+    ms: list[Float]
+    Vs: list[Float]
+    splits: list[learn.Split]
+    predicted: list[Predicted]
+    learned: list[Learned]
+
+
 def step(shape: Shape, state: State, levels: Sequence[Measured], when: When) -> tuple[list[Estimate], State]:
     """Filter one slot: the estimates of every level from the top, and the state after it.
 
     The first level is one node, the whole. Cost: O(drawn and known nodes).
     """
-    top = levels[0]
-    ms, Vs, flags = [top.y.copy()], [np.full(1, FLAT * shape.variances[0])], [np.zeros(1)]
     firsts = state.row < 0
-    found: list[learn.Split] = []
+    prior, found, rest = _prior(shape, state, levels, when), None, levels
+    if shape.version > 2 and not firsts:
+        found = events.find(shape, levels, prior.ms, prior.Vs, prior.splits, state.windows)
+    if found is not None and found.any:
+        rest = [replace(level, y=level.y - more) for level, more in zip(levels, found.total, strict=True)]
+        prior = _prior(shape, state, rest, when)
+    ms, predicted = prior.ms, prior.predicted
+    if firsts:
+        Vs, learned = prior.Vs, prior.learned
+        flags, tracks = ([np.zeros(level.y.size) for level in levels] for _ in range(2))
+    else:
+        Vs, flags, tracks, learned = _allowed(shape, state, rest, prior)
+    flat = [np.full(V.size, FLAT * R) for V, R in zip(Vs, shape.variances, strict=True)]
+    first, alone = sweeps(rest, ms, flat, shape.variances)
+    x, f = sweeps(rest, ms, Vs, shape.variances, (first[0], alone[0]))
+    if found is not None:
+        x, f, flags = found.added(x, f, flags, shape.variances)
+    out = estimates(levels, x, f, flags)
+    after = []
+    for at, level in enumerate(levels):
+        own = learned[at]
+        if not firsts:
+            own = own.regressed(predicted[at], level.y, shape.variances[at], flags[at], when.part)
+            own = own.judged(predicted[at].bins, level.y, x[at], f[at], alone[at], shape.variances[at])
+        out[at] = replace(out[at], f=own.calibration()[predicted[at].bins] * f[at])
+        after.append(own)
+    known = tuple(
+        _update(state.known[at], level, out[at], ms[at], tracks[at], when, state, shape.variances[at])
+        for at, level in enumerate(levels)
+    )
+    times = state.times.copy()
+    times[when.row] += 1
+    new = State(when.row, when.twin, times, known, tuple(after))
+    return out, new if found is None else replace(new, windows=found.windows)
+
+
+def _prior(shape: Shape, state: State, levels: Sequence[Measured], when: When) -> _Prior:
+    """What the slots before say of this one, and by how much its splits usually depart from that."""
+    top = levels[0]
+    ms, Vs = [top.y.copy()], [np.full(1, FLAT * shape.variances[0])]
+    firsts = state.row < 0
+    splits: list[learn.Split] = []
     predicted = [predict(state.known[0], state.learned[0], state, when, top.prefix)]
     learned = [state.learned[0]]
     for at in range(1, len(levels)):
@@ -204,40 +259,23 @@ def step(shape: Shape, state: State, levels: Sequence[Measured], when: When) -> 
         V = np.full(level.y.size, FLAT * shape.variances[at]) if firsts else V
         ms.append(m)
         Vs.append(V)
-        found.append(split)
+        splits.append(split)
         predicted.append(guess)
         learned.append(own)
-    tracks = [known.track[:0] for known in state.known]
-    if not firsts:
-        if shape.version > 1:
-            Vs = jumps.lasting(shape, predicted, Vs)
-        kept = [_remembered(known, level) for known, level in zip(state.known, levels, strict=True)]
-        Vs, flags, tracks, learned = jumps.allow(shape, levels, ms, Vs, found, learned, kept)
-        for at in range(1, len(levels)):  # where the filter did not help, the slot by itself
-            helps = learned[at].helps()[predicted[at].bins]
-            Vs[at] = np.where(helps, Vs[at], FLAT * shape.variances[at])
-    else:
-        flags = [np.zeros(level.y.size) for level in levels]
-        tracks = [np.zeros(level.y.size) for level in levels]
-    flat = [np.full(V.size, FLAT * R) for V, R in zip(Vs, shape.variances, strict=True)]
-    first, alone = sweeps(levels, ms, flat, shape.variances)
-    x, f = sweeps(levels, ms, Vs, shape.variances, (first[0], alone[0]))
-    out = estimates(levels, x, f, flags)
-    after = []
-    for at, level in enumerate(levels):
-        own = learned[at]
-        if not firsts:
-            own = own.regressed(predicted[at], level.y, shape.variances[at], flags[at], when.part)
-            own = own.judged(predicted[at].bins, level.y, x[at], f[at], alone[at], shape.variances[at])
-        out[at] = replace(out[at], f=own.calibration()[predicted[at].bins] * f[at])
-        after.append(own)
-    known = tuple(
-        _update(state.known[at], level, out[at], ms[at], tracks[at], when, state, shape.variances[at])
-        for at, level in enumerate(levels)
-    )
-    times = state.times.copy()
-    times[when.row] += 1
-    return out, State(when.row, when.twin, times, known, tuple(after))
+    return _Prior(ms, Vs, splits, predicted, learned)
+
+
+def _allowed(shape: Shape, state: State, levels: Sequence[Measured],
+             prior: _Prior) -> tuple[list[Float], list[Float], list[Float], list[Learned]]:  # fmt: skip
+    """Split variances that allow for jumps, flags, tracking signals, what was learned of jumps; without limit where
+    the filter did not help: there the slot by itself is published."""
+    Vs = jumps.lasting(shape, prior.predicted, prior.Vs) if shape.version == 2 else prior.Vs
+    kept = [_remembered(known, level) for known, level in zip(state.known, levels, strict=True)]
+    Vs, flags, tracks, learned = jumps.allow(shape, levels, prior.ms, Vs, prior.splits, prior.learned, kept)
+    for at in range(1, len(levels)):
+        helps = learned[at].helps()[prior.predicted[at].bins]
+        Vs[at] = np.where(helps, Vs[at], FLAT * shape.variances[at])
+    return Vs, flags, tracks, learned
 
 
 def _remembered(known: Known, level: Measured) -> tuple[Float, Float]:
@@ -246,34 +284,6 @@ def _remembered(known: Known, level: Measured) -> tuple[Float, Float]:
     if not known.prefix.size:
         return np.zeros(level.y.size), np.zeros(level.y.size)
     return np.where(seen, known.track[at], 0.0), np.where(seen, known.surprise[at], 0.0)
-
-
-def sweeps(
-    levels: Sequence[Measured],
-    ms: Sequence[Float],
-    Vs: Sequence[Float],
-    variances: Sequence[float],
-    top: tuple[Float, Float] | None = None,
-) -> tuple[list[Float], list[Float]]:
-    """The posterior mean and variance of every node, given predictions and split variances; that of the whole as it
-    is given."""
-    from kasuri._kernels.filter import sweep_down, sweep_up
-
-    z: list[Float] = [np.zeros(0)] * len(levels)
-    v: list[Float] = [np.zeros(0)] * len(levels)
-    none = np.zeros(0)
-    for at in range(len(levels) - 1, -1, -1):
-        level = levels[at]
-        z[at], v[at] = np.empty(level.y.size), np.empty(level.y.size)
-        last = at == len(levels) - 1
-        below = (none,) * 4 if last else (ms[at + 1], Vs[at + 1], z[at + 1], v[at + 1])
-        sweep_up(level.first, *below, level.y, variances[at], z[at], v[at])
-    x, f = ([z[0]], [v[0]]) if top is None else ([top[0]], [top[1]])
-    for at in range(1, len(levels)):
-        x.append(np.empty(z[at].size))
-        f.append(np.empty(z[at].size))
-        sweep_down(levels[at - 1].first, ms[at], Vs[at], z[at], v[at], x[at - 1], f[at - 1], x[at], f[at])
-    return x, f
 
 
 def estimates(levels: Sequence[Measured], x: list[Float], f: list[Float], flags: Sequence[Float]) -> list[Estimate]:

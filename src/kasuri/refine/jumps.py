@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kasuri.arrays import Float, Int
+from kasuri.refine.grids import places
 from kasuri.refine.learn import Learned, Split
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def allow(
         flags.append(flag)
         tracks.append(track)
         known.append(own)
-    _around(shape, levels, ms, plain, found, kept, out, flags)
+    if shape.version < 3:  # since then events are terms of their own
+        _around(shape, levels, ms, plain, found, kept, out, flags)
     return out, flags, tracks, known
 
 
@@ -103,7 +105,7 @@ def _around(shape: Shape, levels: Sequence[Measured], ms: Levels, plain: Levels,
         grid = shape.grids[at]
         if grid is None or grid[0] * grid[1] > _LARGEST_GRID:
             continue
-        place = shape_places(levels[at].prefix, grid)
+        place = places(levels[at].prefix, grid)
         noise = shape.variances[at] + plain[at]
         now = levels[at].y - ms[at]
         for values, half, old in ((now, 1.0, 1.0), (now + 0.7 * kept[at][1], 0.5, 1 / 0.51)):
@@ -129,16 +131,6 @@ def _around(shape: Shape, levels: Sequence[Measured], ms: Levels, plain: Levels,
             fan = np.bincount(split.owner, minlength=split.parents)[split.owner]
             down = split.h * down[split.owner] / fan
             out[lower] = out[lower] + down
-
-
-def shape_places(prefix: Int, grid: tuple[int, int]) -> Int:
-    """Row-major places of nodes whose prefixes interleave the bits of row and column, row above column."""
-    rows = np.zeros(prefix.size, dtype=np.int64)
-    cols = np.zeros(prefix.size, dtype=np.int64)
-    for bit in range((max(grid) - 1).bit_length()):
-        rows |= (prefix >> (2 * bit + 1) & 1) << bit
-        cols |= (prefix >> (2 * bit) & 1) << bit
-    return rows * grid[1] + cols
 
 
 def _boxes(values: Float, noise: Float, place: Int, grid: tuple[int, int], normal: bool) -> Float:

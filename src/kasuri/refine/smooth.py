@@ -6,6 +6,7 @@ Neither prediction contains the slot's own numbers, so nothing is counted twice 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -100,7 +101,8 @@ def _again(shape: Shape, levels: list[Measured], when: When, guess: list[tuple[F
         found.append(split)
         after.append(own)
     none = [(np.zeros(level.y.size), np.zeros(level.y.size)) for level in levels]
-    Vs, flags, _, after = jumps.allow(shape, levels, ms, Vs, found, after, none)
+    boxes = replace(shape, version=min(shape.version, 2))  # an event is known from both sides: no term of its own
+    Vs, flags, _, after = jumps.allow(boxes, levels, ms, Vs, found, after, none)
     flat = [np.full(V.size, FLAT * R) for V, R in zip(Vs, shape.variances, strict=True)]
     first, alone = filters.sweeps(levels, ms, flat, shape.variances)
     x, f = filters.sweeps(levels, ms, Vs, shape.variances, (first[0], alone[0]))

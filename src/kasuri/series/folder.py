@@ -16,7 +16,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,8 @@ def values(folder: Path) -> tuple[Int, Int, Float]:
 def packed(state: State) -> dict[str, Any]:
     """The state as plain arrays."""
     out: dict[str, Any] = {"at": np.array([state.row, state.twin]), "times": state.times}
+    if state.windows.size:  # never before version 3
+        out["windows"] = state.windows
     for at in range(len(state.known)):
         for kind, level in (("known", state.known[at]), ("learned", state.learned[at])):
             values = {one.name: getattr(level, one.name) for one in fields(level)}
@@ -170,7 +172,9 @@ def read_state(folder: Path, levels: int) -> tuple[State, str] | None:
             row, twin = (int(number) for number in found["at"])
             known = tuple(_part(Known, found, f"known.{at}") for at in range(levels))
             learned = tuple(_part(Learned, found, f"learned.{at}") for at in range(levels))
-            return State(row, twin, found["times"], known, learned), str(found["after"])
+            state = State(row, twin, found["times"], known, learned)
+            state = replace(state, windows=found["windows"]) if "windows" in found else state
+            return state, str(found["after"])
     except (OSError, ValueError, KeyError):
         return None
 

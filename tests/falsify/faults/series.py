@@ -61,6 +61,12 @@ FAULTS = [
     Fault("an earlier series is filtered with the newest version", "kasuri.series.flow:_read",
           'name, facts["filter"])', "name)",
           f"{SERIES}::test_a_series_is_replayed_with_the_version_that_it_was_begun_with"),
+    Fault("a kept state forgets the windows of events", "kasuri.series.folder:read_state",
+          'if "windows" in found', 'if "row" in found',
+          f"{SERIES}::test_windows_of_events_are_kept_with_the_state", short=True),
+    Fault("a window is as informative as its noise", "kasuri.refine.events:_Search._unfollowed",
+          "(one - (x - old)) / R", "one / R",
+          "tests/laws/test_events.py::test_what_is_said_of_a_window_is_generalised_least_squares", short=True),
     Fault("variances from the true counts", "kasuri.series.flow:Series._drawn",
           "found, after = self._filtered(numbers, state, when, late)",
           "found, after = self._filtered(numbers, state, when, late)\n"
