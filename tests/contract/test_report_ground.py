@@ -131,7 +131,8 @@ def test_the_first_numbers_name_the_smallest_areas_that_most_may_use():
         and "67\u00a0% が ±\u00a010\u00a0% 以内（合計）" in words
     )
     assert reliability.tile([whole, cells])[1] == "all" and "or better" in reliability.tile([whole, cells])[2]
-    assert reliability.tile([cells])[1] == "–" and "no size of area" in reliability.tile([cells])[2]
+    assert reliability.tile([cells, kind("all", 11)])[1] == "–", "no size of area is good"
+    assert reliability.tile([cells]) is None, "nobody knows of larger ones"
     assert reliability.tile([]) is None and reliability.tile([kind("none")]) is None
 
 

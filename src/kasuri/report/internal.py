@@ -34,7 +34,9 @@ def build(folder: str | Path, domain: Domain, cells: Int, values: NDArray[Any]) 
     full = with_truth(sheet, true.cells, true.values)
     words = [frame.markdown(page.text_of(folder / name)) for name in page.CERTIFICATES]
     head = Text("Error against the truth", "真の値に対する誤差")
-    return page.compose(about, full, words, first=(Section("truth", head, [_by_level(full)]),), secret=True)
+    ranges, beyond = page.ranges_of(folder, about), page.elsewhere(folder, about)
+    first = (Section("truth", head, [_by_level(full)]),)
+    return page.compose(about, full, words, ranges=ranges, first=first, beyond=beyond, secret=True)
 
 
 def with_truth(sheet: Sheet, cells: Int, values: NDArray[Any]) -> Sheet:

@@ -62,12 +62,15 @@ class Kind:
 
 
 def tile(kinds: Sequence[Kind]) -> tuple[str, str, str] | None:
-    """The smallest areas of which most are good to use: what a reader wants to know first. None without intervals."""
+    """The smallest areas of which most are good to use: what a reader wants to know first. None where too few
+    intervals are known to say."""
     found = [kind for kind in kinds if kind.value.size]
     if not found:
         return None
     heading = HEADING.html()
     best = next((kind for kind in sorted(found, key=lambda kind: -kind.value.size) if kind.good >= MOST), None)
+    if best is None and len(found) == 1 and found[0].value.size > 1:
+        return None  # nothing is known of larger areas
     if best is None:
         none = Text(f"no size of area is within ± {GOOD} % for most", f"± {GOOD} % 以内が過半となる大きさはありません")
         return heading, "–", none.html()

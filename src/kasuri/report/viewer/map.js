@@ -58,11 +58,11 @@ function showMap(view, data) {
   /** A part of the page, clear of the buttons, and of the legend where there is room below or beside it. */
   function show(x0, y0, x1, y1) {
     const w = canvas.clientWidth, h = canvas.clientHeight, buttons = $("in").parentElement, row = buttons.offsetWidth > buttons.offsetHeight, [side, head] = row ? [0, buttons.offsetHeight] : [buttons.offsetWidth, 0];
-    const [across, down] = [(x1 - x0) * on.aspect, y1 - y0], beside = (w - side - LEGEND[0] - 24) / across, under = (h - head - LEGEND[1] - 16) / down;
+    const [across, down] = [(x1 - x0) * on.aspect, y1 - y0], beside = (w - side - LEGEND[0] - 32) / across, under = (h - head - LEGEND[1] - 16) / down;
     box.s = Math.min(Math.max(1, w - 16 - side) / across, Math.max(1, h - 16 - head) / down);
     if (Math.max(beside, under) >= 0.8 * box.s) box.s = Math.min(box.s, Math.max(beside, under)); // a little smaller, and nothing is hidden
     const wide = box.s * across, high = box.s * down, low = box.s <= under;
-    const cx = Math.min(Math.max(w / 2, !low && box.s <= beside ? LEGEND[0] + 16 + wide / 2 : 0), w - 8 - side - wide / 2), cy = low ? head + (h - head - LEGEND[1]) / 2 : Math.max(h / 2, head + 8 + high / 2);
+    const cx = Math.min(Math.max(w / 2, !low && box.s <= beside ? LEGEND[0] + 16 + wide / 2 : 0), w - (side ? 16 : 8) - side - wide / 2), cy = low ? head + (h - head - LEGEND[1]) / 2 : Math.max(h / 2, head + 8 + high / 2);
     box.x = (x0 + x1) / 2 - cx / (box.s * on.aspect); box.y = (y0 + y1) / 2 - cy / box.s;
   }
   function fit(home = true) {
