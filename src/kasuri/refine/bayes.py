@@ -208,7 +208,7 @@ class Neighbours:
     in it; `shape` counts the tiles of a layer, and there are `most` tiles at most."""
 
     tile: Int
-    local: Int
+    local: NDArray[np.uint8]
     shape: tuple[int, int]
     most: int
 
