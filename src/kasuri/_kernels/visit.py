@@ -77,7 +77,7 @@ def water(y, first, totals, out, t):
 def keep(y, first, t, slack):
     """The i whose y exceeds its group's t less `slack` (infinite: all)."""
     out = np.empty(y.size + 1, np.int64)
-    n = 0
+    n = np.int64(0)
     for g in range(t.size):
         limit = -np.inf if slack == np.inf else t[g] - slack
         for i in range(first[g], first[g + 1]):  # no branch on what noise decides
