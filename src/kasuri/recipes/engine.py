@@ -171,7 +171,7 @@ class Descent:
                 done.records.append(tuple(part[:used] for part in records))
                 if code == kernel.NEED_RECORDS:
                     records = [np.empty(room, dtype=np.int64) for _ in range(3)]
-                elif 2 * used < room:  # as above
+                elif 2 * used < room:
                     done.records[-1] = tuple(part[:used].copy() for part in records)
         return done
 
