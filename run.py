@@ -207,13 +207,17 @@ def environment(small):
         file.write(wanted + ("" if small else " dev"))
     if cache:
         shutil.rmtree(cache, ignore_errors=True)
+    if small:
+        install("compiling what the demo runs, on all cores (once)", PYTHON, "-c", COMPILE % "DEMO")
+
+
+COMPILE = "import kasuri._kernels as kernels; kernels.warm_up_beside(kernels.%s)"
 
 
 def warm_up():
     """Compile what is not compiled yet, kernels and modules, on all cores."""
     call(PYTHON, "-m", "compileall", "-q", "-j", "0", "src")
-    call(PYTHON, "-c", "import multiprocessing, kasuri._kernels as kernels\n"
-                       "with multiprocessing.Pool() as pool: pool.map(kernels.warm_up_one, kernels.MODULES, 1)")
+    call(PYTHON, "-c", COMPILE % "MODULES", stdout=subprocess.DEVNULL)
 
 
 def lock(rest):

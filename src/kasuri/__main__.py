@@ -1,5 +1,5 @@
 """python -m kasuri"""
 
-from kasuri.cli import main
+from kasuri.cli import process
 
-main()
+process()

@@ -18,6 +18,7 @@ from kasuri.errors import KasuriError
 from kasuri.ingest import File, Melt, utf8
 from kasuri.ingest.sources import open_stream
 from kasuri.ingest.workbook import text
+from kasuri.job.begun import begun
 from kasuri.store import workbook
 
 PERSON = ks.Unit("person", "add-remove", 1)
@@ -355,7 +356,7 @@ def test_a_job_begun_from_a_header_depends_on_the_header_alone(kind, tmp_path):
             xlsx(path, [header, row])
         else:
             pq.write_table(pa.table({name: [value] for name, value in zip(header, row, strict=True)}), path)
-        texts.append(job.begun(open_stream(path).names, path.name))
+        texts.append(begun(open_stream(path).names, path.name))
     assert texts[0] == texts[1]
     content = tomllib.loads(texts[0])
     assert content["data"]["columns"] == {"grid": "mesh_code"} and content["data"]["weight"] == "population"

@@ -144,7 +144,7 @@ def test_every_argument_of_every_recipe_can_be_written():
     known = job.schema()["$defs"]
     for name, make in RECIPES.items():
         arguments = {*inspect.signature(make).parameters, "name"}
-        assert set(parameters.MODELS[name].model_fields) == arguments == set(known[name]["properties"])
+        assert set(parameters.model(name).model_fields) == arguments == set(known[name]["properties"])
         assert known[name]["additionalProperties"] is False and known[name]["required"] == ["name"]
     written = {text.split('"')[1] for text in SAME}
     written |= {name for name, make in RECIPES.items() if not inspect.signature(make).parameters}

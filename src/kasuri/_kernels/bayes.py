@@ -386,6 +386,7 @@ def warm_up():
     ids, first, among = tiles_of(one, slots, keys)
     around = tiles_around(ids, 1, 1, slots, keys)
     smooth(f, local, first, among, around, np.full((3, 2 * RADIUS + 1), 0.1), np.ones(2), f.copy(), f.copy())
+    hazards(f, f.copy())
     bins_of(f, f, f, np.ones((2, 1)), one.copy())
     hist = np.zeros((1, TOP * GRID + 2))
     histograms(f, one, 0.0, hist)

@@ -12,6 +12,7 @@ are taken where this machine has compiled none itself.
 import contextlib
 import functools
 import hashlib
+import io
 import json
 import os
 import pickle
@@ -25,6 +26,7 @@ from numba.core.caching import (
     _CacheLocator,
     _SourceFileBackedLocatorMixin,
 )
+from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
 _DIGEST = 32
@@ -46,6 +48,10 @@ def njit(**options):
         return made
 
     return compiled
+
+
+def _known():
+    return numba.__version__.startswith(_KNOWN)
 
 
 @functools.cache
@@ -94,9 +100,9 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig, target_context):
         with contextlib.suppress(OSError):
-            if numba.__version__.startswith(_KNOWN):
-                # numba's own method first imports and registers all that compiling needs (and SciPy with it), a third
-                # of a short command. Machine code needs the runtime of arrays only; a compilation does the rest.
+            if _known():
+                # numba's own method first imports and registers all that compiling needs, a third of a short command.
+                # Machine code needs the runtime of arrays only; a compilation does the rest.
                 rtsys.initialize(target_context)
             else:
                 target_context.refresh()
@@ -114,6 +120,23 @@ class _Cache(FunctionCache):
     def save_overload(self, sig, data):
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
+
+
+class _Reader(pickle.Unpickler):
+    """Reads a kernel without importing the modules that its functions are from (those of numba's own bring SciPy, a
+    tenth of a short command): machine code looks up constants in its environment, never names."""
+
+    def find_class(self, module, name):
+        return _environment if name == "_rebuild_env" else super().find_class(module, name)
+
+
+def _environment(module, constants, name):
+    found = lookup_environment(name)
+    if found is None:
+        found = Environment._memo[name] = Environment({"__name__": module})
+        found.consts[:] = constants
+        found.env_name = name
+    return found
 
 
 class _Files(IndexDataCacheFile):
@@ -139,7 +162,7 @@ class _Files(IndexDataCacheFile):
             content = file.read()
         if content[:_DIGEST] != self._digest(path, content[_DIGEST:]):
             raise OSError("damaged, or made from another source")  # numba takes it as a file that is not there
-        return pickle.loads(content[_DIGEST:])
+        return _Reader(io.BytesIO(content[_DIGEST:])).load() if _known() else pickle.loads(content[_DIGEST:])
 
     def _write(self, path, data):
         body = self._dump(data)

@@ -72,6 +72,8 @@ def warm_up():
     one = np.ones(1, np.int64)
     interleave2(one, one)
     table = np.zeros((1, 2), np.int64)
-    add_bits(cells_to_keys(one, one, np.array([0, 1], np.int64), table, 1), table, 1)
-    one.flags.writeable = False  # as cells of Counts are
-    add_bits(one, table, 1)
+    ends, sizes = np.array([0, 1], np.int64), np.ones(1, np.int64)
+    for _ in range(2):
+        cells_to_keys(one, sizes, ends, table, 1)
+        add_bits(one, table, 1)
+        one.flags.writeable = False  # as cells of Counts are

@@ -28,11 +28,12 @@ def init(
 
     from kasuri import job
     from kasuri.ingest.sources import KINDS, open_stream
+    from kasuri.job.begun import begun
 
     text = json.dumps(job.schema(), indent=2) + "\n" if schema else job.TEMPLATE
     if path.suffix.lower() in KINDS:
         where = os.path.relpath(path, out.parent)
-        text, path = job.begun(open_stream(path).names, where), out
+        text, path = begun(open_stream(path).names, where), out
     if path.exists():
         raise typer.BadParameter(f"{path} exists; choose another name")
     files.write(path, text, new=True)

@@ -215,6 +215,8 @@ def _domain(given: Mapping[str, Any], level: str | None, sources: Sequence[Path]
 
 def _axes(texts: Sequence[str], sources: Sequence[Path]) -> tuple[list[Any], list[str]]:
     """The axes that are written so, and every fault."""
+    if not texts:  # the models of axes are not needed
+        return [], []
     from kasuri.errors import KasuriError
     from kasuri.job.axes import not_public, parse
 

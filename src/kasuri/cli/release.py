@@ -81,14 +81,16 @@ def release(
 
     import kasuri as ks
     from kasuri import privacy
-    from kasuri.job import judge_exports
     from kasuri.manifest import keys
     from kasuri.store import ready
 
     mechanism = asked.one_recipe(recipe)
     mechanism.guarantee(asked.domain, asked.unit, privacy.asked(epsilon))  # refuses before the file is read
     sums = [part for part in levels.split(",") if part]
-    judge_exports(asked.domain, export, sums)
+    if export:
+        from kasuri.job import judge_exports
+
+        judge_exports(asked.domain, export, sums)
     book = ks.Ledger.load(ledger[0]) if ledger else None
     if sign is not None:
         keys.private(sign)  # readable, before anything is charged

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kasuri.errors import DomainError, FormatError, KasuriError, raise_faults
-from kasuri.ingest import databases, encodings, objects, utf8, workbook
+from kasuri.ingest import encodings, objects, utf8, workbook
+from kasuri.ingest.asked import Query, Table
 from kasuri.ingest.axes import LONGEST, twice
 from kasuri.ingest.melt import Melt, melted
 from kasuri.ingest.stream import BATCH, TEXT, Batches, Doubt, Stream
@@ -111,7 +112,9 @@ def _open(source: Any, file: str | None, memory: str, away: Sequence[Path]) -> S
     if isinstance(source, File):
         found = _files(source, file, away)
         return found if source.melt is None else melted(found, source.melt)
-    if isinstance(source, (databases.Query, databases.Table)):
+    if isinstance(source, (Query, Table)):
+        from kasuri.ingest import databases
+
         return databases.stream(source, file, memory, away)
     return _frame(source, file or "frame")
 
@@ -272,6 +275,8 @@ def _frame(frame: Any, label: str) -> Stream:
         raise DomainError(f"{label}: two columns have the same name; rename one")
     lazy = isinstance(table, nw.LazyFrame)
     if lazy and table.implementation.is_duckdb():
+        from kasuri.ingest import databases
+
         return databases.relation_stream(table.to_native(), label)
     doubt = Doubt()
     if lazy and not (table.implementation.is_polars() and _is_scan(table.to_native(), names)):

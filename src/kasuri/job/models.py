@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any, Literal
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from kasuri.job.axes import AnyAxis
-from kasuri.job.parameters import MODELS, AnyRecipe, Columns, Exact, File, Part, PublicFile
+from kasuri.job.parameters import Columns, Exact, File, Part, PublicFile, Recipe, model
+from kasuri.recipes import RECIPES
+
+if TYPE_CHECKING:
+    AnyRecipe = Recipe
+else:
+    AnyRecipe = Annotated[reduce(or_, map(model, RECIPES)), Field(discriminator="name")]
 
 
 class ConditionPart(Part):
@@ -206,7 +214,7 @@ class Job(Part):
     masks: list[MaskPart] = Field(default_factory=list)
     maps: list[MapPart] = Field(default_factory=list)
     unit: UnitPart
-    recipe: AnyRecipe = MODELS["best"](name="best")
+    recipe: AnyRecipe = model("best")(name="best")
     budget: Budget
     output: Output
     about: AboutPart | None = None

@@ -10,14 +10,14 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import cache, reduce
 from glob import glob
 from inspect import getdoc, signature
 from operator import or_
 from pathlib import Path
 from secrets import token_hex
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from numpy.typing import NDArray
 from pydantic import (
@@ -28,7 +28,6 @@ from pydantic import (
     Field,
     StrictBool,
     StrictInt,
-    TypeAdapter,
     ValidationError,
     create_model,
     model_validator,
@@ -224,7 +223,10 @@ def _value(value: Any, opened: Callable[[PublicFile | MatrixFile | MapFile], Any
     return tuple(value) if isinstance(value, list) and not any(isinstance(part, list) for part in value) else value
 
 
-def _model(name: str, make: Callable[..., Mechanism]) -> type[Recipe]:
+@cache
+def model(name: str) -> type[Recipe]:
+    """The model of a recipe, made when it is first asked for: a command names one of them."""
+    make = RECIPES[name]
     kinds = get_type_hints(make)
     fields: dict[str, Any] = {"name": (Literal[name], ...)}
     for given in signature(make).parameters.values():
@@ -232,13 +234,6 @@ def _model(name: str, make: Callable[..., Mechanism]) -> type[Recipe]:
         fields[given.name] = _written(kinds[given.name]), default
     words = (getdoc(make) or "").partition("\n\n")[0].replace("\n", " ")
     return create_model(name, __base__=Recipe, __doc__=words, **fields)
-
-
-MODELS: dict[str, type[Recipe]] = {name: _model(name, make) for name, make in RECIPES.items()}
-if TYPE_CHECKING:
-    AnyRecipe = Recipe
-else:
-    AnyRecipe = Annotated[reduce(or_, MODELS.values()), Field(discriminator="name")]
 
 
 def parse(text: str) -> Recipe:
@@ -260,12 +255,14 @@ def parse(text: str) -> Recipe:
         ) from None
     if "name" in given:
         raise DomainError(f"recipe {text.strip()!r}: its name goes before the bracket")
-    content = {"name": name.strip(), **given}
+    name = name.strip()
+    if name not in RECIPES:
+        raise DomainError(f"recipe {name}: name: {name!r} is not known; use {', '.join(RECIPES)}")
+    content = {"name": name, **given}
     try:
-        found: Recipe = TypeAdapter(AnyRecipe).validate_python(content)
+        return model(name).model_validate(content)
     except ValidationError as error:
-        raise DomainError(*(f"recipe {name.strip()}: {words}" for _, words in form_faults(error, content))) from None
-    return found
+        raise DomainError(*(f"recipe {name}: {words}" for _, words in form_faults(error, content, name))) from None
 
 
 def arguments(text: str) -> dict[str, Any]:
@@ -297,11 +294,12 @@ def split(text: str) -> list[str]:
 Place = tuple[str | int, ...]
 
 
-def form_faults(error: ValidationError, content: Any) -> list[tuple[Place, str]]:
-    """Every fault of form: where in `content` (keys and indices) and, in words, where, what and what to do."""
+def form_faults(error: ValidationError, content: Any, of: str = "") -> list[tuple[Place, str]]:
+    """Every fault of form: where in `content` (keys and indices) and, in words, where, what and what to do. `of` is the
+    recipe that `content` was read as, where it was read as one."""
     found: dict[Place, list[str]] = {}
     for fault in error.errors():
-        at, said = _words(fault, content)
+        at, said = _words(fault, content, of)
         if said not in found.setdefault(at, []):
             found[at].append(said)
     return [
@@ -310,16 +308,15 @@ def form_faults(error: ValidationError, content: Any) -> list[tuple[Place, str]]
     ]
 
 
-def _words(fault: Any, content: Any) -> tuple[Place, str]:
+def _words(fault: Any, content: Any, model_name: str) -> tuple[Place, str]:
     kind = fault["type"]
     at: list[str | int] = []
-    model = ""
     for i, part in enumerate(fault["loc"]):  # parts that are not in the content name one of several forms
         last = i + 1 == len(fault["loc"])
         if part in (range(len(content)) if isinstance(content, list) else content if isinstance(content, dict) else ()):
             content = content[part]
         elif not (last and kind in ("missing", "extra_forbidden")):
-            model = str(part)
+            model_name = str(part)
             continue
         at.append(part)
     if kind.startswith("union_tag_"):
@@ -329,10 +326,10 @@ def _words(fault: Any, content: Any) -> tuple[Place, str]:
         known = fault["ctx"]["expected_tags"].replace("'", "")
         return tuple(at), f"{fault['ctx']['tag']!r} is not known; use {known}"
     if kind == "extra_forbidden":
-        takes = sorted(name for name in MODELS[model].model_fields if name != "name") if model in MODELS else None
-        if takes is None:
+        if model_name not in RECIPES:
             return tuple(at), "unknown key; is it misspelt?"
-        return tuple(at), f"unknown key; {model} takes {', '.join(takes) or 'no arguments'}"
+        takes = sorted(name for name in model(model_name).model_fields if name != "name")
+        return tuple(at), f"unknown key; {model_name} takes {', '.join(takes) or 'no arguments'}"
     if kind == "missing":
         return tuple(at), "missing; it has no default"
     said = fault["msg"].removeprefix("Value error, ")

@@ -52,7 +52,10 @@ class Lines:
 class World:
     """Lines and names of the whole earth, in degrees."""
 
-    lines: list[Line]
+    kind: Int
+    size: Int
+    points: Float
+    """All lines' points, one below the other."""
     bounds: Float
     """West, south, east, north of each line."""
     names: list[tuple[str, str, str]]
@@ -73,11 +76,10 @@ def world() -> World:
     ends = np.cumsum(size)
     first = ends - size
     low, high = np.minimum.reduceat(points, first), np.maximum.reduceat(points, first)
-    parts = np.split(points, ends[:-1])
     names = [tuple(row.split("\t")) for row in bytes(data["names"]).decode().split("\n")]
     lon, lat = data["at"] / 10_000
-    kinds = data["kind"].tolist()
-    return World(list(zip(kinds, parts, strict=True)), np.hstack([low, high]), names, lon, lat, data["people"])  # type: ignore[arg-type]
+    kinds = data["kind"].astype(np.int64)
+    return World(kinds, size, points, np.hstack([low, high]), names, lon, lat, data["people"])  # type: ignore[arg-type]
 
 
 def of(window: Window | None, *, lines: bool = True) -> Packed | None:
@@ -90,37 +92,58 @@ def of(window: Window | None, *, lines: bool = True) -> Packed | None:
     bounds = lon.min() - 0.2, lat.min() - 0.2, lon.max() + 0.2, lat.max() + 0.2
     wide = bounds[2] - bounds[0]
     kinds = {kind for kind, most in _WIDEST.items() if wide <= most and (lines or kind <= COUNTRY)}
-    drawn = [line for line in _projected(window, bounds) if line[0] in kinds]
+    drawn = _projected(window, bounds, kinds)
     names = _names(window, bounds)
     if not drawn and not names[0]:
         return None
     side, step = max(window.size), max(window.size) / 1024
     all_of = Lines.of(drawn)
-    packed = _pack(all_of, names, window, step)
-    while len(packed[1]) > MOST_BYTES and step < side / 16:
+    told_of, data = _pack(all_of, names, window, step)
+    while 5 * len(data) > 4 * MOST_BYTES and step < side / 16:  # five letters for four bytes
         step *= 1.3
-        packed = _pack(all_of, names, window, step)
-    return packed
+        told_of, data = _pack(all_of, names, window, step)
+    return told_of, text_of(data)
 
 
-def _projected(window: Window, bounds: tuple[float, float, float, float]) -> list[Line]:
-    """The lines inside the window, in page coordinates."""
-    out: list[Line] = []
+def _projected(window: Window, bounds: tuple[float, float, float, float], kinds: set[int]) -> list[Line]:
+    """The lines of some kinds inside the window, in page coordinates."""
+    cut: list[Line] = []
     west, south, east, north = bounds
-    page = (0.0, 0.0, *window.size)
     known = world()
+    first = np.cumsum(known.size) - known.size
+    wanted = np.isin(known.kind, list(kinds))
     for turn in (-360.0, 0.0, 360.0):  # a window across the 180th meridian sees the earth twice
         low, high = west - turn, east - turn
-        near = (known.bounds[:, 0] < high) & (known.bounds[:, 2] > low)
+        near = wanted & (known.bounds[:, 0] < high) & (known.bounds[:, 2] > low)
         near &= (known.bounds[:, 1] < north) & (known.bounds[:, 3] > south)
         for at in np.flatnonzero(near).tolist():
-            kind, points = known.lines[at]
-            for part in _clipped(kind, points, (low, south, high, north)):
-                x, y = window.place(part[:, 0] + turn, part[:, 1])
-                moved = np.column_stack([x, y])
-                if np.isfinite(moved).all():
-                    out += [(kind, inside) for inside in _clipped(kind, moved, page)]
+            points = known.points[first[at] : first[at] + known.size[at]]
+            box = (low, south, high, north)
+            parts = [points] if _within(known.bounds[at], box) else _clipped(int(known.kind[at]), points, box)
+            cut += [(int(known.kind[at]), part + np.array([turn, 0.0])) for part in parts]
+    return _placed(window, Lines.of(cut)) if cut else []
+
+
+def _placed(window: Window, lines: Lines) -> list[Line]:
+    """Lines in degrees in page coordinates, cut at the page; those that leave the projection are left out."""
+    moved = np.column_stack(window.place(lines.points[:, 0], lines.points[:, 1]))
+    ends = np.cumsum(lines.size)
+    low, high = np.minimum.reduceat(moved, ends - lines.size), np.maximum.reduceat(moved, ends - lines.size)
+    out: list[Line] = []
+    page = (0.0, 0.0, *window.size)
+    told = zip(lines.kind.tolist(), (ends - lines.size).tolist(), ends.tolist(), np.hstack([low, high]), strict=True)
+    for kind, start, end, own in told:
+        if np.isfinite(own).all():
+            points = moved[start:end]
+            parts = [points] if _within(own, page) else _clipped(kind, points, page)
+            out += [(kind, part) for part in parts]
     return out
+
+
+def _within(own: Float, box: tuple[float, float, float, float]) -> bool:
+    """Do bounds (west, south, east, north) lie in a box?"""
+    west, south, east, north = own.tolist()
+    return west >= box[0] and south >= box[1] and east <= box[2] and north <= box[3]
 
 
 def _clipped(kind: int, points: Float, box: tuple[float, float, float, float]) -> list[Float]:
@@ -202,7 +225,9 @@ def thinned(lines: Lines, step: float) -> Lines:
     return Lines(lines.kind[stays], size[stays], lines.points[keep])
 
 
-def _pack(lines: Lines, names: tuple[list[tuple[str, ...]], Float, Int], window: Window, step: float) -> Packed:
+def _pack(
+    lines: Lines, names: tuple[list[tuple[str, ...]], Float, Int], window: Window, step: float
+) -> tuple[dict[str, Any], bytes]:
     scale = _FINE / max(window.size)
     kept = thinned(lines, step)
     points = np.rint(np.concatenate([kept.points, names[1].reshape(-1, 2)]) * scale).astype(np.int64)
@@ -217,4 +242,4 @@ def _pack(lines: Lines, names: tuple[list[tuple[str, ...]], Float, Int], window:
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15, 9)
     data = squeeze.compress(b"".join(part for _, part in parts)) + squeeze.flush()
     told = {"lines": kept.size.size, "names": len(names[0]), "scale": scale, "streams": [[n, len(p)] for n, p in parts]}
-    return told, text_of(data)
+    return told, data
