@@ -57,17 +57,7 @@ def pld_epsilon(losses: Losses, delta: Fraction) -> Fraction:
 
     Cost: O(sqrt(n) * grid) for parts of several sizes, O(sqrt(n)) for one. References: [Kairouz2015], [Zhu2022].
     """
-    parts: dict[Fraction, int] = {}
-    for part, count in losses:
-        epsilon = exact(part)
-        parts[epsilon] = parts.get(epsilon, 0) + count
-    if not parts or min(parts.values()) < 1:
-        raise PrivacyError("a privacy-loss pair needs at least one part, each counted at least once")
-    if sum(parts.values()) > MAX_PARTS:
-        raise PrivacyError(f"{sum(parts.values())} parts are too many to compose (at most {MAX_PARTS}); use pure sums")
-    delta = exact(delta, "delta")
-    if not MIN_DELTA <= delta < 1:
-        raise PrivacyError("delta must be at least 1e-30 and below 1")
+    parts, delta = gathered(losses, "epsilon"), small(delta)
     pure = sum((epsilon * count for epsilon, count in parts.items()), start=Fraction(0))
     tail = float(delta) * _TAIL / len(parts)
     pieces = [_binomial(float(epsilon), count, tail) for epsilon, count in parts.items()]
@@ -87,17 +77,43 @@ def pld_epsilon(losses: Losses, delta: Fraction) -> Fraction:
         mass = grid
     loss = base + width * np.arange(mass.size)
     spare = float(delta) * (1 - 4 * _TAIL)  # the tails of every part, and rounding
+    bound = least_epsilon(loss, mass, spare, float(pure), 60) * (1 + _SLACK) + len(pieces) * _SLACK * width
+    return min(pure, Fraction(math.ceil(bound * 10**_DIGITS), 10**_DIGITS))
+
+
+def gathered(parts: Losses, what: str) -> dict[Fraction, int]:
+    """How often each part is there, all of them exact; PrivacyError for none or too many."""
+    found: dict[Fraction, int] = {}
+    for part, count in parts:
+        own = exact(part, what)
+        found[own] = found.get(own, 0) + count
+    if not found or min(found.values()) < 1:
+        raise PrivacyError("a privacy-loss pair needs at least one part, each counted at least once")
+    if sum(found.values()) > MAX_PARTS:
+        raise PrivacyError(f"{sum(found.values())} parts are too many to compose (at most {MAX_PARTS}); use pure sums")
+    return found
+
+
+def small(delta: Fraction) -> Fraction:
+    """A delta for which a price can be computed."""
+    delta = exact(delta, "delta")
+    if not MIN_DELTA <= delta < 1:
+        raise PrivacyError("delta must be at least 1e-30 and below 1")
+    return delta
+
+
+def least_epsilon(loss: Any, mass: Any, spare: float, most: float, rounds: int) -> float:
+    """The least epsilon up to `most`, from above, at which losses with these masses exceed it by `spare` at most."""
 
     def too_much(epsilon: float) -> bool:
         above = loss > epsilon
         return float((mass[above] * -np.expm1(epsilon - loss[above])).sum()) > spare
 
-    low, high = 0.0, float(pure)
-    for _ in range(60):
+    low, high = 0.0, most
+    for _ in range(rounds):
         middle = (low + high) / 2
         low, high = (middle, high) if too_much(middle) else (low, middle)
-    bound = high * (1 + _SLACK) + len(pieces) * _SLACK * width
-    return min(pure, Fraction(math.ceil(bound * 10**_DIGITS), 10**_DIGITS))
+    return high
 
 
 def _binomial(epsilon: float, n: int, tail: float) -> tuple[float, float, Any]:

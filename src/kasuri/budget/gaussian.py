@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.budget.accounting import MAX_PARTS, MIN_DELTA
+from kasuri.budget.accounting import gathered, least_epsilon, small
 from kasuri.errors import PrivacyError
 from kasuri.privacy import exact
 
@@ -67,18 +67,7 @@ def normal_epsilon(parts: Normals, delta: Fraction) -> Fraction:
 
     Cost: O(sqrt(n s)) for parts of one variance, O(grid^2) for several. References: [CKS2020], [KLS2021].
     """
-    joined: dict[Fraction, int] = {}
-    for variance, count in parts:
-        own = exact(variance, "a variance")
-        joined[own] = joined.get(own, 0) + count
-    if not joined or min(joined.values()) < 1:
-        raise PrivacyError("a privacy-loss pair needs at least one part, each counted at least once")
-    if sum(joined.values()) > MAX_PARTS:
-        raise PrivacyError(f"{sum(joined.values())} parts are too many to compose (at most {MAX_PARTS}); use pure sums")
-    delta = exact(delta, "delta")
-    if not MIN_DELTA <= delta < 1:
-        raise PrivacyError("delta must be at least 1e-30 and below 1")
-    return _priced(tuple(joined.items()), delta)
+    return _priced(tuple(gathered(parts, "a variance").items()), small(delta))
 
 
 @lru_cache(maxsize=4096)  # a scale is found by trying some, and each slot of a series asks again
@@ -93,16 +82,7 @@ def _priced(joined: Normals, delta: Fraction) -> Fraction:
         return converted
     loss, mass = _joined([_law(variance, count, tail) for variance, count in joined])
     spare = float(delta) * (1 - 4 * _TAIL)
-
-    def too_much(epsilon: float) -> bool:
-        above = loss > epsilon
-        return float((mass[above] * -np.expm1(epsilon - loss[above])).sum()) > spare
-
-    low, high = 0.0, float(converted)
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if too_much(middle) else (low, middle)
-    bound = high * (1 + _SLACK) + _SLACK
+    bound = least_epsilon(loss, mass, spare, float(converted), 50) * (1 + _SLACK) + _SLACK
     return min(converted, Fraction(math.ceil(bound * 10**_DIGITS), 10**_DIGITS))
 
 
