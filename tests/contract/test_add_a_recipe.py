@@ -1,7 +1,9 @@
 """A new recipe, made here in memory as docs/guide/add-a-recipe.md says: it runs, is saved, verified and read back; with
 any one step forgotten it is refused, and never runs as something else."""
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import kasuri as ks
 from kasuri.errors import FormatError
 from kasuri.noise.laws import DiscreteLaplace
+from kasuri.noise.rng import Streams
 from kasuri.published.bars import NoBars
 from kasuri.recipes import RECIPES
 from kasuri.recipes.cells import noisy_cells
@@ -126,3 +129,24 @@ def test_arguments_that_nothing_reads_back_are_refused(monkeypatch):
 def test_a_bias_of_its_own_is_said_of_a_known_kind_of_area():
     said = bias.by_area(cut_at_0().on(DOMAIN, UNIT, "1"))
     assert said == [{"area": "every area", "en": "too high.", "ja": "高めになります。"}]
+
+
+def test_half_of_the_noise_is_found_from_outputs_alone():
+    """No type, word or formula sees it: the run says what it was asked. The falsifier's attack does not ask."""
+    sys.path.append(str(Path(__file__).parents[1] / "falsify"))
+    from lower_bound import attack
+
+    domain = ks.Domain.of(ks.Mesh("g", shape=(100, 200)))
+    run = cut_at_0().on(domain, UNIT, "1")
+
+    def shown(run, count):  # cells have noise of their own: a table of equal cells is one cell so many times
+        cells, out = np.arange(domain.size), np.zeros(domain.size)
+        streams = Streams(ks.seeded(count).release_key(), "cut_at_0")
+        drawn = run.draw(cells, np.full(domain.size, count), streams, 1)
+        out[drawn.cells] = drawn.values
+        return {"cell": out}
+
+    half = replace(run, noise=DiscreteLaplace(run.noise.scale / 2))
+    honest, broken = (attack(shown(one, 5), shown(one, 6), 0.0, 1e-4).epsilon for one in (run, half))
+    assert 0.8 < honest <= 1 and broken > 1.5
+    assert half.words() | {"scale": None} == run.words() | {"scale": None} and half.guarantee == run.guarantee
