@@ -93,6 +93,16 @@ def test_with_its_events_the_filter_is_the_posterior_with_a_flat_prior_on_them()
         np.testing.assert_allclose(f[at], spreads[index[at]], rtol=2e-3)
 
 
+def test_where_nothing_is_known_beforehand_there_is_no_event():
+    """The filter follows every number: what is left of them is rounding, and says nothing of a window."""
+    shape, levels, ms, Vs, splits = model(9)
+    window = (1, 2, 3, 2)
+    assert events._Search(shape, levels, ms, Vs, splits, 3).shape(window).own > 0.01
+    search = events._Search(shape, levels, ms, [V * 1e9 for V in Vs], splits, 3)
+    assert search.shape(window).own == 0.0 and search.sure(window) == 0.0
+    assert events.find(shape, levels, ms, [V * 1e9 for V in Vs], splits, NONE) is None
+
+
 def test_sums_over_boxes():
     values = np.random.default_rng(1).normal(size=64)
     place = places(np.arange(64), (8, 8))

@@ -33,6 +33,7 @@ _STEPS = 12  # of a window's edges
 _LARGEST = 16  # side of a window
 _MOST = 24  # events of a slot
 _OWN = 0.05  # of a window's information that no other event has
+_FOLLOWED = 1e-4  # of the numbers' information: where less is left the filter follows them anyway, the rest is rounding
 
 Window = tuple[int, int, int, int]
 """Row, column, height and width, in nodes of a grid."""
@@ -63,7 +64,8 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """s of a window: how many of its nodes each node has, by level; its information and its score."""
+    """s of a window: how many of its nodes each node has, by level; its information, 0 where the filter follows the
+    numbers anyway, and its score."""
 
     nodes: tuple[Int, ...]
     many: tuple[Float, ...]
@@ -155,9 +157,11 @@ class _Search:
                 nodes.insert(0, above)
             left = self._unfollowed(nodes, many)
             own = sum(float((s * part[at]).sum()) for s, part, at in zip(many, left, nodes, strict=True))
+            full = sum(float((s * s / (R if R.size == 1 else R[at])).sum())
+                       for s, at, R in zip(many, nodes, self.noise, strict=True))  # fmt: skip
             off = [(y - x) / R for y, x, R in zip(self.ys, self.x, self.noise, strict=True)]
             score = sum(float((s * part[at]).sum()) for s, part, at in zip(many, off, nodes, strict=True))
-            self.tried[window] = _Shape(tuple(nodes), tuple(many), own, score)
+            self.tried[window] = _Shape(tuple(nodes), tuple(many), own if own > _FOLLOWED * full else 0.0, score)
         return self.tried[window]
 
     def _shared(self, one: _Shape) -> Float:
