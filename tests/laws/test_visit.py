@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import visit as slow
 
-from kasuri._kernels.visit import combine_up, share_out
+from kasuri._kernels.visit import FEW, combine_up, keep, project, share_out, water
 from kasuri.errors import PrivacyError
 from kasuri.noise.rng import Streams, seeded
 from kasuri.noise.samplers import laplace_variance
@@ -178,3 +178,35 @@ def test_shares_that_do_not_sum_to_one_make_no_claim(shares):
     forged = replace(refined_tree(), shares=shares)
     with pytest.raises(PrivacyError):
         forged.guarantee(Domain.of(Mesh("g", shape=(8, 8))), Unit("person", "add-remove", 1), "0.1")
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, FEW - 1, FEW, FEW + 1, 3 * FEW])
+@pytest.mark.parametrize("tied", [False, True])
+def test_groups_sorted_in_place_are_those_of_a_sort(size, tied):
+    """To the last bit: siblings are sorted by insertion up to FEW, and by a sort of their own above."""
+    rng = np.random.default_rng(size)
+    first = np.arange(201) * size
+    z, v = rng.normal(3, 10, 200 * size), rng.gamma(1, 10, 200 * size) + 1e-3
+    if tied:
+        z, v = np.rint(z / 8), np.full(v.size, 3.0)
+    y, totals = np.rint(z).astype(np.int64), np.maximum(np.rint(rng.normal(5 * size, 10 * size, 200)), 0.0)
+    open_all = np.zeros(z.size, dtype=bool)
+    x, whole, level, t = (np.zeros(z.size), np.zeros(z.size, np.int64), np.zeros(z.size), np.empty(200))
+    project(z, v, first, totals, x)
+    share_out(z, v, open_all, first, totals.astype(np.int64), whole)
+    water(y, first, totals, level, t)
+    for g, total in enumerate(totals.tolist()):
+        own = slice(first[g], first[g + 1])
+        if total == 0:
+            assert not x[own].any() and not whole[own].any() and not level[own].any() and t[g] == np.inf
+            continue
+        ranked = np.argsort(-z[own] / v[own], kind="stable")
+        theta = ((np.cumsum(z[own][ranked]) - total) / np.cumsum(v[own][ranked])).max()
+        expected = np.maximum(z[own] - theta * v[own], 0.0)
+        assert np.array_equal(x[own], expected)
+        goals = np.minimum(np.floor(np.cumsum(expected) + 0.5), total)
+        assert whole[own].sum() == total and np.array_equal(np.cumsum(whole[own])[:-1], goals[:-1])
+        assert t[g] == ((np.cumsum(np.sort(y[own])[::-1]) - total) / np.arange(1, size + 1)).max()
+        assert np.array_equal(level[own], np.maximum(y[own] - t[g], 0.0))
+    assert np.array_equal(keep(y, first, t, 1.5), np.flatnonzero(y > np.repeat(t, size) - 1.5))
+    assert np.array_equal(keep(y, first, t, np.inf), np.arange(y.size))

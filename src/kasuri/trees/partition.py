@@ -42,7 +42,11 @@ class AxisLabels:
         out, span = np.zeros(nodes.size, dtype=np.int64), self.end
         for level, radix in zip(self.levels, self.radices, strict=True):
             if level < depth:
-                out = out * radix + nodes // tree.width(level + 1, depth) % radix
+                width = tree.width(level + 1, depth)
+                if radix == 2 and width & (width - 1) == 0:
+                    out = out << 1 | nodes >> (width.bit_length() - 1) & 1
+                else:
+                    out = out * radix + nodes // width % radix
                 span //= radix
         return out, span
 
