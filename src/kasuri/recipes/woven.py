@@ -178,6 +178,8 @@ class WovenRun(TreeRun):
     """Is every node descended, whatever its noise says?"""
     few: bool = False
     """Do levels of few nodes say how far the sums below them are off (`bayes.upward`)?"""
+    by_form: bool = False
+    """Where all cells are measured, are the errors of sums told by least squares?"""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -288,11 +290,13 @@ class WovenRun(TreeRun):
         else:
             levels = fitted.spreads()
             out += spread.of_tree(self, self.visit.cuts, levels, sizes, total=fitted.total)
+        form = {one.view: one.rmse for one in self.view_errors()} if self.by_form else {}
         for view in self._shown:
             part = self.weave.partition(view)
             size = self.domain.size / part.groups
             if self.mechanism.whole:
-                found = AreaError(None, noise * sqrt(size), True, part.name, part.groups)
+                most = min(noise * sqrt(size), form.get(part.name, inf))
+                found = AreaError(None, most, True, part.name, part.groups)
             else:
                 found = AreaError(None, sqrt(fitted.view_variance(part)), False, part.name, part.groups)
             out.append(found)
