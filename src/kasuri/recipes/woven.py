@@ -59,8 +59,6 @@ BASIS = "docs/proofs/woven_tree.md"
 ROUNDED = Fraction(2, PARTS)
 FIRST_PART = -2
 """Level of the first part among the measurements; the second is one below, and so on."""
-
-
 WIDE = 1 << 28
 """Sums over the axes of a table with more cells than this take long to plan."""
 
@@ -295,8 +293,7 @@ class WovenRun(TreeRun):
             part = self.weave.partition(view)
             size = self.domain.size / part.groups
             if self.mechanism.whole:
-                most = min(noise * sqrt(size), form.get(part.name, inf))
-                found = AreaError(None, most, True, part.name, part.groups)
+                found = AreaError(None, form.get(part.name, noise * sqrt(size)), True, part.name, part.groups)
             else:
                 found = AreaError(None, sqrt(fitted.view_variance(part)), False, part.name, part.groups)
             out.append(found)
