@@ -21,12 +21,13 @@ from kasuri.recipes.descent import haar_topdown
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.spending import Facts
 from kasuri.recipes.woven import WIDE, WovenTree
+from kasuri.recipes.wovenlook import LookedTree
 from kasuri.recipes.wovenpilot import woven_tree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 
 BASIS = "docs/proofs/best.md"
-RULES = ("1", "2", "3", "4")
+RULES = ("1", "2", "3", "4", "5")
 RULE = RULES[-1]
 VAST = 10**10
 """Tables of so many cells and more are left to the recipe whose cost follows the people; so are those of several axes
@@ -91,7 +92,7 @@ class Best(Mechanism):
     facts: tuple[Fraction, Fraction] | None
     rule: str = RULE
     """The first held fewer sums of tables that are measured whole; the first two had no pilot but for one mesh, the
-    third one of sums of cells."""
+    third one of sums of cells, the fourth the first version of the look."""
 
     def stored(self) -> dict[str, Any]:
         """Of the recipe that measures what was declared; the plan of a release is that of the chosen recipe."""
@@ -148,7 +149,10 @@ class Best(Mechanism):
                 if self.rule == "3":
                     yield woven_tree(pilot=True), f"{size} cells, full or not: a pilot chooses what is measured"
                 else:
-                    yield woven_tree(pilot="cells"), f"{size} cells, full or not: noisy cells choose what is measured"
+                    looked = woven_tree(pilot="cells")
+                    assert isinstance(looked, LookedTree)
+                    looked = replace(looked, version=1) if self.rule == "4" else looked
+                    yield looked, f"{size} cells, full or not: noisy cells choose what is measured"
             mesh = told is None and not piloted and any(axis.plane is not None for axis in domain.axes)
             if several and (sparse or mesh):
                 known = f"declared density {told['density']}" if told else "a mesh, taken to be mostly empty"

@@ -24,6 +24,7 @@ from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.shares import BAYES
 from kasuri.recipes.woven import WovenRun, WovenTree
 from kasuri.recipes.wovenchoice import ChoiceRun
+from kasuri.recipes.wovenlook import LookedTree
 from kasuri.recipes.wovenpilot import PilotedTree
 from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
@@ -102,6 +103,8 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
     readers |= {name: lambda: _shaped(words, options, domain) for name in _PARAMETER}
     readers |= {name: dict for name, make in RECIPES.items() if not signature(make).parameters}
     made = RECIPES[name](**readers[name]())
+    if isinstance(made, LookedTree):
+        return replace(made, version=int(asked.get("version", 1)))
     return replace(made, held=int(asked.get("held", 1))) if isinstance(made, WovenTree | PilotedTree) else made
 
 

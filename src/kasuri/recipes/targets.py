@@ -31,8 +31,8 @@ LEAST = 0.012
 POWER = 4.0
 """The largest of all ratios is taken as the mean of their POWER-th powers, which is smooth."""
 ROUGH = 6.0
-STRICT, TAKEN, HELD = 4.0, 0.8, 0.2
-"""For `balanced`: what a view that is too bad counts, how good the cells are taken to be, what the held view has."""
+HELD = 0.2
+"""For `balanced`: what the held view has."""
 ROUNDS = 300
 
 
@@ -124,17 +124,25 @@ def shares_for(form: Form, targets: tuple[float, ...], keep: tuple[int, ...]) ->
         open_ = [i for i in open_ if i != min(small, key=lambda i: q[i])]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What `balanced` is asked for: no error above `worst` times that of plain noise; how good, of plain noise, the
+    cells are taken to be (a table where they are worse is not measured like this); what a view counts that is too
+    bad."""
+
+    worst: float
+    taken: float = 0.8
+    strict: float = 4.0
+
+
 @lru_cache(maxsize=64)
-def balanced(
-    cells: Sums, views: tuple[Sums, ...], own: Fraction, held: int | None, worst: float
-) -> tuple[Fraction, ...]:
+def balanced(cells: Sums, views: tuple[Sums, ...], own: Fraction, held: int | None, plan: Plan) -> tuple[Fraction, ...]:
     """Shares of views where the cells have `own`, multiples of 1/PARTS that sum to 1 - own: those that make the mean
-    logarithm of the views' variances small, no error above `worst` times that of plain noise. View `held` has HELD of
-    them, where there is one. The cells are taken to be as good as TAKEN of plain noise: a table where they are worse is
-    not measured like this."""
+    logarithm of the views' variances small, none much above what the plan allows. View `held` has HELD of them, where
+    there is one."""
     left = 1 - float(own)
     least = min(LEAST, left / 4)
-    known = max(1 / TAKEN**2 - float(own) ** 2, 0.0) / 2
+    known = max(1 / plan.taken**2 - float(own) ** 2, 0.0) / 2
     form = Form(cells.counts, (cells, *views), views, known)
     plain = np.array([2 * cells.groups / sums.groups for sums in views])
     fixed = np.zeros(len(views) + 1)
@@ -144,7 +152,7 @@ def balanced(
         open_.remove(held + 1)
     q = fixed
     while open_:
-        q = _lowest(partial(_spoiled, form, plain, worst**2 * plain), fixed, open_)
+        q = _lowest(partial(_spoiled, form, plain, plan), fixed, open_)
         small = [i for i in open_ if q[i] < least]
         if not small:
             break
@@ -152,12 +160,13 @@ def balanced(
     return tuple(_rounded(q[1:], int((1 - own) * PARTS)))
 
 
-def _spoiled(form: Form, plain: Float, limit: Float, q: Float) -> tuple[float, Float]:
+def _spoiled(form: Form, plain: Float, plan: Plan, q: Float) -> tuple[float, Float]:
     """What `balanced` makes small, and its derivatives by the shares."""
     V, slope = form._solved(q)
+    limit = plan.worst**2 * plain
     over = np.maximum(V / limit - 1, 0.0)
-    value = float(np.log(V / plain).mean()) + STRICT * float((over**2).sum())
-    return value, np.einsum("h,hg->g", 1 / V / V.size + 2 * STRICT * over / limit, slope)
+    value = float(np.log(V / plain).mean()) + plan.strict * float((over**2).sum())
+    return value, np.einsum("h,hg->g", 1 / V / V.size + 2 * plan.strict * over / limit, slope)
 
 
 def _lowest(cost: Callable[[Float], tuple[float, Float]], fixed: Float, open_: list[int]) -> Float:

@@ -59,8 +59,6 @@ BASIS = "docs/proofs/woven_tree.md"
 ROUNDED = Fraction(2, PARTS)
 FIRST_PART = -2
 """Level of the first part among the measurements; the second is one below, and so on."""
-
-
 WIDE = 1 << 28
 """Sums over the axes of a table with more cells than this take long to plan."""
 
@@ -178,6 +176,8 @@ class WovenRun(TreeRun):
     """Is every node descended, whatever its noise says?"""
     few: bool = False
     """Do levels of few nodes say how far the sums below them are off (`bayes.upward`)?"""
+    by_form: bool = False
+    """Where all cells are measured, are the errors of sums told by least squares?"""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -288,11 +288,12 @@ class WovenRun(TreeRun):
         else:
             levels = fitted.spreads()
             out += spread.of_tree(self, self.visit.cuts, levels, sizes, total=fitted.total)
+        form = {one.view: one.rmse for one in self.view_errors()} if self.by_form else {}
         for view in self._shown:
             part = self.weave.partition(view)
             size = self.domain.size / part.groups
             if self.mechanism.whole:
-                found = AreaError(None, noise * sqrt(size), True, part.name, part.groups)
+                found = AreaError(None, form.get(part.name, noise * sqrt(size)), True, part.name, part.groups)
             else:
                 found = AreaError(None, sqrt(fitted.view_variance(part)), False, part.name, part.groups)
             out.append(found)

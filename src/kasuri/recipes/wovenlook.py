@@ -2,7 +2,7 @@
 
 Noise of the finest choice is drawn first, and made wider step by step (`noise.samplers.widening`): the cells are looked
 at under the widest, and what is published is the look itself or the finer noisy cells that it was made of. So the look
-costs nothing, whatever it chooses. It chooses by its histogram alone, which is published.
+costs nothing, whatever it chooses. It chooses by histograms of its cells alone, which are published.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kasuri.privacy import Exact, decimal
 from kasuri.published.measurements import Measurements
 from kasuri.recipes.joined import JoinedBlocks, Tally
 from kasuri.recipes.mechanism import Mechanism, Words
-from kasuri.recipes.targets import balanced
+from kasuri.recipes.targets import Plan, balanced
 from kasuri.recipes.views import Woven
 from kasuri.recipes.visit import Whole
-from kasuri.recipes.woven import WovenTree, every_cell
+from kasuri.recipes.woven import WovenRun, WovenTree, every_cell
 from kasuri.recipes.wovenchoice import ChoiceRun
 from kasuri.recipes.wovenviews import every, sums_of
 from kasuri.refine import bayes
@@ -39,15 +39,11 @@ from kasuri.trees.weave import interleaved
 
 LOOK = "cells"
 """What `pilot` is called."""
-STOPS = (Fraction(1, 4), Fraction(2, 5), Fraction(1, 2), Fraction(3, 5), Fraction(4, 5))
-"""Shares of the cells that leave something for sums; the first is that of the look."""
+LOOKED = Fraction(1, 4)
+"""The share of the look."""
 WHOLE, MOST = "whole", Fraction(39, 40)
 """Where no stop will do the cells have so much: their noise has 1.026 times the mean error of plain noise, and
 rounding adds a little at epsilon 1."""
-ENOUGH = 1.0
-"""A stop will do where the look expects the cells, each by itself, to be at most so many times worse than plain noise.
-Their sums tell about them too: measured, they were 0.65 to 0.9 of what the look expects, and where it expected 1.1 to
-1.2 some views came out worse than plain noise."""
 NODES = 64
 """Of several axes, the level of the tree with about so many nodes has a share whatever comes out: it tells how far sums
 of cells are off that err together."""
@@ -58,19 +54,50 @@ TESTED = (1, 2, 4, 8, 16, 32, 64)
 """Classes of the look from which on the published cells say about how many there were."""
 TOP = 8
 """Of the classes of `bayes`, in scales."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A release names the version that it was made by.
+
+    `stops`: shares of the cells that leave something for sums. `enough`: a stop will do where the look expects the
+    cells, each by itself, to be at most so many times worse than plain noise. Their sums tell about them too: measured,
+    they were 0.65 to 1.0 of what the look expects. `bins`: the look has a histogram for each bin of cells of like
+    neighbourhoods. `held`: from this stop on sums of the noisy cells are held, as in `whole=True`: sums of posterior
+    cells, which err together, had up to 1.9 times the error of plain noise there. `plan`: of its shares."""
+
+    stops: tuple[Fraction, ...]
+    enough: float
+    bins: tuple[int, int]
+    held: Fraction
+    plan: Plan
+
+
+def _stops(*shares: str) -> tuple[Fraction, ...]:
+    return tuple(map(Fraction, shares))
+
+
+VERSIONS = {
+    1: Version(_stops("0.25", "0.4", "0.5", "0.6", "0.8"), 1.0, (1, 1), MOST, Plan(LIMIT)),
+    2: Version(_stops("0.25", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"), 1.02, (8, 2), Fraction("0.6"),
+               Plan(0.98, taken=0.9, strict=12.0)),
+}  # fmt: skip
+"""The first had one histogram for all cells, and held sums where the cells have MOST alone."""
 ALL_HEIGHTS = 3
-"""Which sums are held where the cells have MOST."""
+"""Which sums are held."""
 
 
 @dataclass(frozen=True)
 class LookedTree(Mechanism):
     """woven_tree(pilot="cells")."""
 
+    version: int = max(VERSIONS)
+
     def stored(self) -> dict[str, Any]:
         return {
             "transform": "counts", "noise": DiscreteLaplace.name, "refine": "woven", "order": "interleaved",
             "descent": "plain", "shares": f"pilot: {LOOK}",
-        }  # fmt: skip
+        } | version_words(self.version)  # fmt: skip
 
     def run(self, domain: Domain, unit: Unit, epsilon: Exact) -> LookedRun:
         every_cell(domain)
@@ -80,29 +107,34 @@ class LookedTree(Mechanism):
                 'woven_tree(pilot="cells"): this table has no level between its total and its cells that could have a '
                 "share; use whole=True"
             )
-        parts = (self.name, self.basis)
-        whole = WovenTree(*parts, _named(weave, MOST), True, (), True, ALL_HEIGHTS).run(domain, unit, epsilon)
-        whole = replace(whole, few=True)
-        choices = {
-            decimal(stop): replace(
-                WovenTree(*parts, _named(weave, stop), True, ()).run(domain, unit, epsilon), everywhere=True, few=True
-            )
-            for stop in STOPS
-        } | {WHOLE: whole}
-        return LookedRun(self, domain, whole.guarantee, whole.cost, whole.noise, whole.tree, choices)
+
+        def choice(stop: Fraction, plan: Plan | None) -> WovenRun:
+            """`plan`: where sums of noisy cells are held."""
+            named, whole = _named(weave, stop, plan), plan is not None
+            run = WovenTree(self.name, self.basis, named, True, (), whole, ALL_HEIGHTS).run(domain, unit, epsilon)
+            return replace(run, everywhere=not whole, few=True, by_form=whole and self.version > 1)
+
+        own = VERSIONS[self.version]
+        choices = {decimal(stop): choice(stop, own.plan if stop >= own.held else None) for stop in own.stops}
+        whole = choice(MOST, Plan(LIMIT))
+        return LookedRun(self, domain, whole.guarantee, whole.cost, whole.noise, whole.tree, choices | {WHOLE: whole})
 
 
-def _named(weave: Woven, own: Fraction) -> tuple[tuple[str, Fraction], ...]:
+def version_words(version: int) -> dict[str, int]:
+    """Told from the second on: what was stored before there were two never changes."""
+    return {"version": version} if version > 1 else {}
+
+
+def _named(weave: Woven, own: Fraction, plan: Plan | None) -> tuple[tuple[str, Fraction], ...]:
     """Shares of every measured view where the cells have `own`."""
     cells = weave.view("cells")
     views = [view for view in every(weave) if view != cells]
-    held, worst = None, 1.0
-    if len(weave.domain.axes) > 1:
+    several, held = len(weave.domain.axes) > 1, None
+    if several and (plan is None or own == MOST):
         stages = [view for depth in weave.tree.stages[1:-1] if (view := weave.view_at(depth))]
         held = views.index(min(stages, key=lambda view: abs(log(weave.groups(view) / NODES))))
-        worst = PLANNED
-    worst = LIMIT if own == MOST else worst
-    shares = balanced(sums_of(weave, cells), tuple(sums_of(weave, view) for view in views), own, held, worst)
+    wanted = plan or Plan(PLANNED if several else 1.0)
+    shares = balanced(sums_of(weave, cells), tuple(sums_of(weave, view) for view in views), own, held, wanted)
     return (LOOK, own), *((weave.words(view), share) for view, share in zip(views, shares, strict=True) if share)
 
 
@@ -110,12 +142,16 @@ def _named(weave: Woven, own: Fraction) -> tuple[tuple[str, Fraction], ...]:
 class LookedRun(ChoiceRun):
     mechanism: LookedTree
 
+    @property
+    def version(self) -> Version:
+        return VERSIONS[self.mechanism.version]
+
     def arguments(self) -> dict[str, Any]:
-        return {"pilot": LOOK}
+        return {"pilot": LOOK} | version_words(self.mechanism.version)
 
     def _scales(self) -> dict[str, Fraction]:
         """The scale of the cells' noise by choice, from the look to the finest."""
-        shares = (*STOPS, MOST)
+        shares = (*self.version.stops, MOST)
         return {name: self.noise.scale / share for name, share in zip(self.choices, shares, strict=True)}
 
     def first(self) -> Tally:
@@ -137,8 +173,7 @@ class LookedRun(ChoiceRun):
     def taken(self, y: Int, streams: Streams) -> JoinedBlocks:
         """By the look, whichever of the numbers that it was made of are then published."""
         looks = self.looks(y, streams)
-        look = next(iter(looks.values()))
-        words = self._rule(_classes(look.y, look.scale))
+        words = self._rule(self._look(next(iter(looks.values()))))
         return self.choices[words["preset"]].joined((), words, looks[words["preset"]])
 
     def looks(self, y: Int, streams: Streams) -> dict[str, Whole]:
@@ -152,53 +187,73 @@ class LookedRun(ChoiceRun):
             found[name] = Whole(depth, more, nodes, y)
         return dict(reversed(found.items()))
 
+    def _look(self, look: Whole) -> Int:
+        """How many of the noisy cells are in every class of `bayes`, as whole numbers, by bin."""
+        u = look.y / float(max(look.scale, LEAST_SCALE))
+        outer, inner = self.version.bins
+        bins = np.zeros(u.size, dtype=np.int64)
+        if outer * inner > 1:
+            bins = bayes.quantile_bins(*self._around(look.prefix, u), outer, inner)
+        return bayes.classes(u, bins, outer * inner).astype(np.int64)
+
+    def _around(self, keys: Int, u: Float) -> tuple[Float, Float]:
+        """What the look says of the cells around each: its neighbours on a mesh, else its siblings of the tree."""
+        place = bayes.Neighbours.of(self.tree.cells(keys), self.domain)
+        if place is not None:
+            return place.smooth(u)
+        above = keys // self.tree.stride(self.tree.stages[-2])
+        first = np.flatnonzero(np.diff(above, prepend=-1, append=-1))
+        return bayes.sibling_features(u, first), np.zeros(u.size)
+
     def _rule(self, look: Int) -> dict[str, Any]:
-        """What the look's histogram chooses, and why, as a release says it."""
-        spread = expected(look)
-        preset = next((decimal(stop) for stop in STOPS if spread[stop] <= ENOUGH), WHOLE)
+        """What the look's histograms choose, and why, as a release says it."""
+        spread, enough = expected(look, self.version.stops), self.version.enough
+        preset = next((decimal(stop) for stop, ratio in spread.items() if ratio <= enough), WHOLE)
         told = ", ".join(f"{decimal(stop)}: {ratio:.2f}" for stop, ratio in spread.items())
         tuning = {
-            "source": f"the cells under the noise of {decimal(STOPS[0])} of epsilon; their expected error over that of "
-            f"plain noise, by share: {told}; limit {ENOUGH}",
+            "source": f"the cells under the noise of {decimal(LOOKED)} of epsilon; their expected error over that of "
+            f"plain noise, by share: {told}; limit {enough}",
             "charged": "nothing beside what is published: the look is one of its numbers, or made of them",
-            "look": look.tolist(),
+            "look": look.tolist() if len(look) > 1 else look[0].tolist(),
         }
         return {"preset": preset, "tuning": tuning, "shares": self.choices[preset].further()["shares"]}
 
     def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
-        """The rule once more, on the histogram as it is told."""
+        """The rule once more, on the histograms as they are told."""
         if words.get("preset") not in self.choices:
             raise FormatError("the preset is not among the choices")
-        tuning = words.get("tuning")
+        tuning, bins = words.get("tuning"), self.version.bins[0] * self.version.bins[1]
         look = np.array(tuning.get("look") if isinstance(tuning, Mapping) else None)
-        if look.shape != (bayes.CLASSES,) or look.dtype.kind != "i" or look.min() < 0:
+        shape = (bins, bayes.CLASSES) if bins > 1 else (bayes.CLASSES,)
+        if look.shape != shape or look.dtype.kind != "i" or look.min() < 0:
             raise FormatError("the look is not a histogram of noisy cells")
         if look.sum() != self.tree.nodes(self.tree.depth):
             raise FormatError("the look does not hold every cell once")
-        told, preset = self.words() | self._rule(look), words["preset"]
+        told, preset = self.words() | self._rule(np.atleast_2d(look)), words["preset"]
         if measurements is None:  # a table too large to be replayed
             return told, ["the look that chose the preset: the measurements were not read"]
-        cells = measurements.value[measurements.level == self.tree.depth]
+        own, depth = measurements.level == self.tree.depth, self.tree.depth
+        cells = Whole(depth, self._scales()[preset], measurements.prefix[own], measurements.value[own])
         if told["preset"] != preset:  # whoever compares the words names it
             return told, []
-        if self._refuted(look, preset, cells):
+        if self._refuted(np.atleast_2d(look), cells):
             raise FormatError("the published cells did not look like this")
         if preset == next(iter(self.choices)):
             return told, []
         return told, [
-            "the look that chose the preset: its histogram is told; tested was only that the published cells, with "
+            "the look that chose the preset: its histograms are told; tested was only that the published cells, with "
             "the noise that was added to look at them, may have it"
         ]
 
-    def _refuted(self, look: Int, preset: str, cells: Int) -> bool:
-        """Whether cells that were published under the noise of `preset` have another look, or hardly ever this one."""
-        fine, wide = (self._scales()[name] for name in (preset, next(iter(self.choices))))
+    def _refuted(self, look: Int, cells: Whole) -> bool:
+        """Whether cells that were published under their noise have another look, or hardly ever this one."""
+        fine, wide = cells.scale, next(iter(self._scales().values()))
         if fine == wide:
-            return not np.array_equal(_classes(cells, wide), look)
+            return not np.array_equal(self._look(cells), look)
         one = widening_tail(fine, wide, 64)[0] / 2.0**65  # P(M >= x) = one a^x, x >= 1
-        at_least = look[::-1].cumsum()[::-1]
+        at_least = look.sum(axis=0)[::-1].cumsum()[::-1]
         for name in TESTED:
-            away = _least(name, wide) - cells
+            away = _least(name, wide) - cells.y
             tail = one * np.exp(-np.where(away >= 1, away, 1 - away) / float(wide))
             if too_rare(int(at_least[name]), np.where(away >= 1, tail, 1 - tail), len(TESTED)):
                 return True
@@ -214,16 +269,17 @@ def _least(name: int, scale: Fraction) -> int:
 
 def _classes(y: Int, scale: Fraction) -> Int:
     """How many of noisy cells are in every class of `bayes`, as whole numbers."""
-    return bayes.classes(y / float(max(scale, LEAST_SCALE))).astype(np.int64)
+    u = y / float(max(scale, LEAST_SCALE))
+    return bayes.classes(u, np.zeros(u.size, dtype=np.int64), 1)[0].astype(np.int64)
 
 
-def expected(look: Int) -> dict[Fraction, float]:
-    """By share of the cells: their root mean square error over that of plain noise, where a histogram of the look
-    (numbers in scales of its noise) is all that is known. A cell of posterior variance v under the look has
+def expected(look: Int, stops: tuple[Fraction, ...]) -> dict[Fraction, float]:
+    """By share of the cells: their root mean square error over that of plain noise, where histograms of the look
+    (numbers in scales of its noise), by bin, are all that is known. A cell of posterior variance v under the look has
     1 / (1/v + 1/n' - 1/n) under another noise, of variance n' instead of n = 2."""
-    v, first = bayes.class_variances(look.astype(np.float64)), float(STOPS[0])
+    v, first = bayes.class_variances(look.astype(np.float64)), float(LOOKED)
     out = {}
-    for stop in STOPS:
+    for stop in stops:
         noise = 2 * (first / float(stop)) ** 2
         after: Float = 1 / (1 / v + 1 / noise - 1 / 2)
         out[stop] = sqrt(float((look * after).sum()) / max(int(look.sum()), 1) / 2) / first

@@ -339,26 +339,28 @@ CLASSES = 66
 """Of u, in histograms: up to 0, the points of a grid up to TOP, everything above."""
 
 
-def classes(u: Float) -> Float:
-    """How many values are in every class."""
+def classes(u: Float, bins: Int, count: int) -> Float:
+    """How many values of every bin are in every class."""
     from kasuri._kernels.bayes import histograms
 
-    out = np.zeros((1, CLASSES))
-    histograms(u, np.zeros(u.size, dtype=np.int64), 0.0, out)
-    return out[0]
+    out = np.zeros((count, CLASSES))
+    histograms(u, bins, 0.0, out)
+    return out
 
 
 def class_variances(hist: Float) -> Float:
-    """Posterior variance of a value by its class, in squared scales, under the one prior that is fitted to all."""
+    """Posterior variance of a value by its bin and class, in squared scales, under the prior fitted to its bin."""
     from kasuri._kernels.bayes import GRID, TOP, mixture_weights
 
     likelihood, first, second = mixture()
     parts = likelihood.shape[1]
-    weights = mixture_weights(hist[None], likelihood, np.full(parts, 1 / parts), 1.0, STEPS)[0]
-    total, one, two = (np.einsum("k,jk->j", weights, table) for table in (likelihood[:-1], first, second))
+    weights = mixture_weights(hist.sum(axis=0, keepdims=True), likelihood, np.full(parts, 1 / parts), 1.0, STEPS)
+    if len(hist) > 1:
+        weights = mixture_weights(hist, likelihood, weights[0], RIDGE, STEPS)
+    total, one, two = (np.einsum("bk,jk->bj", weights, table) for table in (likelihood[:-1], first, second))
     variance = np.maximum(two / total - (one / total) ** 2, 1e-4)
-    flat = np.clip((np.arange(total.size) / GRID - FLAT) / (TOP - FLAT), 0.0, 1.0)
-    return np.append(variance * (1 - flat) + 2 * flat, 2.0)
+    flat = np.clip((np.arange(total.shape[1]) / GRID - FLAT) / (TOP - FLAT), 0.0, 1.0)
+    return np.column_stack((variance * (1 - flat) + 2 * flat, np.full(len(hist), 2.0)))
 
 
 def quantile_bins(f: Float, g: Float, outer: int, inner: int) -> Int:

@@ -158,7 +158,7 @@ FAULTS = [
           "self.pilot.noisy(self.pilot.sums(keys, values), streams)", "self.pilot.sums(keys, values)",
           f"{PILOTED}::test_the_pilot_has_noise_of_its_own"),
     Fault("a choice publishes cells of less noise than it pays for", "kasuri.recipes.wovenlook:LookedTree.run",
-          "_named(weave, stop), True, ())", "_named(weave, STOPS[0]), True, ())",
+          "_named(weave, stop, plan), plan is", "_named(weave, LOOKED, plan), plan is",
           f"{LOOKED}::test_every_choice_spends_all_of_epsilon_once"),
     Fault("the look is not made of what is published", "kasuri.recipes.wovenlook:LookedRun.looks",
           "y = y + widening(scale, more).draw(",
