@@ -216,6 +216,26 @@ def test_import_is_light(tmp_path):
     assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout.strip() == "[]"
 
 
+PROCESS = """
+import atexit, sys, threading, time
+from kasuri import cli
+atexit.register(print, "at the end")
+if sys.argv.pop(1) == "thread":
+    threading.Thread(target=lambda: (time.sleep(0.5), print("thread done"))).start()
+cli.process()
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["check", "nowhere.toml"], 1), (["--nonsense"], 2)])
+@pytest.mark.parametrize("beside", ["alone", "thread"])
+def test_a_process_ends_with_its_code_when_all_is_written(words, code, beside, tmp_path):
+    """Without taking its modules apart, but not before threads, exit functions and buffers are done."""
+    command = [sys.executable, "-c", PROCESS, beside, *words]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == code and run.stdout.splitlines()[-1] == "at the end"
+    assert ("thread done" in run.stdout) == (beside == "thread") and (code == 0) == (not run.stderr)
+
+
 def test_a_foreign_error_shows_its_kind_only(monkeypatch, capsys):
     from kasuri import cli
 
