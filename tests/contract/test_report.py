@@ -313,6 +313,25 @@ def test_another_zlib_is_no_forgery(saved, tmp_path):
     assert ks.verify(tmp_path / "r")["ok"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("</script>\n", "00000</script>\n"),  # after the squeezed rows, where no reader looks
+        ('id="view">{', 'id="view">{"axes":"epsilon 0.001",'),  # a key that is there twice: readers see the last
+        ('"data": {', '"data": {"claim": "epsilon 0.001", '),
+    ],
+)
+def test_text_that_a_page_holds_and_never_shows_is_found(saved, old, new):
+    from kasuri.report import compare
+
+    page_text = (saved / "report.html").read_text(encoding="utf-8")
+    head, packed, foot = around(page_text)
+    other = head.replace(old, new, 1) + packed + "</script>" + foot
+    if old.startswith("<"):
+        other = head + packed + new.removesuffix("\n") + foot
+    assert other != page_text and compare.same(page_text, page_text) and not compare.same(other, page_text)
+
+
 def test_a_changed_table_is_not_drawn(saved, tmp_path):
     shutil.copytree(saved, tmp_path / "r")
     with (tmp_path / "r" / "release.parquet").open("ab") as file:

@@ -132,11 +132,19 @@ def bytes_of(text: str) -> bytes:
     return base64.b85decode(text.replace("<", " ").replace(",", "<"))
 
 
+def squeezed_in(text: str, most: int) -> bytes:
+    """The squeezed bytes in a text, fewer than `most`; ValueError where there are more, or others behind them."""
+    squeezed = zlib.decompressobj(-15)
+    data = squeezed.decompress(bytes_of(text), most)
+    if not squeezed.eof or squeezed.unused_data:
+        raise ValueError("bytes are left over")
+    return data
+
+
 def unpack(about: Mapping[str, Any], text: str, known: tuple[tuple[Int, ...], Int] | None = None) -> Rows:
     """The rows that `pack` was given; ValueError or zlib.error where the bytes are not of its making. `known` are index
     and values where they were left out."""
-    size, squeezed = sum(length for _, length in about["streams"]), zlib.decompressobj(-15)
-    data = squeezed.decompress(bytes_of(text), size + 1)  # never more than was announced
+    data = squeezed_in(text, sum(length for _, length in about["streams"]) + 1)  # never more than was announced
     at, index, columns = 0, [], {}
     if known is not None:
         index, columns = list(known[0]), {"value": known[1]}
@@ -148,7 +156,7 @@ def unpack(about: Mapping[str, Any], text: str, known: tuple[tuple[Int, ...], In
             index.append((np.cumsum(numbers) if name == "axis0" else numbers).astype(np.int64))
         else:
             columns[name] = (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
-    if at != len(data) or not squeezed.eof:
+    if at != len(data):
         raise ValueError("bytes are left over")
     if "width" in columns:
         value, step = columns["value"], about["step"]
