@@ -29,12 +29,12 @@ SAID = {
 """Lists by which something is made or said, and nothing is decided, and what they are."""
 SPOKEN = {
     "__init__.py": {"_HOME", "_BESIDE"},
-    "_kernels/__init__.py": {"MODULES"},  # modules of kernels
+    "_kernels/__init__.py": {"MODULES", "DEMO"},  # modules of kernels
     "cli/ledger.py": {"open_ledger", "_window"},  # the default of an option; a key of what is printed
     "cli/local.py": {"plan"},  # a field
     "cli/plan.py": {"_recipes"},  # handed to the reader of recipes, as what was typed
     "cli/release.py": {"release"},  # the default of an option
-    "job/__init__.py": {"__all__"},
+    "job/__init__.py": {"_HOME"},
     "job/models.py": {"Job", "Job._spark_default"},  # defaults
     "job/parameters.py": {"refuse_public"},  # what an argument is called
     "manifest/package.py": {"_field", "post_processing"},  # replaced in a sentence; a field
@@ -287,9 +287,9 @@ def test_a_word_of_a_recipe_is_written_in_few_places():
                 if scope not in made
                 and (scope in functions or ("." in scope and scope.rpartition(".")[2] not in STORING))
             }
-        if scopes:
-            found[name] = scopes
-    assert found == SPOKEN
+        if scopes - SPOKEN.get(name, set()):
+            found[name] = scopes - SPOKEN.get(name, set())
+    assert not found
 
 
 @pytest.mark.parametrize("code", [
