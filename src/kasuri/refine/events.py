@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SIDES = (2, 3, 4, 6, 8, 12)  # of windows that are looked at first
 _LARGEST_GRID = 1 << 16
-_SURE, _SURE_LAPLACE = 4.25, 6.0  # standard deviations: an event
+_SURE, _SURE_LAPLACE = 3.75, 6.0  # standard deviations: an event
 _AGAIN = 1.0  # standard deviations: one of the slots before goes on
 _STAY = 2  # slots for which it may rest
 _EACH, _TRIED, _WEAK = 6, 30, 2.5  # windows of one side, of all, and the least of them, whose sum is made exactly
