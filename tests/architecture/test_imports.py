@@ -52,9 +52,10 @@ TABLE: dict[str, set[str]] = {
     "errors": set(),
     "examples": {"files", "meshcode", "schema"},
     "files": {"errors"},
-    "ingest": {"_kernels", "arrays", "errors", "ingest", "meshcode", "names", "public", "schema", "table"},
+    "ingest": {"_kernels", "arrays", "doors", "errors", "ingest", "meshcode", "names", "public", "schema", "table"},
     "job": {
         "budget",
+        "doors",
         "draw",
         "errors",
         "files",

@@ -105,7 +105,8 @@ def main() -> None:
             raise KasuriError("kasuri runs on Linux and macOS; on Windows use it inside WSL (wsl --install)")
         command = _asked(next(iter(sys.argv[1:]), None))
         rephrase(command)
-        sys.meta_path.insert(0, _WithoutPandas)
+        if _WithoutPandas not in sys.meta_path:
+            sys.meta_path.insert(0, _WithoutPandas)
         command(prog_name=program())
     except KasuriError as error:
         for fault in error.faults:

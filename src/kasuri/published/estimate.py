@@ -84,13 +84,24 @@ def _once(
     @wraps(make)
     def found(measured: Measurements, tree: Order, *args: How.args, **how: How.kwargs) -> Estimated:
         for made, (numbers, order, options) in list(known.items()):
-            if options == how and _same_numbers(numbers, measured) and order.is_like(tree):
+            if options == how and _same_numbers(numbers, measured) and _same_tree(order, tree):
                 return made
         made = make(measured, tree, *args, **how)
         known[made] = (measured, tree, how)
         return made
 
     return found
+
+
+def _same_tree(one: Order, other: Order) -> bool:
+    """As far as can be told without looking at masks and places."""
+    if one is other:
+        return True
+    if any(dim.places is not None for tree in (one, other) for dim in tree.dims):
+        return False
+    a, b = ((tree.name, tree.mixed, tree.dims, tree.digits) for tree in (one, other))
+    parts = [[(part.size, part.radices) for part in tree.factors if part.status is None] for tree in (one, other)]
+    return a == b and parts[0] == parts[1] and all(len(own) == len(one.factors) for own in parts)
 
 
 def _same_numbers(one: Measurements, other: Measurements) -> bool:

@@ -59,16 +59,6 @@ class Order:
         """Number of levels, k in the papers."""
         return len(self.digits)
 
-    def is_like(self, other: Order) -> bool:
-        """Is the other one this tree, as far as can be told without looking at masks and places?"""
-        if self is other:
-            return True
-        if any(dim.places is not None for tree in (self, other) for dim in tree.dims):
-            return False
-        one, two = ((tree.name, tree.mixed, tree.dims, tree.digits) for tree in (self, other))
-        parts = [[(part.size, part.radices) for part in tree.factors if part.status is None] for tree in (self, other)]
-        return one == two and parts[0] == parts[1] and all(len(own) == len(self.factors) for own in parts)
-
     @cached_property
     def binary(self) -> bool:
         """Every level splits a bit of an index, so that keys are bit strings."""
