@@ -354,7 +354,7 @@ def expect_words(expect: bool) -> dict[str, Any]:
 def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: Words) -> Drawn:
     """Cells and measurements of a visited tree: from here on everything sees noisy counts only."""
     found, numbers = join.refine(visited, tree, run.domain), measured(visited)
-    if isinstance(join, Bayes) and numbers.value.size <= KEPT:
+    if "_fitted" in visited.__dict__ and numbers.value.size <= KEPT:
         numbers.__dict__["_visited"] = visited
     return Drawn(*by_cell(tree, run.domain, [found]), numbers, words)
 
