@@ -209,6 +209,23 @@ def test_true_counts_in_place_of_the_values(made, tmp_path, name):
     assert faults == ["release.parquet: its values do not follow from the measurements"]
 
 
+@pytest.mark.parametrize("name", ["haar_topdown", "bayes_tree"])
+def test_load_judges_what_it_hands_on(made, tmp_path, name):
+    """Promise and values as `verify` does; what is beside them has its hash alone, and is not handed on."""
+    forged = replace(made[name], cells=COUNTS.cells, values=COUNTS.values)
+    with pytest.raises(ks.FormatError, match="values do not follow from the measurements"):
+        ks.Release.load(str(saved(tmp_path / "values", forged, RECIPES[name])))
+    with pytest.raises(ks.FormatError, match="scale is not what the recipe gives"):
+        ks.Release.load(str(saved(tmp_path / "promise", promising(made[name], unit=OTHER), RECIPES[name])))
+    folder = saved(tmp_path / "page", made[name], RECIPES[name])
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    (folder / "report.html").write_text(page.replace("<h2", "<h2 hidden", 1), encoding="utf-8")
+    with pytest.raises(ks.FormatError, match="changed since it was written"):
+        ks.Release.load(str(folder))
+    edited(folder, lambda data: None)  # its hash made right
+    assert ks.Release.load(str(folder)).total() == made[name].total() and not ks.verify(folder).ok
+
+
 @pytest.mark.parametrize("name", TREES)
 def test_one_person_moved_to_the_next_cell(made, tmp_path, name):
     values = made[name].values.copy()

@@ -200,3 +200,19 @@ def test_levels_where_nothing_was_drawn(recipe, tmp_path):
         out = ks.release(counts, recipe, epsilon="0.05", ledger=None)
         out.save(str(tmp_path / str(turn)), unmetered=True)
         assert not ks.verify(tmp_path / str(turn), page=False).faults
+
+
+def test_the_database_is_narrow_and_the_limits_in_it_are_whole(tmp_path):
+    """Whole numbers in 32 bits, wide enough to be multiplied by a row's length, and one part per 122,880 rows: what
+    more threads would leave behind is room that nobody uses."""
+    domain = Domain.of(Mesh("grid", shape=(512, 512)))
+    counts = ks.Counts.from_dense(np.full(domain.shape, 300), domain, PERSON, data="test")
+    ks.release(counts, ks.geometric(), epsilon="1", ledger=None).save(str(tmp_path / "r"), unmetered=True)
+    with duckdb.connect(str(tmp_path / "r" / "release.duckdb"), read_only=True) as base:
+        kinds = dict(row[:2] for row in base.execute("DESCRIBE release").fetchall())
+        assert kinds.pop("release_id").startswith("ENUM") and set(kinds.values()) == {"INTEGER"}, kinds
+        assert base.execute("SELECT max(row * 512 + col) = max(cell) FROM release").fetchone() == (True,)
+        groups = "SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('release')"
+        assert base.execute(groups).fetchone() == (-(-domain.size // 122_880),)
+    assert (tmp_path / "r" / "release.duckdb").stat().st_size < 40 * domain.size
+    assert ks.verify(tmp_path / "r", page=False).ok

@@ -85,7 +85,8 @@ def test_the_variance_of_an_area_is_that_of_least_squares(which, recipe, seed):
     possible = np.flatnonzero(out.domain.possible_dense().ravel())
     cells = np.sort(rng.choice(possible, rng.integers(1, possible.size + 1), replace=False))
     keys, every = np.sort(tree.keys(cells)), tree.keys(possible)
-    found = bounds.sums(estimate.counts(out.measurements, tree, shrink=False), CellSearch(tree, keys))
+    plain = estimate.counts(out.measurements, tree, shrink=False)
+    found = bounds.sums(plain, 1, bounds.pairs(plain, CellSearch(tree, keys)))
     a = []
     for depth, prefix in ends:
         inside, below = (np.sum(part // tree.stride(depth) == prefix) for part in (keys, every))

@@ -23,9 +23,11 @@ def test_children_that_are_left_out_are_apart(kind):
     for depth, digit in enumerate(tree.digits):
         every = (prefix[:, None] * digit.radix + np.arange(digit.radix)).ravel()
         of = np.repeat(region, digit.radix)
-        reached = search.status(depth + 1, every, of) != APART
-        parent, child = search.children(depth, prefix, region)
+        status = search.status(depth + 1, every, of)
+        reached = status != APART
+        parent, child, own = search.below(depth, prefix, region)
         assert np.array_equal(child, every[reached]) and np.array_equal(region[parent], of[reached])
+        assert np.array_equal(own, status[reached])
         out += int((~reached).sum())
         prefix, region = child, region[parent]
     assert out > 20, "some were left out"

@@ -152,18 +152,64 @@ def box_status(prefix, region, depth, dims, weights, radices, low, high, out):
         out[i] = status
 
 
+@njit(inline="always")
+def _against(first, past, low, high):
+    """0 apart, 1 cut, 2 inside: the places first .. past - 1 of a node against those of a box."""
+    if first >= high or past <= low:
+        return 0
+    return 2 if low <= first and past <= high else 1
+
+
 @njit()
-def box_children(prefix, region, depth, dims, weights, radices, low, high, first, past):
-    """Children first .. past - 1 of node `prefix` at `depth` are those that box `region` reaches along the dimension
-    that splits it."""
+def box_below(prefix, region, depth, dims, weights, radices, low, high):
+    """Children of node `prefix` at `depth` that box `region` does not leave apart: which node each is below, the
+    children, and their status. None is visited that the box does not reach along the dimension that splits."""
     start, span = np.zeros(low.shape[1], np.int64), np.zeros(low.shape[1], np.int64)
-    d, weight, radix = dims[depth], weights[depth], radices[depth]
+    axis, weight, radix = dims[depth], weights[depth], radices[depth]
+    out, n = np.empty((3, 2 * prefix.size + 1), np.int64), 0
     for i in range(prefix.size):
         r = region[i]
         _place(prefix[i], depth, dims, weights, radices, start, span)
-        first[i] = min(max(low[r, d] - start[d], 0) // weight, radix)
-        past[i] = radix if high[r, d] - start[d] >= radix * weight else (high[r, d] - start[d] + weight - 1) // weight
-        past[i] = max(past[i], first[i])
+        rest = 2  # along the other dimensions
+        for d in range(span.size):
+            if d == axis:
+                continue
+            if span[d] >= 0:
+                rest = min(rest, _against(start[d], start[d] + span[d], low[r, d], high[r, d]))
+            elif low[r, d] > 0 or high[r, d] < np.int64(1) << 62:
+                rest = min(rest, 1)
+        if rest == 0:
+            continue
+        begin, least, most = start[axis], low[r, axis], high[r, axis]
+        first = min(max(least - begin, 0) // weight, radix)
+        past = radix if most - begin >= radix * weight else (most - begin + weight - 1) // weight
+        for child in range(first, past):
+            place = begin + child * weight
+            status = min(rest, _against(place, place + weight, least, most))
+            if status == 0:
+                continue
+            if n == out.shape[1]:
+                wider = np.empty((3, 2 * n), np.int64)
+                wider[:, :n] = out
+                out = wider
+            out[0, n], out[1, n], out[2, n] = i, prefix[i] * radix + child, status
+            n += 1
+    return out[0, :n], out[1, :n], out[2, :n]
+
+
+@njit()
+def find_below(own, first, prefix, above, out):
+    """Where in the rising `own` each prefix is, or -1; it can only be among the children of the node `above`."""
+    for i in range(prefix.size):
+        low, past = first[above[i]], first[above[i] + 1]
+        end = past
+        while low < past:
+            middle = (low + past) // 2
+            if own[middle] < prefix[i]:
+                low = middle + 1
+            else:
+                past = middle
+        out[i] = low if low < end and own[low] == prefix[i] else -1
 
 
 @njit()
@@ -227,6 +273,7 @@ def warm_up():
     weigh_down(first, f, f, f[:, None], f, 1.0, f.copy(), f[:, None].copy())
     largest(f[:, None], f, f, f.copy())
     box_status(one, one, 0, one, one, one, box, box, one.copy())
-    box_children(one, one, 0, one, one + 1, one, box, box, one.copy(), one.copy())
+    box_below(one, one, 0, one, one + 1, one, box, box)
+    find_below(one, first, one, one, one.copy())
     box_share(one, one, 0, one, one, one, one, box, box, f.copy())
     box_halves(one, one, 0, one, one, one, one, box, box, f.copy())

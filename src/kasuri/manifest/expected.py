@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kasuri.published import intervals
 from kasuri.published.protected import Described, Protected
 from kasuri.recipes.mechanism import Drawn, NoForm, Run, square_errors
 
@@ -38,7 +39,8 @@ def after(run: Run, release: Described) -> list[dict[str, Any]] | None:
     there are none to estimate it from, or they are not at hand (on a cluster)."""
     if not isinstance(release, Protected):
         return None
-    drawn = Drawn(release.cells, release.values, release.measurements, release.recipe)
+    known = intervals.known(release)
+    drawn = Drawn(release.cells, release.values, release.measurements, release.recipe, known)
     found = run.after(drawn, _sizes(run))
     if isinstance(found, NoForm):
         return None

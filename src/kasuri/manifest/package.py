@@ -74,7 +74,7 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
     """Describe `release` in `folder`, which holds its other files already: certificates, report, manifest, signature.
 
     Everything that is in the folder by now is listed with its hash, so this comes last. The report is made from the
-    files in the folder, not from `release`.
+    files in the folder; `release` only says again what they hold.
     """
     from kasuri.report import page
 
@@ -88,7 +88,7 @@ def write(release: Described, folder: Path, sign: str | Path | None = None) -> N
     manifest["resources"] = [resource(path, release) for path in sorted(folder.iterdir())]
     manifest["report"] = page.too_large(folder)
     if manifest["report"] is None:
-        (folder / page.REPORT).write_bytes(page.build(folder, manifest).encode())
+        (folder / page.REPORT).write_bytes(page.build(folder, manifest, release).encode())
         manifest["resources"].append(resource(folder / page.REPORT, release))
     manifest["digest"] = digest(manifest)
     data = text(manifest)

@@ -60,15 +60,21 @@ INPUT = (
 STATED = "software, versions, the source of randomness and caveats beyond the recipe's: as the maker states them"
 
 
-def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> list[str]:
-    """Add a fault for everything that a manifest and its tables say and that its own numbers refute. Returns what was
-    not computed again, each with its reason."""
+def check(
+    folder: Path, manifest: Mapping[str, Any], faults: list[str], *, sentences: bool = True
+) -> tuple[list[str], Protected | None]:
+    """Add a fault for everything that a manifest and its tables say and that its own numbers refute; without
+    `sentences` for the promise, the recipe and the values alone. Returns what was not computed again, each with its
+    reason, and the release, where it was read whole."""
     notes: list[str] = []
+    read_whole: Protected | None = None
     try:
-        _check(folder, manifest, faults, notes)
+        release, whole = _read(folder, manifest)
+        read_whole = release if whole else None
+        _check(folder, manifest, release, whole, faults, notes, sentences)
     except UNREADABLE:
         faults.append(f"{MANIFEST}: its recipe or its measurements cannot be read")
-    return [*notes, INPUT, STATED]
+    return [*notes, INPUT, STATED], read_whole
 
 
 def same_version(manifest: Mapping[str, Any]) -> bool:
@@ -93,9 +99,11 @@ class _InParts:
         return self._total
 
 
-def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: list[str]) -> None:
+def _check(
+    folder: Path, manifest: Mapping[str, Any], release: Protected, whole: bool, faults: list[str], notes: list[str],
+    sentences: bool,
+) -> None:  # fmt: skip
     implementation, guarantee = manifest["privacy"]["implementation"], claimed(manifest)
-    release, whole = _read(folder, manifest)
     words = release.recipe
     if implementation.get("recipe", dict(words)) != dict(words):
         faults.append(f"{MANIFEST}: its recipe is not that of release_meta.parquet")
@@ -141,7 +149,8 @@ def _check(folder: Path, manifest: Mapping[str, Any], faults: list[str], notes: 
         return
     in_parts = "release.parquet" not in paths
     large = () if whole or in_parts else ("total", "intervals", "expected_error")
-    _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
+    if sentences:
+        _remade(folder, manifest, _InParts(release, manifest["total"]) if in_parts else release, large, faults, notes)
     if manifest["intervals"]["level"] is not None and implementation["environment"].get("machine") != machine():
         notes.append("lower and upper: to within 1 in a few cells; made with other versions or on another machine")
     if not whole:

@@ -29,8 +29,9 @@ UNREADABLE = (
 """What a file made to confuse its reader can raise."""
 
 
-def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
-    """Add a fault for everything in the tables that does not follow from the manifest, or from the cells."""
+def check(folder: Path, manifest: Mapping[str, Any], faults: list[str], *, copies: bool = True) -> None:
+    """Add a fault for everything in the tables that does not follow from the manifest, or from the cells; without
+    `copies` for cells, values and what is said of them alone, which are all that `load` hands on."""
     try:
         domain, guarantee = Domain.from_json(manifest["domain"]), claimed(manifest)
         same = _says(manifest, domain, guarantee)
@@ -41,10 +42,11 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
         faults.append("datapackage.json: says the same thing in two ways, and they differ")
         return
     names = files_of("release", (item["path"] for item in manifest["resources"]))
-    table = _release(folder, names, manifest, domain, guarantee, faults)
+    table = _release(folder, names, manifest, domain, guarantee, faults, copies)
     if table is None:
         return
-    faults += _beside(folder, [str(item["path"]) for item in manifest["resources"]])
+    if copies:
+        faults += _beside(folder, [str(item["path"]) for item in manifest["resources"]])
     meta = "release_meta.parquet"
     try:
         rows = read_parquet(folder / meta).to_pylist()
@@ -56,6 +58,8 @@ def check(folder: Path, manifest: Mapping[str, Any], faults: list[str]) -> None:
     if names != ["release.parquet"]:
         if manifest["intervals"]["level"] is not None:
             faults.append("datapackage.json: names limits, which numbered files do not have")
+        return
+    if not copies:
         return
     if same:
         try:
@@ -74,6 +78,7 @@ def _release(
     domain: Domain,
     guarantee: Guarantee,
     faults: list[str],
+    copies: bool,
 ) -> Any | None:
     """The last file of the released table, every file checked; None where they are not worth comparing further."""
     try:
@@ -86,8 +91,10 @@ def _release(
     last, total = -1, 0
     for name in names:  # one file at a time: a table of many files need not fit in memory
         try:
-            table = read_parquet(folder / name)
-            if not _cells(table, name, domain, manifest, last, signed, faults):
+            table = read_parquet(folder / name, None if copies else ["cell", "value"])
+            if not _cells(table, name, domain, last, signed, faults):
+                return None
+            if copies and not _columns(table, name, domain, manifest, faults):
                 return None
             last = table["cell"][-1].as_py() if table.num_rows else last
             total += table["value"].to_numpy().sum().item()
@@ -130,10 +137,8 @@ def _older_grid(domain: Domain) -> list[dict[str, Any]]:
     return [{**place, "crs": mesh.crs} for place, mesh in zip(grid(domain), domain.planes, strict=True)]
 
 
-def _cells(
-    table: Any, name: str, domain: Domain, manifest: Mapping[str, Any], last: int, signed: bool, faults: list[str]
-) -> bool:
-    """The cells above `last` and what follows from each; False where they are not worth comparing with anything."""
+def _cells(table: Any, name: str, domain: Domain, last: int, signed: bool, faults: list[str]) -> bool:
+    """The cells above `last` and their values; False where they are not worth comparing with anything."""
     cells, values = table["cell"].to_numpy(), table["value"].to_numpy()
     if cells.dtype != np.int64 or values.dtype not in (np.int64, np.float64):
         raise TypeError
@@ -145,6 +150,12 @@ def _cells(
         faults.append(f"{name}: a masked cell is not 0")
     if not signed and (values < 0).any():
         faults.append(f"{name}: a value is negative after a refinement that allows none")
+    return True
+
+
+def _columns(table: Any, name: str, domain: Domain, manifest: Mapping[str, Any], faults: list[str]) -> bool:
+    """What follows from each cell; False where the columns are not those of the domain."""
+    cells, values = table["cell"].to_numpy(), table["value"].to_numpy()
     none = table["lower"].null_count == table["upper"].null_count == cells.size
     limits = None if none else (table["lower"].to_numpy(), table["upper"].to_numpy())  # judged by _limits
     if limits is not None and name != "release.parquet":

@@ -16,7 +16,7 @@ from kasuri.manifest import certificate, keys, recompute, tables, withdrawal
 from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
 from kasuri.privacy import decimal
 from kasuri.published.about import About
-from kasuri.published.protected import files_of
+from kasuri.published.protected import Protected, files_of
 from kasuri.store.saved import claimed
 
 _SHAPE: dict[str, Any] = {
@@ -130,7 +130,19 @@ def verify(
     its hash is checked, which is most of the time saved). `not_recomputed` lists what was not computed again, each with
     its reason.
     """
-    folder = Path(folder)
+    return _judged(Path(folder), key, ledger, page, handed=False)[0]
+
+
+def handed_on(folder: str | Path) -> tuple[Verdict, Protected | None]:
+    """`verify` of all that `load` hands on: the promise, the recipe, cells, values and measurements; and the release,
+    where it was read whole. Limits of cells, copies of the table, sentences of the manifest and the report have their
+    hashes alone."""
+    return _judged(Path(folder), None, None, page=False, handed=True)
+
+
+def _judged(
+    folder: Path, key: str | Path | None, ledger: str | Path | None, page: bool, handed: bool
+) -> tuple[Verdict, Protected | None]:
     if not folder.is_dir():
         raise DomainError(f"{folder}: no such folder")
     if key is not None and Path(key).resolve().is_relative_to(folder.resolve()):
@@ -144,7 +156,7 @@ def verify(
         "release_id": None,
         "not_recomputed": [NOT_REACHED],
     }
-    faults = out["faults"]
+    faults, release = out["faults"], None
     manifest, data = _manifest(folder, faults)
     out["signature"] = _signature(folder, data, manifest is not None, key, faults)
     if manifest is not None:
@@ -154,17 +166,18 @@ def verify(
             faults.append(f"{MANIFEST}: a seeded release, for tests only; it protects nobody")
         if not faults:  # what a changed file says is not worth judging
             _words(folder, manifest, faults)
-            tables.check(folder, manifest, faults)
+            tables.check(folder, manifest, faults, copies=not handed)
         if not faults:
+            notes, release = recompute.check(folder, manifest, faults, sentences=not handed)
             out["not_recomputed"] = [
-                *recompute.check(folder, manifest, faults),
+                *notes,
                 *_report(folder, manifest, page, faults),
                 *([UNPAID] if ledger is None and manifest["privacy"]["accounting"].get("ledger") is not None else []),
             ]
         if ledger is not None:
             out["ledger"] = _paid(manifest, ledger, faults)
     out["ok"] = not faults
-    return Verdict(out)
+    return Verdict(out), release
 
 
 def _manifest(folder: Path, faults: list[str]) -> tuple[dict[str, Any] | None, bytes]:

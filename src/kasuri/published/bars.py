@@ -117,7 +117,7 @@ class TreeBars(ABC):
 
     def sums(self, search: BoxSearch | CellSearch) -> list[bounds.Sums]:
         """Areas as sums of the nodes of every tree of estimates that their limits need."""
-        return [bounds.sums(self.plain, search)]
+        return [bounds.sums(self.plain, search.count, bounds.pairs(self.plain, search))]
 
     def limits(self, sums: list[bounds.Sums], level: float) -> Bounds:
         """Limits of areas."""
@@ -145,8 +145,9 @@ class CountBars(TreeBars):
         return boxes.search(self.tree, self.domain)
 
     def sums(self, search: BoxSearch | CellSearch) -> list[bounds.Sums]:
-        plain = bounds.sums(self.plain, search)
-        return [plain, bounds.sums(self.fitted, search)] if (plain.nodes > FEW).any() else [plain]
+        pairs = bounds.pairs(self.plain, search)  # the same nodes, whatever their numbers
+        plain = bounds.sums(self.plain, search.count, pairs)
+        return [plain, bounds.sums(self.fitted, search.count, pairs)] if (plain.nodes > FEW).any() else [plain]
 
     def limits(self, sums: list[bounds.Sums], level: float) -> Bounds:
         area, found = sums[0], bounds.of_areas(self.plain, sums[0], level)

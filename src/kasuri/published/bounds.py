@@ -97,37 +97,36 @@ class _Around:
     high: Float
 
 
-def sums(tree: Estimated, search: BoxSearch | CellSearch) -> Sums:
-    """Areas of any shape as sums of the drawn nodes inside them.
+def sums(tree: Estimated, count: int, levels: list[Pairs]) -> Sums:
+    """Areas of any shape as sums of the drawn nodes inside them, which are their `pairs`.
 
     A node that the border cuts is followed to its children; where it was not descended it is estimated by its share of
     cells, and may lie in the area with nothing or with all it is expected to hold. Variance: with weight a on the ends,
     a_p = S a v/Sv, and each parent adds S a^2 v - (S a v)^2/Sv.
     """
-    levels = _pairs(tree, search)
-    estimate, variance, less, more, less_v, more_v, ends_of = (np.zeros(search.count) for _ in range(7))
-    shut_in = np.zeros(search.count, dtype=bool)
+    estimate, variance, less, more, less_v, more_v, ends_of = (np.zeros(count) for _ in range(7))
+    shut_in = np.zeros(count, dtype=bool)
 
-    def gather(out: Float, pairs: Pairs, values: Float) -> None:
-        out += np.bincount(pairs.region, values, search.count)
+    def gather(out: Float, pairs: Pairs, some: Int, values: Float) -> None:
+        out += np.bincount(pairs.region[some], values, count)
 
     up_a = np.zeros(0)
     for at in range(len(levels) - 1, -1, -1):
         pairs, own = levels[at], tree.levels[at]
         a = pairs.share.copy()
         a[pairs.kind == CUT] = up_a
-        ends = pairs.kind != CUT
-        gather(estimate, pairs, np.where(ends, a * own.x[pairs.node], 0.0))
-        gather(ends_of, pairs, ends.astype(np.float64))
-        shut = pairs.kind == APART
-        shut_in[pairs.region[pairs.lone & shut]] = True
-        mean, spread = own.mean[pairs.node] * shut, own.spread[pairs.node] * shut
-        gather(less, pairs, a * mean)
-        gather(more, pairs, (1 - a) * mean)
-        gather(less_v, pairs, a**2 * spread)
-        gather(more_v, pairs, (1 - a) ** 2 * spread)
+        ends = np.flatnonzero(pairs.kind != CUT)
+        gather(estimate, pairs, ends, a[ends] * own.x[pairs.node[ends]])
+        gather(ends_of, pairs, ends, np.ones(ends.size))
+        shut = np.flatnonzero(pairs.kind == APART)
+        shut_in[pairs.region[shut[pairs.lone[shut]]]] = True
+        part, mean, spread = a[shut], own.mean[pairs.node[shut]], own.spread[pairs.node[shut]]
+        gather(less, pairs, shut, part * mean)
+        gather(more, pairs, shut, (1 - part) * mean)
+        gather(less_v, pairs, shut, part**2 * spread)
+        gather(more_v, pairs, shut, (1 - part) ** 2 * spread)
         if at == 0:
-            gather(variance, pairs, a**2 * own.f[pairs.node])
+            variance += np.bincount(pairs.region, a**2 * own.f[pairs.node], count)
             break
         v = own.v[pairs.node]
         up, parents = levels[at - 1], tree.levels[at - 1]
@@ -138,7 +137,7 @@ def sums(tree: Estimated, search: BoxSearch | CellSearch) -> Sums:
             total[~parents.closed] = np.add.reduceat(own.v, starts)
         whole = total[up.node[opened]]
         av, aav = (np.bincount(pairs.owner, w, opened.size) for w in (a * v, a * a * v))
-        variance += np.bincount(up.region[opened], np.maximum(aav - av**2 / whole, 0.0), search.count)
+        variance += np.bincount(up.region[opened], np.maximum(aav - av**2 / whole, 0.0), count)
         up_a = av / whole
     return Sums(levels, estimate, variance, ends_of.astype(np.int64), less, less_v, more, more_v, shut_in)
 
@@ -167,27 +166,26 @@ def _around(tree: Estimated, area: Sums, level: float) -> _Around:
     return around
 
 
-def _pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
+def pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
     """The pairs of every level."""
     region = np.arange(search.count)
     prefix = np.zeros(search.count, dtype=np.int64)
     owner = np.arange(search.count)
+    above = np.zeros(0, dtype=np.int64)
     alone = np.ones(search.count, dtype=bool)
     out: list[Pairs] = []
     before = 0
     for at, depth in enumerate(tree.depths):
         status = np.full(region.size, CUT)
         for down in range(before, depth):
-            parent, prefix = search.children(down, prefix, region)
+            parent, prefix, status = search.below(down, prefix, region)
             region, owner = region[parent], owner[parent]
-            status = search.status(down + 1, prefix, region)
-            keep = status != APART
-            prefix, region, owner, status = prefix[keep], region[keep], owner[keep], status[keep]
         if before == depth:
             status = search.status(depth, prefix, region)
-        node = tree.find(at, prefix)
+        node = tree.find_below(at, prefix, above[owner]) if at else tree.find(at, prefix)
         there = node >= 0
-        prefix, region, owner, node, status = (part[there] for part in (prefix, region, owner, node, status))
+        if not there.all():
+            prefix, region, owner, node, status = (part[there] for part in (prefix, region, owner, node, status))
         closed = tree.levels[at].closed[node] if at + 1 < len(tree.depths) else np.ones(node.size, dtype=bool)
         kind = np.where(status == INSIDE, INSIDE, np.where(closed, APART, CUT))
         alone &= np.bincount(region, minlength=search.count) == 1
@@ -196,6 +194,6 @@ def _pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
         share[apart] = shares(depth, prefix[apart], region[apart])
         out.append(Pairs(region, node, owner, kind, share, alone[region]))
         opened = kind == CUT
-        prefix, region, owner = prefix[opened], region[opened], np.arange(int(opened.sum()))
+        prefix, region, above, owner = prefix[opened], region[opened], node[opened], np.arange(int(opened.sum()))
         before = depth
     return out

@@ -69,6 +69,14 @@ class Estimated:
         place = np.minimum(np.searchsorted(own, prefix), own.size - 1)
         return np.where(own[place] == prefix, place, -1)
 
+    def find_below(self, at: int, prefix: Int, above: Int) -> Int:
+        """`find` of nodes that lie below the nodes `above` of the level before."""
+        from kasuri._kernels.intervals import find_below
+
+        out = np.empty(prefix.size, dtype=np.int64)
+        find_below(self.levels[at].prefix, self.levels[at - 1].first, prefix, above, out)
+        return out
+
 
 How = ParamSpec("How")
 _Made = WeakKeyDictionary[Estimated, tuple[Any, ...]]

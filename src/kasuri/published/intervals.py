@@ -58,7 +58,7 @@ def interval(release: Protected, area: Boxes | Int, level: float) -> Interval:
 
 def earlier(release: Protected) -> tuple[str, ...]:
     """Earlier methods that a saved release may name."""
-    bars = _bars(release)
+    bars = known(release)
     if isinstance(bars, TreeBars):
         return *bars.earlier, *bars.earlier_of_areas
     return bars.earlier if isinstance(bars, FullBars) else ()
@@ -66,7 +66,7 @@ def earlier(release: Protected) -> tuple[str, ...]:
 
 def saved_columns(release: Protected, method: object) -> tuple[Float, Float] | None:
     """`columns` by the method that a saved release names: today's, or an earlier one."""
-    bars = _bars(release)
+    bars = known(release)
     if isinstance(bars, (TreeBars, FullBars)) and isinstance(method, str) and method in bars.earlier:
         return finish(bars.of_cells_earlier(method, release.cells, release.values, LEVEL), release.values)
     return columns(release)
@@ -77,7 +77,7 @@ def columns(
 ) -> tuple[Float, Float] | None:
     """(lower, upper) of every released cell, or of `areas` of released `values`, at LEVEL; None where no interval can
     be made."""
-    bars = _bars(release)
+    bars = known(release)
     if isinstance(bars, NoBars):
         return None
     if areas is None or values is None:
@@ -139,25 +139,25 @@ def finish(found: Bounds, values: Values, steps: bool = False) -> tuple[Float, F
 
 def once_without(release: Protected, why: object) -> bool:
     """Did an earlier kasuri give such a release no limits, for this reason?"""
-    bars = _bars(release)
+    bars = known(release)
     return isinstance(bars, HierarchyBars) and bars.once == why
 
 
 def missing(release: Protected) -> str | None:
     """Why no interval can be made of this release, or None."""
-    bars = _bars(release)
+    bars = known(release)
     return bars.why if isinstance(bars, NoBars) else None
 
 
 def bars_of(release: Protected) -> Bars:
     """The error bars of a release; DomainError where it has none."""
-    bars = _bars(release)
+    bars = known(release)
     if isinstance(bars, NoBars):
         raise DomainError(f"no interval: {bars.why}")
     return bars
 
 
-def _bars(release: Protected) -> Bars | NoBars:
+def known(release: Protected) -> Bars | NoBars:
     """The error bars of a release, made once."""
     kept = release.__dict__.get("_bars")
     if kept is None:

@@ -339,7 +339,7 @@ def after_join(run: TreeRun, drawn: Drawn, visit: Visit, join: Join, sizes: Sequ
         return Run.after(run, drawn, sizes)
     if isinstance(join, LeastSquares):
         return spread.projected(run, drawn, sizes)
-    tree = visited(visit, drawn.measurements)
+    tree = _kept(drawn.measurements) or visited(visit, drawn.measurements)
     levels = join.spreads(tree, run.tree, run.domain)
     if levels is None:
         return NoForm("no estimate: it was refined with a public table that the release names and does not hold")
@@ -353,8 +353,20 @@ def expect_words(expect: bool) -> dict[str, Any]:
 
 def drawn(run: Run, tree: Order, visited: Visited, join: Join, words: Words) -> Drawn:
     """Cells and measurements of a visited tree: from here on everything sees noisy counts only."""
-    found = join.refine(visited, tree, run.domain)
-    return Drawn(*by_cell(tree, run.domain, [found]), measured(visited), words)
+    found, numbers = join.refine(visited, tree, run.domain), measured(visited)
+    if "_fitted" in visited.__dict__ and numbers.value.size <= KEPT:
+        numbers.__dict__["_visited"] = visited
+    return Drawn(*by_cell(tree, run.domain, [found]), numbers, words)
+
+
+KEPT = 1 << 21
+"""What was fitted to so many noisy numbers, or fewer, is kept until `save` asks how far off the table is."""
+
+
+def _kept(numbers: Measurements) -> Visited | None:
+    """The visited tree of these numbers, with what was fitted to it, where it was kept; it is let go."""
+    kept: Visited | None = numbers.__dict__.pop("_visited", None)
+    return kept
 
 
 def joined(run: TreeRun, visit: Visit, join: Join, words: Words, known: Whole | None = None) -> JoinedBlocks:

@@ -62,6 +62,8 @@ class Drawn:
     values: NDArray[Any]
     measurements: Measurements | None = None
     words: Words = field(default_factory=dict)
+    bars: Bars | NoBars | None = None
+    """What the measurements say, where it was made already."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from kasuri.refine import after
 
 def projected(run: TreeRun, drawn: Drawn, sizes: Sequence[int]) -> list[AreaError] | NoForm:
     """Of a table that is about the nearest one to the estimates of its noisy numbers."""
-    bars = run.bars(drawn.measurements)
+    bars = drawn.bars or run.bars(drawn.measurements)
     if not isinstance(bars, TreeBars):
         return NoForm(f"no estimate: {run.mechanism.name} publishes no noisy numbers to estimate its error from")
     keys = run.tree.keys(drawn.cells)
@@ -29,12 +29,12 @@ def of_tree(
 ) -> list[AreaError]:  # fmt: skip
     """Blocks of these sizes that are nodes of the tree. `total`: the variance of all cells together, where it is not
     that of the top level's sum."""
-    out = []
+    out, below = [], after.hidden(run.tree, depths, levels, released)
     for size, depth in by_size(run, sizes):
         if depth == 0 and total is not None:
             out.append(AreaError(size, sqrt(total)))
             continue
-        found = after.mean_square(run.tree, depths, levels, depth, released)
+        found = after.mean_square(run.tree, depths, levels, depth, below, released)
         out.append(AreaError(size, sqrt(found.value), found.bound))
     return out
 

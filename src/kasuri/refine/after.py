@@ -93,11 +93,27 @@ def posteriors(
     return out
 
 
+def hidden(
+    tree: Order, depths: Sequence[int], levels: Sequence[Nodes], released: tuple[Int, Int] | None = None
+) -> list[float]:
+    """What is not known of the people below nodes that were not descended: per level the sum of their squares."""
+    out = []
+    for depth, level in zip(depths[:-1], levels[:-1], strict=True):
+        closed = np.diff(level.first) == 0
+        own = level.f[closed]
+        if released is not None:
+            own = own - (_sums(tree, depth, level.prefix[closed], released) - level.x[closed]) ** 2
+        out.append(max(float(own.sum()), 0.0))
+    return out
+
+
 def mean_square(
-    tree: Order, depths: Sequence[int], levels: Sequence[Nodes], depth: int, released: tuple[Int, Int] | None = None
-) -> MeanSquare:
-    """The mean square error of all possible blocks at a depth of the tree. `released`: keys and values of the table,
-    where it is the nearest one to the estimates; none: f are posterior variances already."""
+    tree: Order, depths: Sequence[int], levels: Sequence[Nodes], depth: int, below: Sequence[float],
+    released: tuple[Int, Int] | None = None,
+) -> MeanSquare:  # fmt: skip
+    """The mean square error of all possible blocks at a depth of the tree. `below` is what is `hidden`; `released`:
+    keys and values of the table, where it is the nearest one to the estimates; none: f are posterior variances
+    already."""
     at = next(at for at, own in enumerate(depths) if own >= depth)
     ids, x, f = _blocks(tree, depths, levels, at, depth)
     total, noise, rough = float(f.sum()), float(f.sum()), 0.0
@@ -106,13 +122,8 @@ def mean_square(
         total -= float(gap.sum())
         rough += float(((gap - gap.mean()) ** 2).sum()) if gap.size else 0.0
     for up in range(at):  # people below nodes that were not descended: between one heap and an even spread
-        level = levels[up]
-        closed = np.diff(level.first) == 0
-        own = level.f[closed]
-        if released is not None:
-            own = own - (_sums(tree, depths[up], level.prefix[closed], released) - level.x[closed]) ** 2
-        hidden = max(float(own.sum()), 0.0) / sqrt(tree.stride(depths[up]) / tree.stride(depth))
-        total, noise = total + hidden, noise + hidden
+        own = below[up] / sqrt(tree.stride(depths[up]) / tree.stride(depth))
+        total, noise = total + own, noise + own
     nodes = max(tree.nodes(depth), 1)
     if released is not None and (total <= 0 or sqrt(rough) > ROUGH * total):
         return MeanSquare(noise / nodes, bound=True)

@@ -95,7 +95,17 @@ def total_variance(visited: Visited) -> float:
 
 
 def fit(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None = None) -> Fitted:
-    """Two passes of empirical Bayes over the cells, the second with what the first says of their neighbours."""
+    """Two passes of empirical Bayes over the cells, the second with what the first says of their neighbours; without a
+    prior once per visited tree."""
+    found: Fitted | None = visited.__dict__.get("_fitted") if prior is None else None
+    if found is None:
+        found = _fit(visited, tree, domain, prior)
+        if prior is None:
+            visited.__dict__["_fitted"] = found
+    return found
+
+
+def _fit(visited: Visited, tree: Order, domain: Domain, prior: PublicTable | None) -> Fitted:
     levels, normal = visited.levels, visited.normal
     scales = units(visited)
     groups = [np.array([0, levels[0].y.size], dtype=np.int64), *(level.first for level in levels[:-1])]

@@ -27,6 +27,10 @@ Packed = tuple[dict[str, Any], str]
 HUNDREDTHS = 100
 """Numbers that are not whole are kept to two decimals."""
 
+_LETTERS = np.frombuffer(
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~", np.uint8
+)
+"""Those of base 85, with a comma for "<"."""
 _CHUNK = 1 << 20
 _LEVEL = 7
 _RUNS = ("axis0", "value", "above", "truth")
@@ -124,7 +128,13 @@ def _by_bits(value: Int) -> tuple[Int, Int]:
 
 def text_of(data: bytes) -> str:
     """Bytes as text that goes into a page unescaped: base 85, five letters for four bytes, with a comma for "<"."""
-    return base64.b85encode(data).decode().replace("<", ",")
+    spare = -len(data) % 4
+    words = np.frombuffer(data + bytes(spare), ">u4").astype(np.uint32)
+    letters = np.empty((words.size, 5), np.uint8)
+    for at in range(4, -1, -1):
+        words, digit = np.divmod(words, np.uint32(85))
+        letters[:, at] = _LETTERS[digit]
+    return letters.tobytes()[: letters.size - spare].decode("ascii")
 
 
 def bytes_of(text: str) -> bytes:

@@ -17,7 +17,7 @@ import numpy as np
 from kasuri.errors import FormatError, KasuriError
 from kasuri.published import intervals
 from kasuri.published.area import Area
-from kasuri.published.protected import Protected, files_of
+from kasuri.published.protected import Described, Protected, files_of
 from kasuri.report import answers, chart, compare, frame, levels, margins, promise, reliability, sums
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import Rows, pack
@@ -37,48 +37,53 @@ _LONG = 200
 CERTIFICATES = ("certificate.md", "certificate.ja.md")
 
 
-def build(folder: str | Path, manifest: Mapping[str, Any] | None = None) -> str:
+def build(folder: str | Path, manifest: Mapping[str, Any] | None = None, release: Described | None = None) -> str:
     """The report of the release in `folder`.
 
-    `manifest` is given while a release is being written, before its file exists; both ways give the same bytes, since
-    the page uses neither the manifest's digest nor what it says of the report itself.
+    `manifest` and `release` are given while a release is being written, before its file exists; both ways give the same
+    bytes, since the page uses neither the manifest's digest nor what it says of the report itself, and `release` is the
+    one whose tables are in the folder: what its measurements say was made once for the limits of its cells.
     """
     folder = Path(folder)
     about = read_manifest(folder) if manifest is None else manifest
     try:
         sheet = Sheet.read(folder, about)
         words = [frame.markdown(text_of(folder / name)) for name in CERTIFICATES]
-        beyond, answered = elsewhere(folder, about), asked(folder, about)
-        return compose(about, sheet, words, ranges=ranges_of(folder, about), beyond=beyond, answered=answered)
+        own = release if isinstance(release, Protected) else None
+        ranges = ranges_of(folder, about, own)
+        beyond, answered = elsewhere(folder, about, own), asked(folder, about, own)
+        return compose(about, sheet, words, ranges=ranges, beyond=beyond, answered=answered)
     except KasuriError:
         raise
     except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
         raise FormatError(f"{folder}: its manifest or table is malformed; see: kasuri verify {folder}") from None
 
 
-def ranges_of(folder: Path, about: Mapping[str, Any]) -> dict[margins.Key, Rows]:
+def ranges_of(folder: Path, about: Mapping[str, Any], release: Protected | None = None) -> dict[margins.Key, Rows]:
     """Sums and intervals of larger areas and of margins, from the published measurements."""
     if (about.get("intervals") or {}).get("level") is None:
         return {}
-    return dict(margins.tables(saved.read(folder, about)))
+    return dict(margins.tables(release or saved.read(folder, about)))
 
 
-def asked(folder: Path, about: Mapping[str, Any]) -> list[str]:
+def asked(folder: Path, about: Mapping[str, Any], release: Protected | None = None) -> list[str]:
     """What the table answers by itself, where it has an axis to be asked about."""
     if (about.get("intervals") or {}).get("level") is None:
         return []
     axes = Domain.from_json(about["domain"]).axes
-    return answers.section(saved.read(folder, about), CONFIDENCE) if any(map(answers.has, axes)) else []
+    if not any(map(answers.has, axes)):
+        return []
+    return answers.section(release or saved.read(folder, about), CONFIDENCE)
 
 
-def elsewhere(folder: Path, about: Mapping[str, Any]) -> list[Text]:
+def elsewhere(folder: Path, about: Mapping[str, Any], release: Protected | None = None) -> list[Text]:
     """What is said of records outside the places of a map: the number, and its interval."""
     domain = Domain.from_json(about["domain"])
     axes = [axis for axis in domain.axes if axis.mapped() != axis]
     if not axes:
         return []
-    release = saved.read(folder, about)
-    return [_beyond(axis.name, release) for axis in axes]
+    known = release or saved.read(folder, about)
+    return [_beyond(axis.name, known) for axis in axes]
 
 
 def _beyond(name: str, release: Protected) -> Text:

@@ -269,7 +269,8 @@ def measured_table(measured: Measurements) -> Any:
     """Noisy numbers, sorted by level and prefix, as an Arrow table."""
     import pyarrow as pa
 
-    levels, at = np.unique(measured.level, return_inverse=True)
+    levels = np.unique(measured.level)
+    at = np.searchsorted(levels, measured.level)
     scale = pa.array([str(measured.scale[level]) for level in levels.tolist()], pa.string()).take(pa.array(at))
     return pa.table(
         {

@@ -21,6 +21,7 @@ def _fresh() -> Any:
 
     connection = duckdb.connect(":memory:")
     connection.execute("SET force_compression = 'uncompressed'")
+    connection.execute("SET threads = 1")  # parts of several threads are written apart and then joined
     return connection
 
 
@@ -46,10 +47,10 @@ def write(release: Protected, cells: Any, folder: Path) -> None:
 
 
 def _narrow(table: Any) -> Iterator[str]:
-    """The columns of `table` as they take least room without compression: whole numbers in 32 bits where all fit, and
-    the id of the release, the same text in every row, as an enumeration of one."""
+    """The columns of `table` as they take least room without compression: whole numbers, limits among them, in 32 bits
+    where all fit (not in 16: `row * 4096` would leave their range), and the id of the release, the same text in every
+    row, as an enumeration of one."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     for name in table.column_names:
         column = table[name]
@@ -57,12 +58,22 @@ def _narrow(table: Any) -> Iterator[str]:
         if name == "release_id" and len(column):
             text = column[0].as_py().replace("'", "''")
             yield f"{quoted}::ENUM('{text}') AS {quoted}"
-        elif pa.types.is_int64(column.type) and len(column) > column.null_count:
-            ends = pc.min_max(column).as_py()
-            fits = ends["min"] >= -(1 << 31) and ends["max"] < 1 << 31
-            yield f"{quoted}::INTEGER AS {quoted}" if fits else quoted
+        elif (pa.types.is_int64(column.type) or name in ("lower", "upper")) and _fits(column):
+            yield f"{quoted}::INTEGER AS {quoted}"
         else:
             yield quoted
+
+
+def _fits(column: Any) -> bool:
+    """Whether a column has numbers, and every one is a whole number of 32 bits."""
+    import pyarrow.compute as pc
+
+    if column.null_count == len(column):
+        return False
+    ends = pc.min_max(column).as_py()
+    if not (ends["min"] >= -(1 << 31) and ends["max"] < 1 << 31):
+        return False
+    return str(column.type) == "int64" or bool(pc.all(pc.equal(column, pc.trunc(column))).as_py())
 
 
 def faults(path: Path, domain: Domain, levels: Sequence[str]) -> list[str]:

@@ -125,17 +125,12 @@ class BoxSearch:
         box_status(prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high, out)
         return out
 
-    def children(self, depth: int, prefix: Int, region: Int) -> tuple[Int, Int]:
-        """The node that each is a child of, by its place, and the children, but for those that are apart by the
-        dimension that splits them: others are tested one by one, and an axis may have thousands."""
-        from kasuri._kernels.intervals import box_children
+    def below(self, depth: int, prefix: Int, region: Int) -> tuple[Int, Int, Int]:
+        """Children that are not apart: the node that each is a child of, by its place, the children, and their status.
+        None is visited that is apart by the dimension that splits the nodes: an axis may have thousands."""
+        from kasuri._kernels.intervals import box_below
 
-        first, past = np.zeros(prefix.size, dtype=np.int64), np.zeros(prefix.size, dtype=np.int64)
-        box_children(prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high, first, past)
-        many = past - first
-        parent = np.repeat(np.arange(prefix.size), many)
-        own = np.arange(parent.size) - np.repeat(np.cumsum(many) - many - first, many)
-        return parent, prefix[parent] * self._tree[2][depth] + own
+        return box_below(prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high)
 
     def share(self, depth: int, prefix: Int, region: Int) -> Float:
         from kasuri._kernels.intervals import box_share
@@ -159,10 +154,15 @@ class CellSearch:
     def __init__(self, order: Order, keys: Int, count: int = 1) -> None:
         self._order, self._keys, self.count = order, keys, count
 
-    def children(self, depth: int, prefix: Int, region: Int) -> tuple[Int, Int]:
-        """The node that each is a child of, by its place, and all children."""
+    def below(self, depth: int, prefix: Int, region: Int) -> tuple[Int, Int, Int]:
+        """Children that are not apart: the node that each is a child of, by its place, the children, and their
+        status."""
         radix = self._order.digits[depth].radix
-        return np.repeat(np.arange(prefix.size), radix), (prefix[:, None] * radix + np.arange(radix)).ravel()
+        parent = np.repeat(np.arange(prefix.size), radix)
+        child = (prefix[:, None] * radix + np.arange(radix)).ravel()
+        status = self.status(depth + 1, child, region[parent])
+        keep = status != APART
+        return parent[keep], child[keep], status[keep]
 
     def _inside(self, depth: int, prefix: Int, region: Int) -> Int:
         stride = self._order.stride(depth)

@@ -58,7 +58,7 @@ FAULTS = [
     Fault("sizes given up at half the odds", "kasuri.published.around:weighed",
           "math.log((1 - level) / parts) * _LEAST", "math.log((1 - level) / parts) * _LEAST / 2",
           f"{INTERVAL_LAWS}::test_a_lone_count_is_seldom_above_the_limit_where_it_was_lost"),
-    Fault("padding shared by cells", "kasuri.published.bounds:_pairs",
+    Fault("padding shared by cells", "kasuri.published.bounds:pairs",
           "shares = search.halves if tree.halves else search.share", "shares = search.share",
           f"{COVERAGE}::test_margins_over_a_padded_axis_are_covered"),
     Fault("what cut nodes are expected to hold is believed", "kasuri.published.bounds:of_areas",
