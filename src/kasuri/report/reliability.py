@@ -147,7 +147,7 @@ def _chart(curves: Sequence[tuple[Text, list[tuple[float, float]]]], secret: boo
     low = 10 ** math.floor(math.log10(min(x for x, _ in points)))
     high = 10 ** math.ceil(math.log10(max(x for x, _ in points)) + 1e-9)
     bottom = 10 ** math.floor(math.log10(min(y for _, y in points)) + 1e-9)
-    top = max(10 ** math.ceil(math.log10(max(y for _, y in points))), 100)
+    top = max(10 ** math.ceil(math.log10(max(y for _, y in points))), 100, 10 * bottom)  # all may be at the last share
 
     def x(value: float) -> float:
         return round(_LEFT + math.log(value / low) / math.log(high / low) * (_WIDE - _LEFT - _RIGHT), 1)
