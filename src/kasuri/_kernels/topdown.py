@@ -70,8 +70,47 @@ def _own_prefix(prefix, depth, levels, own):
     return out
 
 
+@njit(inline="always")
+def _run(depth, floor, whole, all_whole, factor_of):
+    """How many levels from `depth` on have no structural zero below the node."""
+    run = floor - depth
+    if whole != all_whole:
+        run = np.int64(1)
+        while depth + run < floor and (whole >> factor_of[depth + run]) & 1 == 1:
+            run += 1
+    return run
+
+
+@njit(inline="always")
+def _geometric(noise, used, S, run):
+    """(levels that pass before S > 0 is split, G mod (S - 1), noise words used so far)."""
+    passes, rest = run, np.int64(0)
+    if S > 1:
+        x = noise[_u(used)]
+        used += 1
+        g = x ^ (x >> 63)  # x, or -x - 1 below 0
+        passes = np.int64(np.uint64(g) // np.uint64(S - 1))
+        rest = g - passes * (S - 1)
+    return passes, rest, used
+
+
+@njit(inline="always")
+def _wholes(f, whole, s_left, s_right):
+    """`whole` of both children: with factor f where all of its leaves below are possible."""
+    bit = np.int64(1) << f
+    return whole | bit * np.int64(s_left == 2), whole | bit * np.int64(s_right == 2)
+
+
+@njit(inline="always")
+def _middle(keys, low, high, key):
+    """Where the records of the right child begin."""
+    if low < high:
+        return _first_at_least(keys, low, high, key)
+    return low
+
+
 @njit(error_model="numpy")
-def descend(  # noqa: C901 (split into helpers it is slower)
+def descend(
     keys, sums, k, floor, jumps,
     factor_of, own_depth, levels, sizes, bits, offset, status, all_whole,
     noise, coins, stack, state, out_keys, out_values, rec_depth, rec_prefix, rec_value,
@@ -105,38 +144,19 @@ def descend(  # noqa: C901 (split into helpers it is slower)
             out_values[_u(out)] = S
             out += 1
             continue
-        if used == noise.size:
-            code = NEED_NOISE
-            break
-        if coin > coin_end:
-            code = NEED_COINS
+        if used == noise.size or coin > coin_end:
+            code = NEED_NOISE if used == noise.size else NEED_COINS
             break
         f = factor_of[_u(depth)]
         free = (whole >> f) & 1
         if low == high and jumps != 0 and free == 1:
-            run = floor - depth
-            if whole != all_whole:
-                run = np.int64(1)
-                while depth + run < floor and (whole >> factor_of[depth + run]) & 1 == 1:
-                    run += 1
-            passes = run
-            rest = np.int64(0)
-            if S > 1:
-                x = noise[_u(used)]
-                used += 1
-                g = x ^ (x >> 63)  # x, or -x - 1 below 0
-                passes = np.int64(np.uint64(g) // np.uint64(S - 1))
-                rest = g - passes * (S - 1)
+            run = _run(depth, floor, whole, all_whole, factor_of)
+            passes, rest, used = _geometric(noise, used, S, run)
             if passes >= run:
                 prefix = (prefix << run) | _bits(coins, coin, run)
                 coin += run
                 depth += run
-                if depth < floor:
-                    at_node = True
-                    continue
-                out_keys[_u(out)] = prefix
-                out_values[_u(out)] = S
-                out += 1
+                at_node = True
                 continue
             prefix = (prefix << passes) | _bits(coins, coin, passes)
             coin += passes
@@ -157,10 +177,7 @@ def descend(  # noqa: C901 (split into helpers it is slower)
                 child = _own_prefix(prefix, depth, levels[f], own) << 1
                 s_left = _status(f, own + 1, child, sizes, bits, offset, status)
                 s_right = _status(f, own + 1, child + 1, sizes, bits, offset, status)
-                if s_left == 2:
-                    left_whole = whole | (np.int64(1) << f)
-                if s_right == 2:
-                    right_whole = whole | (np.int64(1) << f)
+                left_whole, right_whole = _wholes(f, whole, s_left, s_right)
                 measured = s_left > 0 and s_right > 0
                 if not measured:
                     side = np.int64(0) if s_left > 0 else np.int64(1)
@@ -172,9 +189,7 @@ def descend(  # noqa: C901 (split into helpers it is slower)
             if record and recorded == rec_depth.size:
                 code = NEED_RECORDS
                 break
-            middle = low
-            if low < high:
-                middle = _first_at_least(keys, low, high, ((prefix << 1) | 1) << (k - depth - 1))
+            middle = _middle(keys, low, high, ((prefix << 1) | 1) << (k - depth - 1))
             D = 2 * sums[_u(middle)] - sums[_u(low)] - sums[_u(high)] + noise[_u(used)]
             used += 1
             if record:
