@@ -7,6 +7,8 @@ from fractions import Fraction
 from types import MappingProxyType
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kasuri as ks
@@ -224,6 +226,30 @@ def test_load_judges_what_it_hands_on(made, tmp_path, name):
         ks.Release.load(str(folder))
     edited(folder, lambda data: None)  # its hash made right
     assert ks.Release.load(str(folder)).total() == made[name].total() and not ks.verify(folder).ok
+
+
+def test_equal_numbers_of_another_kind(made, tmp_path):
+    """1, 1.0 and true are equal numbers to Python, and other words to every reader."""
+    recipe = ks.woven_tree(pilot="cells")
+    out = released(recipe)
+    tuning = json.loads(json.dumps(out.recipe["tuning"]))
+    row = next(row for row in tuning["look"] if 1 in row)
+    row[row.index(1)] = True
+    said = {"arguments": {"pilot": "cells", "version": 2.0}, "tuning": tuning}
+    for word, other in said.items():
+        folder = saved(tmp_path / word, saying(out, **{word: other}), recipe)
+        wrong = f"{word} is not what the recipe gives on this domain, unit and epsilon"
+        assert ks.verify(folder)["faults"] == [f"datapackage.json: {wrong}"]
+        with pytest.raises(ks.FormatError, match=wrong):
+            ks.Release.load(str(folder))
+    folder = saved(tmp_path / "made", made["geometric"], ks.geometric())
+    table = pq.read_table(folder / "release_meta.parquet")
+    (meta,) = table.to_pylist()
+    meta["provenance"] = json.dumps(json.loads(meta["provenance"]) | {"secure": 1})
+    pq.write_table(pa.Table.from_pylist([meta], table.schema), folder / "release_meta.parquet")
+    edited(folder, lambda data: None)
+    with pytest.raises(ks.FormatError, match="does not say what the manifest says"):
+        ks.Release.load(str(folder))
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -418,6 +418,19 @@ def test_every_domain_has_a_report(axes, tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", ["code", "cells", "rows", "cols", "self"])
+def test_an_axis_may_have_the_name_of_a_word_of_areas(tmp_path, name):
+    """A page that cannot be made comes after the charge."""
+    axes = (ks.Nominal(name, ("a", "b", "c")), ks.Mesh("m", shape=(2, 2), elsewhere=True))
+    twin = (ks.Mesh(name, shape=(2, 2), elsewhere=True), ks.Ordered("age", 4))
+    for at, domain in enumerate((ks.Domain.of(*axes), ks.Domain.of(*twin))):
+        shape = domain.shape
+        values = np.where(domain.possible(np.arange(domain.size)), 5, 0).reshape(shape)
+        made = ks.Counts.from_dense(values, domain, ks.Unit("person", "add-remove", 1), data="made up")
+        ks.release(made, ks.geometric(), epsilon="1", ledger=None).save(tmp_path / str(at), unmetered=True)
+        assert 'id="answers"' in (tmp_path / str(at) / "report.html").read_text("utf-8")
+
+
 def test_the_page_answers_what_the_table_can_be_asked(tmp_path):
     """Quartiles and ranks of the page are those of the release, escaped; without intervals there are none."""
     wards = ("<b>north</b>", "south", "east")

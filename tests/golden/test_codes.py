@@ -1,5 +1,8 @@
 """Known answers: mesh codes of the standard, AES-256 in counter mode, Morton codes."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from kasuri import meshcode
 from kasuri.errors import DomainError
-from kasuri.noise.rng import Stream, seeded
+from kasuri.noise.rng import Stream, Streams, seeded
 
 
 def test_published_codes():
@@ -56,6 +59,16 @@ def test_keystream_is_aes_256_ctr():
     # the vector itself: AES-256-CTR of the standard's first counter block and plaintext
     ctr = Cipher(algorithms.AES(key), modes.CTR(bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"))).encryptor()
     assert ctr.update(bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")).hex() == "601ec313775789a5b7a7f504bbf3d228"
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("read", [0, 4])
+def test_a_keystream_is_not_copied(way, read):
+    """Read or not: a copy would give the same bits once more."""
+    stream = Streams(bytes(32), "test").open("noise")
+    stream.fill(np.empty(read, dtype=np.uint64))
+    with pytest.raises(TypeError):
+        way(stream)
 
 
 def test_keystream_is_continuous_over_fills():

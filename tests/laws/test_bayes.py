@@ -138,6 +138,14 @@ def test_layers_of_other_axes_do_not_mix():
     assert (near[:64] > 0).all() and (near[64:] == 0).all()
 
 
+def test_the_table_of_tiles_has_room_for_all():
+    """Of very many cells one tile in 61 is looked at, and those may all be empty: a full table would have no end."""
+    domain = Domain.of(Mesh("m", shape=(8, 488)), Ordered("age", 20_000))
+    cells = (np.arange(8, 488, 8)[:, None] * 20_000 + np.arange(20_000)).ravel()
+    found = bayes.Neighbours.of(cells, domain)
+    assert found is not None and found.most >= np.unique(found.tile).size == cells.size
+
+
 @given(seed=st.integers(0, 999), ridge=st.sampled_from([0.5, 30.0]))
 @settings(max_examples=20)
 def test_mixture_weights_are_em(seed, ridge):

@@ -30,6 +30,34 @@ def test_kernels_from_the_cache_need_no_compiler():
     assert runs[1].stdout == "False False\n"
 
 
+RACE = """
+import sys
+from numba import float64
+from numba.core.registry import cpu_target
+from kernel import half
+cache = half._cache
+if len(sys.argv) > 1:  # for whole numbers; the index is that of a process which compiled it for others meanwhile
+    half(3)
+    key = cache._index_key((float64,), cpu_target.target_context.codegen())
+    cache._cache_file._save_index({key: cache._cache_file._data_name(1)})
+else:
+    print(half(5.5))
+"""
+
+
+def test_a_kernel_of_other_types_is_not_taken(tmp_path):
+    """Two processes compile one kernel at a time: the index of the one may name what the other wrote."""
+    (tmp_path / "kernel.py").write_text(
+        "from kasuri._kernels.cached import njit\n\n@njit()\ndef half(x):\n    return x / 2\n"
+    )
+    (tmp_path / "race.py").write_text(RACE)
+    runs = [
+        subprocess.run([sys.executable, str(tmp_path / "race.py"), *more], capture_output=True, text=True)
+        for more in (["first"], [], [])
+    ]
+    assert [run.stdout for run in runs] == ["", "2.75\n", "2.75\n"], runs[-1].stderr
+
+
 BESIDE = """
 import numpy as np
 from numba import njit

@@ -75,6 +75,8 @@ def test_a_release_follows_from_its_measurements_and_the_look(version, preset):
     wrong = [look[:-1], "look", None, [look], [[0.5, *row[1:]] for row in look] if version == 2 else [0.5, *look[1:]]]
     first = look[0] if version == 2 else look
     wrong += [([row, *look[1:]] if version == 2 else row) for row in ([*first[1:], first[0] + 1], [-1, *first[1:]])]
+    if version == 2:  # 16 * 2^60 is 0 modulo 2^64
+        wrong.append([[row[0] + (1 << 60), *row[1:]] for row in look])
     for one in wrong:
         with pytest.raises(FormatError):
             run.retold(words | {"tuning": words["tuning"] | {"look": one}}, out.measurements)

@@ -142,6 +142,15 @@ def _environment(module, constants, name):
 class _Files(IndexDataCacheFile):
     """Index and data, each as digest | pickle."""
 
+    def load(self, key):
+        """Kept with its key: of two processes that compile one kernel for two types at a time, one may write the index
+        last and the other the data that it names."""
+        found = super().load(key)
+        return found[1] if found is not None and found[0] == key else None
+
+    def save(self, key, data):
+        super().save(key, (key, data))
+
     def _load_index(self):
         try:
             return self._read(self._index_path)

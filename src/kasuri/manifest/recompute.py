@@ -180,7 +180,7 @@ def _unlike(words: Mapping[str, Any], own: Mapping[str, Any], later: set[str]) -
     for name in words.keys() | own.keys():
         if name not in words and name in later:
             continue
-        if json.loads(json.dumps(own.get(name))) != words.get(name):
+        if text(json.loads(json.dumps(own.get(name)))) != text(words.get(name)):  # to the letter, as in `_apart`
             yield name if name in own else "a further word"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
-from kasuri.manifest.package import data_domain, grid, machine, mechanisms, post_processing, variant
+from kasuri.manifest.package import data_domain, grid, machine, mechanisms, post_processing, text, variant
 from kasuri.privacy import Guarantee
 from kasuri.published import intervals
 from kasuri.published.protected import files_of
@@ -224,10 +224,10 @@ def _meta(said: Mapping[str, Any], manifest: Mapping[str, Any], guarantee: Guara
     return (
         set(said) == {*plain, "recipe", "guarantee", "provenance", "domain"}
         and all(said[name] == value for name, value in plain.items())
-        and _once(said["guarantee"]) == promise
-        and _once(said["domain"]) == manifest["domain"]
+        and text(_once(said["guarantee"])) == text(promise)  # to the letter: 1, 1.0 and true are equal numbers
+        and text(_once(said["domain"])) == text(manifest["domain"])
         and provenance.keys() <= origin.keys()
-        and {name: provenance.get(name) for name in origin} == origin
+        and text({name: provenance.get(name) for name in origin}) == text(origin)
         and mechanisms(recipe, guarantee.epsilon) == implementation["mechanisms"]
         and post_processing(recipe) | japanese == refined
     )

@@ -100,6 +100,9 @@ class Stream:
         cipher, aes, mode = _counter_mode()
         return cipher(aes(self._key), mode).encryptor()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a keystream is not copied: both would read the same bits")
+
     def fill(self, out: Words) -> None:
         """Overwrite `out` with the next words of the keystream."""
         view = memoryview(out.view(np.uint8).data)

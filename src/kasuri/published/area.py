@@ -52,6 +52,13 @@ class Area:
         for name, value in given.items():
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def along(cls, axis: str, choice: slice | int | str) -> Area:
+        """A part of one axis, whatever its name: one may be called "code" or "cells"."""
+        out = cls()
+        object.__setattr__(out, "axes", MappingProxyType({axis: choice}))
+        return out
+
     def __repr__(self) -> str:
         return f"Area({self.words()})"
 

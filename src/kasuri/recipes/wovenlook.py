@@ -227,7 +227,8 @@ class LookedRun(ChoiceRun):
         shape = (bins, bayes.CLASSES) if bins > 1 else (bayes.CLASSES,)
         if look.shape != shape or look.dtype.kind != "i" or look.min() < 0:
             raise FormatError("the look is not a histogram of noisy cells")
-        if look.sum() != self.tree.nodes(self.tree.depth):
+        nodes = self.tree.nodes(self.tree.depth)
+        if look.max() > nodes or look.sum() != nodes:  # larger numbers might add up to it modulo 2^64
             raise FormatError("the look does not hold every cell once")
         told, preset = self.words() | self._rule(np.atleast_2d(look)), words["preset"]
         if measurements is None:  # a table too large to be replayed

@@ -240,7 +240,8 @@ class Neighbours:
             some = tile[tile % 61 == 0] if tile.size > 1 << 20 else tile
             if 4 * np.unique(some).size > some.size:
                 return None
-        return cls(tile, local, (-(-size_r // TILE), -(-size_c // TILE)), min(runs, cells.size // 4))
+        # not cells / 4: of many cells some tiles were looked at, and the table of all tiles must not become full
+        return cls(tile, local, (-(-size_r // TILE), -(-size_c // TILE)), runs)
 
     @cached_property
     def _tiles(self) -> tuple[Int, Int, Int]:

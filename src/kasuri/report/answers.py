@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kasuri.published import intervals, questions
 from kasuri.published.area import Area
@@ -107,11 +106,10 @@ def _places(axis: Axis) -> tuple[str, Mapping[str, Area]]:
         level = axis.own_level or axis.name if at == 0 else axis.level_names[at - 1]
         shown = (inside if at == 0 else inside.coarsened(level)[0]).shown()
         if shown is not None and 2 < first.size <= MOST_RANKED and len(set(shown)) == first.size:
-            cut: dict[str, dict[str, Any]] = {
-                word: {axis.name: slice(int(low), int(high))}
+            return level, {
+                word: Area.along(axis.name, slice(int(low), int(high)))
                 for word, low, high in zip(shown, first, last, strict=True)
             }
-            return level, {word: Area(**part) for word, part in cut.items()}
     return "", {}
 
 

@@ -87,8 +87,7 @@ def elsewhere(folder: Path, about: Mapping[str, Any], release: Protected | None 
 
 
 def _beyond(name: str, release: Protected) -> Text:
-    wanted: dict[str, Any] = {name: ELSEWHERE}
-    area = Area(**wanted).on(release.domain)
+    area = Area.along(name, ELSEWHERE).on(release.domain)
     value, ends = release.sum_over(area), Text("", "")
     if intervals.missing(release) is None:
         found = intervals.interval(release, area, CONFIDENCE / 100)
