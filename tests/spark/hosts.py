@@ -72,7 +72,7 @@ def main(folder: Path) -> None:
     try:
         for name, address in HOSTS.items():
             own = (
-                f"mount -t tmpfs tmpfs /tmp; exec {spark} {deploy}.worker.Worker --host {address} --cores 1 "
+                f"{apart(folder / name)}; exec {spark} {deploy}.worker.Worker --host {address} --cores 1 "
                 f"--memory 1g --work-dir /tmp/work --webui-port 0 spark://{DRIVER}:7077"
             )
             workers[name] = started(["ip", "netns", "exec", name, "unshare", "-m", "sh", "-c", own], address,
@@ -82,6 +82,15 @@ def main(folder: Path) -> None:
     finally:
         for process in made:
             ended(process)
+
+
+def apart(aside: Path) -> str:
+    """A /tmp of its own, in which this project, where it lies in /tmp, is all that there was before."""
+    tree, own = Path(__file__).resolve().parents[2], "mount -t tmpfs tmpfs /tmp"
+    if Path("/tmp") not in tree.parents:
+        return own
+    aside.mkdir()
+    return f"mount --bind {tree} {aside} && {own} && mkdir -p {tree} && mount --bind {aside} {tree}"
 
 
 def ended(process: subprocess.Popen) -> None:
