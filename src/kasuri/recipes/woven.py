@@ -155,6 +155,8 @@ WORSE = 1.05
 """A view whose error is so many times that of plain noise is warned of."""
 FULL = Fraction(3, 10)
 """A declared share of non-empty cells from which a table counts as full."""
+MANY_CELLS = 1 << 15
+"""Drawn cells from which errors of sums are told by least squares: their own would take minutes."""
 TIGHT = 8.0
 """How many times more exactly than the variance of that: with 1 some margins had 1.3 of the error of plain noise."""
 
@@ -177,7 +179,7 @@ class WovenRun(TreeRun):
     few: bool = False
     """Do levels of few nodes say how far the sums below them are off (`bayes.upward`)?"""
     by_form: bool = False
-    """Where all cells are measured, are the errors of sums told by least squares?"""
+    """Are the errors of sums told by least squares, where they are held or more than MANY_CELLS are drawn?"""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -274,8 +276,8 @@ class WovenRun(TreeRun):
         most the error of plain noise, as far as was seen."""
         if drawn.measurements is None:
             return Run.after(self, drawn, sizes)
-        own, numbers = self._told(drawn.measurements)
-        tree = visited(self.visit, own)
+        measured, numbers = self._told(drawn.measurements)
+        tree = visited(self.visit, measured)
         fitted = woven.fit(*self._given(tree, numbers))
         cells = sqrt(float(fitted.cells.sum()) / max(self.tree.nodes(self.tree.depth), 1))
         noise = sqrt(laplace_variance(max(tree.scales[-1], LEAST_SCALE)))
@@ -288,15 +290,13 @@ class WovenRun(TreeRun):
         else:
             levels = fitted.spreads()
             out += spread.of_tree(self, self.visit.cuts, levels, sizes, total=fitted.total)
+        told = self.mechanism.whole or (self.by_form and tree.levels[-1].y.size > MANY_CELLS)
         form = {one.view: one.rmse for one in self.view_errors()} if self.by_form else {}
         for view in self._shown:
             part = self.weave.partition(view)
-            size = self.domain.size / part.groups
-            if self.mechanism.whole:
-                found = AreaError(None, form.get(part.name, noise * sqrt(size)), True, part.name, part.groups)
-            else:
-                found = AreaError(None, sqrt(fitted.view_variance(part)), False, part.name, part.groups)
-            out.append(found)
+            own = noise * sqrt(self.domain.size / part.groups)
+            rmse = form.get(part.name, own) if told else sqrt(fitted.view_variance(part))
+            out.append(AreaError(None, rmse, told, part.name, part.groups))
         return out
 
     def view_errors(self) -> list[AreaError]:

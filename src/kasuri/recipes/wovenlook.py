@@ -112,7 +112,7 @@ class LookedTree(Mechanism):
             """`plan`: where sums of noisy cells are held."""
             named, whole = _named(weave, stop, plan), plan is not None
             run = WovenTree(self.name, self.basis, named, True, (), whole, ALL_HEIGHTS).run(domain, unit, epsilon)
-            return replace(run, everywhere=not whole, few=True, by_form=whole and self.version > 1)
+            return replace(run, everywhere=not whole, few=True, by_form=self.version > 1)
 
         own = VERSIONS[self.version]
         choices = {decimal(stop): choice(stop, own.plan if stop >= own.held else None) for stop in own.stops}
