@@ -127,8 +127,10 @@ def test_a_file_changed_elsewhere_is_not_overwritten(desk, tmp_path):
 
 
 def digests(folder):
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())
-            if path.suffix != ".duckdb"}  # fmt: skip
+    """Hashes of the files but DuckDB's, whose own hash, which the report tells, is left out of them."""
+    own = hashlib.sha256((folder / "release.duckdb").read_bytes()).hexdigest().encode()
+    files = [path for path in sorted(folder.iterdir()) if path.suffix != ".duckdb"]
+    return {path.name: hashlib.sha256(path.read_bytes().replace(own, b"")).hexdigest() for path in files}
 
 
 def test_a_release_from_the_page_is_the_release_of_its_job_file(desk, tmp_path, monkeypatch):
