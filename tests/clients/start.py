@@ -55,7 +55,7 @@ class Server:
 
     def stop(self, how=signal.SIGINT):
         self.process.send_signal(how)
-        _, said = self.process.communicate(timeout=60)
+        _, said = self.process.communicate(timeout=180)  # what it was planning ends first
         return said
 
 
