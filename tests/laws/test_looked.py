@@ -262,3 +262,22 @@ def test_what_is_wrong_is_refused_before_the_charge():
         LOOKED.on(ks.Domain.of(ks.Nominal("x", labels)), PERSON, "1")
     with pytest.raises(DomainError, match="at most"):
         LOOKED.on(ks.Domain.of(ks.Ordered("x", (1 << 22) + 1)), PERSON, "1")
+
+
+def test_of_very_many_cells_errors_of_sums_are_told_by_least_squares_as_at_most(monkeypatch):
+    """What is told then is not below the true error, of sums of 2 x 2 and 4 x 4 places over six releases."""
+    monkeypatch.setattr("kasuri.recipes.woven.MANY_CELLS", 0)
+    truth, off = made("0.25"), {}
+    for seed in range(6):
+        out = released("0.25", seed=seed)
+        run = LOOKED.on(DOMAIN, PERSON, "0.1")
+        told = [row for row in run.after(Drawn(out.cells, out.values, out.measurements, out.recipe), (1,)) if row.view]
+        form = {row.view: row.rmse for row in run.choices["0.25"].view_errors()}
+        assert told and all(row.bound and row.rmse == form[row.view] for row in told)
+        wrong = out.to_dense() - truth
+        for height in (1, 2):
+            side = 32 >> height
+            blocks = wrong.sum(-1).reshape(side, 1 << height, side, 1 << height).sum((1, 3))
+            off.setdefault(f"g@{height}", []).append(float((blocks.astype(float) ** 2).mean()))
+    seen = {view: np.mean(found) ** 0.5 / form[view] for view, found in off.items() if view in form}
+    assert seen and max(seen.values()) <= 1.05, seen
