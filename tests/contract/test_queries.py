@@ -419,6 +419,81 @@ def test_a_query_of_postgresql_touches_no_file_of_the_server(postgres, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
+def test_an_order_of_its_own_hides_no_rows_of_a_postgresql_table(postgres):
+    """One person among other records emptied a table whose parts, or whose index, are told apart by a function."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as base:
+        base.execute("CREATE TABLE f (person text)")
+        base.execute("CREATE FUNCTION cmp(int4, int4) RETURNS int4 LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN "
+                     "sign($1 - $2) * CASE WHEN EXISTS (SELECT 1 FROM public.f) THEN -1 ELSE 1 END; END'")  # fmt: skip
+        base.execute("CREATE TABLE plain (person text, s text, age int4)")
+        base.execute("INSERT INTO plain VALUES ('a', 's', 20), ('b', 'f', 30)")
+        assert counted(Table(postgres, "plain", [("age", ">=", 1)])) == {0: 1, 1: 1}
+        base.execute("CREATE OPERATOR CLASS own_ops FOR TYPE int4 USING btree AS OPERATOR 1 <, OPERATOR 2 <=, "
+                     "OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 cmp(int4, int4)")  # fmt: skip
+        base.execute("CREATE TABLE t (person text, s text, age int4) PARTITION BY RANGE (age own_ops)")
+        base.execute("CREATE TABLE young PARTITION OF t FOR VALUES FROM (0) TO (10)")
+        base.execute("CREATE TABLE old PARTITION OF t FOR VALUES FROM (10) TO (100)")
+        base.execute("INSERT INTO t SELECT 'p' || i, 's', i % 7 FROM generate_series(1, 20) i")
+        base.execute("INSERT INTO f VALUES ('victim')")
+        assert base.execute("SELECT count(*) FROM t WHERE age >= 1").fetchone() == (0,)  # what kasuri would have read
+    with pytest.raises(ks.PrivacyError, match="orders of its own"):
+        counted(Table(postgres, "t", [("age", ">=", 1)]))
+
+
+def test_a_postgresql_table_that_an_extension_stores_is_refused(postgres):
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as base:
+        base.execute("CREATE ACCESS METHOD own TYPE TABLE HANDLER heap_tableam_handler")
+        base.execute("CREATE TABLE t (person text, s text) USING own")
+        base.execute("CREATE TABLE p (person text, s text) PARTITION BY LIST (s)")
+        base.execute("CREATE TABLE part PARTITION OF p DEFAULT USING own")
+    for name in ("t", "p"):
+        with pytest.raises(ks.DomainError, match="not a stored table"):
+            counted(Table(postgres, name))
+
+
+def test_a_letter_that_another_encoding_lacks_ends_no_release(postgres, monkeypatch):
+    """The database, the role or the environment may ask for another encoding than the table's."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as base:
+        base.execute("CREATE TABLE t (person text, s text)")
+        base.execute("INSERT INTO t VALUES ('絣', 's'), ('b', 's')")
+        base.execute(f"ALTER DATABASE {base.info.dbname} SET client_encoding = 'LATIN1'")
+    assert counted(Table(postgres, "t", [("person", "=", "絣")])) == {0: 1}
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    assert counted(Table(postgres, "t")) == {0: 2}
+
+
+def test_a_query_of_postgresql_calls_nothing_that_does_more_than_read(postgres, tmp_path):
+    """A function that runs as its owner wrote a file of the server; one that was granted read one."""
+    import psycopg
+
+    tmp_path.chmod(0o777)
+    reader = reading(postgres)
+    role = re.search(r"//([^@]*)@", reader)[1]
+    grant = f"EXECUTE ON FUNCTION pg_read_file(text) TO {role}"
+    writes = (
+        "CREATE FUNCTION write() RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS "
+        f"'BEGIN COPY public.t TO ''{tmp_path}/leak''; RETURN 1; END'"
+    )
+    with psycopg.connect(postgres, autocommit=True) as base:
+        base.execute("CREATE TABLE t (person text, s text); INSERT INTO t VALUES ('a', 's')")
+        for make, undo, call in (
+            (f"GRANT {grant}", f"REVOKE {grant.replace(' TO ', ' FROM ')}", "pg_read_file('PG_VERSION')"),
+            (writes, "DROP FUNCTION write", "write()"),
+        ):
+            base.execute(make)
+            with pytest.raises(ks.PrivacyError, match=f"may call {call.partition('(')[0]}"):
+                counted(Query(reader, f"SELECT {call} AS person, 's' AS s"), assume=ROWS_ALONE)
+            base.execute(undo)
+    assert counted(Query(reader, "SELECT person, s FROM t"), assume=ROWS_ALONE) == {0: 1}
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_table_and_a_query_of_postgresql(postgres):
     import psycopg
 

@@ -20,6 +20,20 @@ _POSTGRES = (
 """Types of pg_catalog whose text and comparisons concern one value and never fail."""
 _FIRST_OWN = 16384
 """The number of the first object that somebody has made after the database was set up."""
+_SETTINGS = {
+    "search_path": "pg_catalog, pg_temp",
+    "standard_conforming_strings": "on",
+    "DateStyle": "'ISO'",
+    "row_security": "off",  # a policy may look at other rows: an error instead
+    "client_encoding": "'SQL_ASCII'",  # bytes as they are: a letter that another encoding lacks would end the release
+    "enable_indexscan": "off",  # an index that is damaged, or ordered by a function of its own, hides rows of others
+    "enable_indexonlyscan": "off",
+    "enable_bitmapscan": "off",
+}
+"""What holds while a table is read, whatever the database or the role has set: operators, the form of dates and the
+way to the rows are PostgreSQL's own."""
+_HEAP = 2
+"""The number of PostgreSQL's own way to store a table."""
 
 
 def postgres(source: Query | Table, label: str) -> Stream:
@@ -37,11 +51,9 @@ def postgres(source: Query | Table, label: str) -> Stream:
             with dbapi.connect(source.database) as base, base.cursor() as cursor:
                 cursor.execute("SET TRANSACTION READ ONLY")
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")  # to see what changed meanwhile
-                if isinstance(source, Table):  # operators and the form of dates are PostgreSQL's own
-                    cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
-                    cursor.execute("SET LOCAL standard_conforming_strings = on")
-                    cursor.execute("SET LOCAL DateStyle = 'ISO'")
-                    cursor.execute("SET LOCAL row_security = off")  # a policy may look at other rows: an error instead
+                if isinstance(source, Table):
+                    for name, value in _SETTINGS.items():
+                        cursor.execute(f"SET LOCAL {name} = {value}")
                 else:
                     _only_reads(cursor, label)
                 yield cursor
@@ -77,19 +89,35 @@ def postgres(source: Query | Table, label: str) -> Stream:
     return Stream(seen.names, start, label, Doubt() if isinstance(source, Table) else OWN_SQL)
 
 
+_READER = (
+    "may a query; connect as a role that only reads tables (CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO "
+    "reader), or name a table and conditions"
+)
+
+
 def _only_reads(cursor: Any, label: str) -> None:
     """Refuse SQL that is not kasuri's as a role which may read or write files of the server, or run programs there:
-    one SELECT can (lo_export, pg_read_file), in a transaction that only reads too."""
+    one SELECT can (lo_export, pg_read_file), in a transaction that only reads too. So it may with a function that is
+    kept from the public and was granted, with one that runs as its owner, or in a language that nothing confines."""
     cursor.execute("SET LOCAL search_path = pg_catalog, pg_temp")
     cursor.execute(
         "SELECT 1 FROM pg_roles WHERE pg_has_role(session_user, oid, 'MEMBER') AND (rolsuper OR rolname IN "
         "('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program')) LIMIT 1"
     )
     if cursor.fetchall():
+        raise PrivacyError(f"{label}: the role of this address may read or write files of the server, and so {_READER}")
+    cursor.execute(
+        "SELECT p.proname::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang "
+        "LEFT JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' "
+        "LEFT JOIN pg_extension e ON e.oid = d.refobjid WHERE has_function_privilege(session_user, p.oid, 'EXECUTE') "
+        f"AND CASE WHEN p.oid < {_FIRST_OWN} THEN NOT has_function_privilege('public', p.oid, 'EXECUTE') "
+        "ELSE (p.prosecdef AND e.oid IS NULL) OR e.extname = 'dblink' "
+        "OR NOT (l.lanpltrusted OR l.lanname IN ('c', 'internal')) END ORDER BY 1 LIMIT 1"
+    )
+    for (function,) in cursor.fetchall():
         raise PrivacyError(
-            f"{label}: the role of this address may read or write files of the server, and so may a query; connect as "
-            "a role that only reads tables (CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader), or name a "
-            "table and conditions"
+            f"{label}: the role of this address may call {function}(), which can do more than read tables, and so "
+            f"{_READER}"
         )
     cursor.execute("SET LOCAL search_path TO DEFAULT")
 
@@ -133,23 +161,27 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
         f"SELECT 1 FROM pg_cast WHERE oid >= {_FIRST_OWN} AND castsource IN (SELECT oid FROM plain) "
         "AND casttarget IN (SELECT oid FROM plain) UNION ALL SELECT 1 FROM pg_operator "
         f"WHERE oid >= {_FIRST_OWN} AND oprnamespace = 'pg_catalog'::regnamespace UNION ALL SELECT 1 FROM pg_proc "
-        f"WHERE oid >= {_FIRST_OWN} AND pronamespace = 'pg_catalog'::regnamespace"
+        f"WHERE oid >= {_FIRST_OWN} AND pronamespace = 'pg_catalog'::regnamespace UNION ALL "
+        "SELECT 1 FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily JOIN pg_am a ON a.oid = opfmethod "
+        f"WHERE pg_amproc.oid >= {_FIRST_OWN} AND amname IN ('btree', 'hash') "
+        "AND amproclefttype IN (SELECT oid FROM plain)"  # by these it skips parts of a table
     )
     if own:
         raise PrivacyError(
-            f"{label}: this database has casts of its own between plain types, or operators or functions of its own in "
-            "pg_catalog, which may look at other rows; drop them, or copy the table to another database"
+            f"{label}: this database has casts of its own between plain types, or orders of its own for them, or "
+            "operators or functions of its own in pg_catalog, which may look at other rows; drop them, or copy the "
+            "table to another database"
         )
     # a table and all its parts are stored ones: no view, no foreign table, nobody's policy
     kinds = ask(
         "WITH RECURSIVE part(oid) AS (SELECT to_regclass(" + where + ")::oid UNION "
         "SELECT inhrelid FROM pg_inherits JOIN part ON inhparent = part.oid) "
-        "SELECT oid::int8, relkind::text, relrowsecurity FROM pg_class JOIN part USING (oid) ORDER BY oid"
+        "SELECT oid::int8, relkind::text, relrowsecurity, relam::int8 FROM pg_class JOIN part USING (oid) ORDER BY oid"
     )
-    if not kinds or any(kind not in ("r", "p") or policy for _, kind, policy in kinds):
+    if not kinds or any(policy or (kind != "p" and (kind, way) != ("r", _HEAP)) for _, kind, policy, way in kinds):
         raise DomainError(
-            f"{label}: {'.'.join(table.path)!r} is not a stored table (views, foreign tables and tables with row "
-            "security are not); in another schema than public, name it as schema and table"
+            f"{label}: {'.'.join(table.path)!r} is not a stored table (views, foreign tables, tables with row security "
+            "and those that an extension stores are not); in another schema than public, name it as schema and table"
         )
     rows = ask(
         "SELECT attname::text, typname::text, nspname::text, attgenerated::text FROM pg_attribute "
