@@ -198,6 +198,17 @@ def test_figures_that_nobody_judged_are_refuted_though_every_hash_and_the_charge
             build()
 
 
+def test_figures_are_compared_to_the_letter():
+    """1, 1.0 and true are equal numbers, and print otherwise."""
+    judged = accept([FINE], ks.geometric(), DOMAIN, UNIT, epsilon="10")
+    run = ks.geometric().on(DOMAIN, UNIT, 10)
+    said = judged.to_json()
+    assert wrong(said, run)[0] == []
+    for name, value in (("margin", 0), ("margin", False), ("found", 1), ("met", 1)):
+        first = said["criteria"][0]
+        assert wrong(said | {"criteria": [first | {name: value}]}, run)[0], (name, value)
+
+
 def test_a_release_does_not_depend_on_being_judged():
     judged = accept([FINE], ks.geometric(), DOMAIN, UNIT, epsilon="0.1")
     one, other = (

@@ -319,6 +319,9 @@ def test_another_zlib_is_no_forgery(saved, tmp_path):
         ("</script>\n", "00000</script>\n"),  # after the squeezed rows, where no reader looks
         ('id="view">{', 'id="view">{"axes":"epsilon 0.001",'),  # a key that is there twice: readers see the last
         ('"data": {', '"data": {"claim": "epsilon 0.001", '),
+        (".", "F."),  # one letter more than the bytes have
+        ('"scale": ', '"scale": 1'),  # outlines drawn elsewhere, as if the counts lay there
+        ('"lines": ', '"lines": 1'),
     ],
 )
 def test_text_that_a_page_holds_and_never_shows_is_found(saved, old, new):
@@ -327,9 +330,40 @@ def test_text_that_a_page_holds_and_never_shows_is_found(saved, old, new):
     page_text = (saved / "report.html").read_text(encoding="utf-8")
     head, packed, foot = around(page_text)
     other = head.replace(old, new, 1) + packed + "</script>" + foot
+    if old == ".":
+        other = head + packed.replace(old, new, 1) + "</script>" + foot
     if old.startswith("<"):
         other = head + packed + new.removesuffix("\n") + foot
     assert other != page_text and compare.same(page_text, page_text) and not compare.same(other, page_text)
+
+
+def test_limits_of_larger_areas_moved_by_one_are_found_on_the_machine_that_made_them(saved):
+    """Another machine may round them so; what it packs is its numbers and nothing more."""
+    from kasuri.report import compare, pack
+
+    page_text = (saved / "report.html").read_text(encoding="utf-8")
+    head, packed, foot = around(page_text)
+    view = json.loads(head.rpartition('id="view">')[2].partition("</script>")[0])
+    texts = packed.split(".")
+    at = next(i for i, part in enumerate(view["parts"]) if part["what"] == "range")
+    about, text = view["parts"][at]["about"], texts[at + 1]
+    known = None
+    if all(name != "value" for name, _ in about["streams"]):
+        rows = pack.unpack(view["data"], texts[0])
+        known = compare.sums.of(view["axes"], rows, view["parts"][at]["key"])
+    limits = pack.unpack(about, text, known)
+    limits.columns["above"][:1] += 1
+
+    def with_part(made):
+        own, text = made
+        told = {**view, "parts": [{**part, "about": own} if i == at else part for i, part in enumerate(view["parts"])]}
+        said = json.dumps(told, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
+        before = head.rpartition('id="view">')[0] + 'id="view">' + said
+        after = head.rpartition('id="view">')[2].partition("</script>")[2]
+        return f"{before}</script>{after}{'.'.join([*texts[: at + 1], text, *texts[at + 2 :]])}</script>{foot}"
+
+    moved = with_part(pack.pack(limits, sums=known is not None))
+    assert compare.same(moved, page_text, rounding=1) and not compare.same(moved, page_text, rounding=0)
 
 
 def test_a_changed_table_is_not_drawn(saved, tmp_path):

@@ -221,7 +221,7 @@ def _made_with(implementation: Mapping[str, Any]) -> Iterator[str]:
         yield "its randomness is not that of a secure source"
 
 
-_VERSION, _MACHINE = re.compile(r"[0-9A-Za-z.+!-]{1,40}"), re.compile(r"\w{0,20} [0-9a-f]{12}")
+_VERSION, _MACHINE = re.compile(r"[0-9A-Za-z.+!-]{1,40}"), re.compile(r"[0-9A-Za-z_-]{0,20} [0-9a-f]{12}")
 
 
 def _paid(manifest: Mapping[str, Any], said: Guarantee) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from kasuri import names
 from kasuri.budget.ledger import Ledger
 from kasuri.errors import DomainError, KasuriError
 from kasuri.manifest import certificate, keys, recompute, tables, withdrawal
-from kasuri.manifest.package import MANIFEST, VERSION, digest, sha256, text
+from kasuri.manifest.package import MANIFEST, VERSION, digest, machine, sha256, text
 from kasuri.privacy import decimal
 from kasuri.published.about import About
 from kasuri.published.protected import Protected, files_of
@@ -347,9 +348,10 @@ def _report(folder: Path, manifest: Mapping[str, Any], again: bool, faults: list
         return [f"{page.REPORT}: not made again, as asked; only its hash was checked"]
     notes: list[str] = []
     try:
-        same: bool | None = page.says_the_same(folder, manifest)
+        here = manifest["privacy"]["implementation"]["environment"].get("machine") == machine()
+        same: bool | None = page.says_the_same(folder, manifest, rounding=0 if here else 1)
         if same is False and recompute.dated_limits(folder, manifest):
-            same = page.says_the_same(folder, manifest, dated=True)
+            same = page.says_the_same(folder, manifest, rounding=math.inf)
             notes.append(
                 f"{page.REPORT}: the intervals of its larger areas and how wide they are, which an earlier rule made"
             )

@@ -212,7 +212,7 @@ def wrong(said: object, run: Run) -> tuple[list[str], list[str]]:
         faults = [fault for verdict in told.verdicts for fault in _wrong(verdict, run)]
     except (AttributeError, KeyError, TypeError, ValueError, KasuriError):
         return ["acceptance: is not of the form in which it is told"], []
-    if told.to_json() != said:
+    if json.dumps(told.to_json(), sort_keys=True) != json.dumps(said, sort_keys=True):  # 1, 1.0 and true are equal
         faults.append("acceptance: what it was judged on is not what its criteria say")
     return faults, [] if told.public is None else ["acceptance: the public table it was judged on is not told"]
 
@@ -222,7 +222,7 @@ def _told(said: Any) -> Acceptance:
     for row in said["criteria"]:
         stated = written(row["within"]), written(row["share"])
         criterion = Criterion(row["areas"], people=row["people"], within=stated[0], share=stated[1])
-        verdicts.append(Verdict(criterion, row["found"], row["margin"], row["judged"]))
+        verdicts.append(Verdict(criterion, float(row["found"]), float(row["margin"]), row["judged"]))
     public = None if said["public"] is None else (said["public"]["name"], said["public"]["fingerprint"])
     return Acceptance(tuple(verdicts), "", public, said["trials"])
 

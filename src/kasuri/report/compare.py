@@ -12,29 +12,31 @@ from typing import Any
 import numpy as np
 
 from kasuri.report import reliability, sums
-from kasuri.report.pack import Rows, squeezed_in, unpack
+from kasuri.report.pack import Rows, pack, squeezed_in, unpack
 
 
-def same(found: str, made: str, *, dated: bool = False) -> bool:
-    """Bytes may differ where another zlib squeezed the rows; what they hold may not, but for the limits of larger
-    areas where they are `dated`: made by an earlier rule."""
+def same(found: str, made: str, *, rounding: float = 1) -> bool:
+    """Bytes may differ where another zlib squeezed the rows; what they hold may not, but by `rounding` in the limits of
+    larger areas, which are computed: none on the machine that made them, any (infinity) where an earlier rule did."""
     if found == made:
         return True
     (head, packed, foot), (head_here, packed_here, foot_here) = around(found), around(made)
     try:
         view, view_here = (_view(part) for part in (head, head_here))
+        dated = math.isinf(rounding)
         texts, texts_here = ((_without(part, dated=dated), end) for part, end in ((head, foot), (head_here, foot_here)))
         if texts != texts_here or _plainly(view) != _plainly(view_here):
             return False
         told, told_here = ([{"what": "rows", "about": each["data"]}, *each["parts"]] for each in (view, view_here))
-        if [_form(part) for part in told] != [_form(part) for part in told_here]:
+        pairs = list(zip(told, packed.split("."), told_here, packed_here.split("."), strict=True))
+        if not _exactly(*pairs[0]):
             return False
-        texts_of = packed.split("."), packed_here.split(".")
-        rows, here = (unpack(part[0]["about"], text[0]) for part, text in zip((told, told_here), texts_of, strict=True))
-        if not _alike(rows, here, 0):
-            return False
-        pairs = zip(told[1:], texts_of[0][1:], told_here[1:], texts_of[1][1:], strict=True)
-        return all(_same_part(view["axes"], rows, *part, dated=dated) for part in pairs)
+        rows = unpack(told[0]["about"], pairs[0][1])
+        ranges = rounding > 0
+        return all(
+            _exactly(*pair) or (ranges and pair[0]["what"] == "range" and _nearly(view["axes"], rows, *pair, rounding))
+            for pair in pairs[1:]
+        )
     except (AttributeError, ValueError, KeyError, TypeError, zlib.error):
         return False
 
@@ -47,11 +49,6 @@ def _view(head: str) -> dict[str, Any]:
     if json.dumps(view, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c") != text:
         raise ValueError("not as it was written")
     return view
-
-
-def _form(part: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """What is told about packed rows, but for numbers that are compared with the rows."""
-    return sorted(part["about"]), [name for name, _ in part["about"]["streams"]]
 
 
 def _without(head: str, *, dated: bool) -> str:
@@ -70,24 +67,29 @@ def _plainly(view: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: value for key, value in view.items() if key != "data"}, "parts": parts}
 
 
-def _same_part(
-    axes: Sequence[Mapping[str, Any]], rows: Rows, told: Mapping[str, Any], one: str, told_here: Mapping[str, Any],
-    other: str, *, dated: bool,
-) -> bool:  # fmt: skip
-    """Whether two packed texts hold the same. Limits of sums are computed, and may be off by their rounding."""
-    if told["what"] == "range":
-        abouts = told["about"], told_here["about"]
-        listed = [any(name == "value" for name, _ in about["streams"]) for about in abouts]
-        known = None if all(listed) else sums.of(axes, rows, told["key"])
-        if listed[0] != listed[1] or (known is None) != listed[0]:
-            return False
-        return _alike(unpack(abouts[0], one, known), unpack(abouts[1], other, known), math.inf if dated else 1)
+def _exactly(told: Mapping[str, Any], one: str, told_here: Mapping[str, Any], other: str) -> bool:
+    """Whether two packed texts hold the same to the last byte, whatever squeezed them."""
     size = 1 + sum(length for _, length in told["about"]["streams"])
-    return squeezed_in(one, size) == squeezed_in(other, size)
+    return told["about"] == told_here["about"] and squeezed_in(one, size) == squeezed_in(other, size)
+
+
+def _nearly(
+    axes: Sequence[Mapping[str, Any]], rows: Rows, told: Mapping[str, Any], one: str, told_here: Mapping[str, Any],
+    other: str, rounding: float,
+) -> bool:  # fmt: skip
+    """Whether two packed texts hold the same sums, with limits that differ by `rounding` at most."""
+    abouts = told["about"], told_here["about"]
+    (names, names_here) = ([name for name, _ in about["streams"]] for about in abouts)
+    known = None if "value" in names else sums.of(axes, rows, told["key"])
+    if sorted(abouts[0]) != sorted(abouts[1]) or names != names_here or (known is None) != ("value" in names):
+        return False
+    found = unpack(abouts[0], one, known)
+    again, text = pack(found, sums=known is not None)  # nothing but its numbers: some are never shown
+    written = _exactly({"about": again}, text, told, one)
+    return written and _alike(found, unpack(abouts[1], other, known), rounding)
 
 
 def _alike(one: Rows, other: Rows, rounding: float) -> bool:
-    """Whether two tables are the same, but for `rounding` in limits, which are computed and not read."""
     if (one.unit, one.step) != (other.unit, other.step):
         return False
     return all(np.array_equal(a, b) for a, b in zip(one.index, other.index, strict=True)) and all(

@@ -139,7 +139,10 @@ def text_of(data: bytes) -> str:
 
 def bytes_of(text: str) -> bytes:
     """The inverse of `text_of`; ValueError where the text is not of its making."""
-    return base64.b85decode(text.replace("<", " ").replace(",", "<"))
+    data = base64.b85decode(text.replace("<", " ").replace(",", "<"))
+    if text_of(data) != text:
+        raise ValueError("letters are left over")
+    return data
 
 
 def squeezed_in(text: str, most: int) -> bytes:

@@ -110,11 +110,11 @@ def too_large(folder: Path) -> str | None:
     return None if rows <= MOST_READ else f"none: the table has more than {MOST_READ} rows"
 
 
-def says_the_same(folder: Path, manifest: Mapping[str, Any], *, dated: bool = False) -> bool | None:
+def says_the_same(folder: Path, manifest: Mapping[str, Any], *, rounding: float) -> bool | None:
     """Is the report in `folder` the one of its release? None where the page has another form than today's: an earlier
-    version made it. `dated`: the intervals of larger areas were made by an earlier rule and are not compared."""
+    version made it. Limits of larger areas may differ by `rounding`; by infinity where an earlier rule made them."""
     found = text_of(folder / REPORT)
-    return compare.same(found, build(folder, manifest), dated=dated) if frame.FORM in found else None
+    return compare.same(found, build(folder, manifest), rounding=rounding) if frame.FORM in found else None
 
 
 def compose(
