@@ -341,6 +341,24 @@ def test_a_table_of_sqlite_with_the_name_of_a_pragma_says_nothing(folder):
     assert counted(Table("r.sqlite", "p")) == {0: 1}
 
 
+def test_rows_that_an_index_of_sqlite_lacks_are_counted(folder):
+    """An index is what somebody wrote into the file; SQLite would read it in place of the table."""
+    with sqlite3.connect("r.sqlite") as base:
+        base.execute("CREATE TABLE p (person TEXT, s TEXT)")
+        base.execute("CREATE INDEX i ON p (person, s)")
+        (own,) = base.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'i'").fetchone()
+        base.execute("PRAGMA writable_schema = on")
+        base.execute("DELETE FROM sqlite_schema WHERE name = 'i'")
+    with sqlite3.connect("r.sqlite") as base:
+        base.execute("INSERT INTO p VALUES ('a', 's')")
+        base.execute("PRAGMA writable_schema = on")
+        made = "CREATE INDEX i ON p (person, s)"
+        base.execute("INSERT INTO sqlite_schema VALUES ('index', 'i', 'p', ?, ?)", [own, made])
+    with sqlite3.connect("r.sqlite") as base:
+        assert base.execute("SELECT person, s FROM p WHERE person = 'a'").fetchall() == []
+    assert counted(Table("r.sqlite", "p", [("person", "=", "a")])) == counted(Table("r.sqlite", "p")) == {0: 1}
+
+
 def test_text_of_postgresql_that_cannot_be_written_ends_no_release(postgres):
     """One record with a byte that UTF-8 has no letter for."""
     import psycopg

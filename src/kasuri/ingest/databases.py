@@ -93,7 +93,8 @@ def _sqlite(source: Query | Table, label: str) -> Stream:
         if isinstance(source, Table):
             usable(wanted, unusable, label)
             keep = list(range(len(wanted)))
-            sql = f"SELECT {', '.join(map(quoted, wanted))} FROM main.{quoted(source.path[-1])}{where}"
+            # from the table itself: an index that is damaged hides rows
+            sql = f"SELECT {', '.join(map(quoted, wanted))} FROM main.{quoted(source.path[-1])} NOT INDEXED{where}"
         with connect() as base:
             unchanged(seen, look(base), label)
             base.text_factory = bytes  # text that is not UTF-8 must not stop the reading

@@ -106,6 +106,8 @@ FAULTS = [
           f"{QUERIES}::test_a_table_of_sqlite_with_the_name_of_a_pragma_says_nothing"),
     Fault("a table is checked once", "kasuri.ingest.asked:unchanged", "if before != now:", "if False:",
           f"{QUERIES}::test_what_was_checked_is_what_is_read"),
+    Fault("an index of a SQLite file is believed", "kasuri.ingest.databases:_sqlite", " NOT INDEXED", "",
+          f"{QUERIES}::test_rows_that_an_index_of_sqlite_lacks_are_counted"),
     Fault("PostgreSQL may write", "kasuri.ingest.postgres:postgres", "SET TRANSACTION READ ONLY",
           "SET TRANSACTION READ WRITE", f"{QUERIES}::test_a_table_and_a_query_of_postgresql"),
     Fault("casts of a PostgreSQL database are run", "kasuri.ingest.postgres:_postgres_columns", "    if own:",
