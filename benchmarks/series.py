@@ -1,16 +1,19 @@
 """Series of maps: filtered against alone and against the best preset of bayes_tree, events, a real series, the nation.
 
-nice .venv/bin/python benchmarks/series.py [accuracy] [real] [national] [--data FOLDER] [--seed 20] [--json FILE]
+nice .venv/bin/python benchmarks/series.py [accuracy] [festivals] [real] [national] [--data FOLDER] [--seed 20]
+    [--epsilons 1,5] [--shares panel,operator] [--json FILE]
 
 The city is semi-synthetic: 128 x 128 cells of 500 m around Tokyo bay, real night and day maps and their real monthly
 changes, assumed hourly dynamics, 4 weeks from a Monday, with a public holiday, an earthquake, a festival and an outage.
 Two shares of its people: a panel of 1 % and an operator of 40 %. Noise is the product's own, from seeded streams. The
-filter's constants were set on other seeds than the defaults here. Errors are of normal hours of weeks 2 to 4.
+filter's constants were set on other seeds than the defaults here. Errors are of normal hours of weeks 2 to 4. The eight
+hours of one festival at one place are eight numbers, no measurement: `festivals` has one at each of many places.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import resource
 import time
@@ -35,6 +38,9 @@ START = WINDOW.index("2020-10-05T00:00+09:00")
 HOLIDAY = 7  # the second Monday
 CALENDAR = Calendar.weekly(days_off=["2020-10-12"])
 SHARES = {"panel": 0.01, "operator": 0.4}
+FESTIVAL = 19 * 24  # Saturday of week 3
+RISE = {16: 0.15, 17: 0.35, 18: 0.6, 19: 0.85, 20: 1.0, 21: 0.8, 22: 0.35}  # of 200,000 people, by hour
+BLOCK = 6  # cells a side of a festival
 
 
 # -- the city ----------------------------------------------------------------------------------------------------------
@@ -155,17 +161,31 @@ def rates(data: Path, seed: int, weeks: int = 4):
         lam[t] = 0.25 * lam[t] + 0.75 * lam[q + 14] * lam[t].sum() / lam[q + 14].sum()
     events["earthquake"] = range(q + 15, q + 33)
     # festival: Saturday of week 3, 16-22 h, 6 x 6 cells, +200,000 at the peak
-    fest = 19 * 24
-    sums = np.lib.stride_tricks.sliding_window_view(lam[fest + 12], (6, 6)).sum(axis=(2, 3))
+    sums = around(lam[FESTIVAL + 12])
     i, j = (int(k) for k in np.unravel_index(np.argmin(np.abs(sums - 240_000)), sums.shape))
-    for t, part in zip(range(16, 23), (0.15, 0.35, 0.6, 0.85, 1.0, 0.8, 0.35), strict=True):
-        lam[fest + t, i : i + 6, j : j + 6] += 200_000 * part / 36
-    events["festival"] = range(fest + 16, fest + 24)
+    celebrate(lam, i, j)
+    events["festival"] = range(FESTIVAL + 16, FESTIVAL + 24)
     # outage: Wednesday of week 4, 10-16 h, 32 x 32 cells report nothing
     out = 23 * 24
     events["outage"] = range(out + 10, out + 16)
     events["holiday"] = range(holiday * 24, holiday * 24 + 24)
-    return lam, events, {"festival": (i, j, 6), "outage": (32, 32, 32)}
+    return lam, events, {"festival": (i, j, BLOCK), "outage": (32, 32, 32)}
+
+
+def around(values):
+    """Sums over all blocks as large as a festival."""
+    return np.lib.stride_tricks.sliding_window_view(values, (BLOCK, BLOCK)).sum(axis=(2, 3))
+
+
+def celebrate(lam, i, j, people=200_000):
+    for hour, part in RISE.items():
+        lam[FESTIVAL + hour, i : i + BLOCK, j : j + BLOCK] += people * part / BLOCK**2
+
+
+def go_on(rng, x, before, lam, t):
+    """People of hour t given those of the hour before: some stay, others come."""
+    p = (0.95 if t % 24 < 6 else 0.8) * np.minimum(1.0, lam / np.maximum(before, 1e-9))
+    return rng.binomial(x, np.minimum(p, 1.0)) + rng.poisson(np.maximum(lam - p * before, 0))
 
 
 def counts(lam, events, places, share, seed):
@@ -175,9 +195,7 @@ def counts(lam, events, places, share, seed):
     x = rng.poisson(lam[0])
     out = np.empty(lam.shape, dtype=np.int64)
     for t in range(lam.shape[0]):
-        if t:
-            p = (0.95 if t % 24 < 6 else 0.8) * np.minimum(1.0, lam[t] / np.maximum(lam[t - 1], 1e-9))
-            x = rng.binomial(x, np.minimum(p, 1.0)) + rng.poisson(np.maximum(lam[t] - p * lam[t - 1], 0))
+        x = go_on(rng, x, lam[t - 1], lam[t], t) if t else x
         out[t] = x
     a, b, s = places["outage"]
     for t in events["outage"]:
@@ -201,6 +219,12 @@ class Filter:
         self.shape = shape_of(run, calendar.rows(window))
         self.state = filters.begin(self.shape)
         self.seconds = 0.0
+
+    def begun(self, state: filters.State, seed: int) -> Filter:
+        """The same series from a state on, with other noise."""
+        other = copy.copy(self)
+        other.state, other.seed = state, seed
+        return other
 
     def step(self, values: Any, slot: int) -> Hour:
         domain = self.run.domain
@@ -233,13 +257,13 @@ def squares(found: Any, true: Any, sizes: Any = SIZES) -> list[float]:
     return [float(((blocks(found, size) - blocks(true, size)) ** 2).mean()) for size in sizes]
 
 
-def accuracy(data: Path, seed: int, out: dict[str, Any], epsilons: tuple[str, ...]) -> None:
+def accuracy(data: Path, seed: int, out: dict[str, Any], epsilons: tuple[str, ...], shares: tuple[str, ...]) -> None:
     lam, happened, places = rates(data, seed)
     apart = {t for span in happened.values() for t in range(span[0], span[-1] + 7)}
     normal = [t for t in range(168, lam.shape[0]) if t not in apart]
     domain = city()
-    for share, part in SHARES.items():
-        truth = counts(lam, happened, places, part, seed + 1)
+    for share in shares:
+        truth = counts(lam, happened, places, SHARES[share], seed + 1)
         for epsilon in epsilons:
             flow = Filter(domain, epsilon, seed + 2)
             errors, alone, covered = {}, {}, []
@@ -316,10 +340,77 @@ def baselines(domain: ks.Domain, truth: Any, normal: list[int], epsilon: str, se
     return np.min(found, axis=0)
 
 
+# -- festivals ---------------------------------------------------------------------------------------------------------
+
+
+def festivals(data: Path, seed: int, out: dict[str, Any], epsilons: tuple[str, ...], shares: tuple[str, ...],
+              many: int = 24) -> None:  # fmt: skip
+    """The same festival at many places of the city whose blocks hold half to twice as many people, each with people and
+    noise of its own; and many times at the place of `accuracy`, with its people and other noise."""
+    lam, happened, places = rates(data, seed)
+    i, j, _ = places["festival"]
+    quiet = lam.copy()
+    celebrate(quiet, i, j, -200_000)
+    rng = np.random.default_rng(seed + 3)
+    there = around(quiet[FESTIVAL + 12])
+    likely = np.argwhere((there > 120_000) & (there < 480_000))
+    picks = [(int(a), int(b)) for a, b in likely[rng.permutation(len(likely))[:many]]]
+    for share in shares:
+        truth = counts(lam, happened, places, SHARES[share], seed + 1)
+        for epsilon in epsilons:
+            flow = Filter(city(), epsilon, seed + 2)
+            for t in range(FESTIVAL + 15):
+                flow.step(truth[t], START + t)
+            state, fresh, again = flow.state, [], []
+            for k, (a, b) in enumerate(picks):
+                celebrate(quiet, a, b)
+                people = {FESTIVAL + 15: truth[FESTIVAL + 15]}
+                for t in happened["festival"]:
+                    people[t] = go_on(rng, people[t - 1], *(SHARES[share] * quiet[t - 1 : t + 1]), t)
+                celebrate(quiet, a, b, -200_000)
+                fresh.append(_festival(flow.begun(state, 10_000 * seed + 2 * k), people, a, b))
+                again.append(_festival(flow.begun(state, 10_000 * seed + 2 * k + 1), truth, i, j))
+            told = {"places": _told(fresh), "one place again": _told(again)}
+            print("festivals", share, "epsilon", epsilon, json.dumps(told), flush=True)
+            out[f"festivals {share} {epsilon}"] = told
+
+
+def _festival(flow: Filter, people: Any, i: int, j: int) -> Any:
+    """Errors of the area, filtered and alone, by hour."""
+    box, rows = np.s_[i : i + BLOCK, j : j + BLOCK], []
+    for t in range(FESTIVAL + 15, FESTIVAL + 24):
+        hour = flow.step(people[t], START + t)
+        rows.append([int(one.to_dense()[box].sum() - people[t][box].sum()) for one in (hour, hour.alone())])
+    return np.array(rows[1:])
+
+
+def _paired(found: Any) -> tuple[Any, Any]:
+    """Root mean squares, filtered over alone, of pairs of squared errors of the same noise; with its standard error."""
+    filtered, alone = found.mean(axis=0)
+    ratio = np.sqrt(filtered / alone)
+    apart = found[:, 0] / filtered - found[:, 1] / alone
+    return ratio, ratio / 2 * np.std(apart, axis=0, ddof=1) / np.sqrt(len(found))
+
+
+def _told(found: list[Any]) -> dict[str, Any]:
+    """Root mean squares over all hours, filtered over alone with the standard error of that, and hour by hour."""
+    off = np.array(found, dtype=float)
+    each = (off**2).mean(axis=1)
+    filtered, alone = each.mean(axis=0)
+    ratio, error = _paired(each)
+    by_hour = np.sqrt((off**2).mean(axis=0)).round().astype(int)
+    return {
+        "many": len(each), "filtered": round(float(np.sqrt(filtered)), 1), "alone": round(float(np.sqrt(alone)), 1),
+        "ratio": round(float(ratio), 3), "standard error": round(float(error), 3),
+        "hours 16-23, filtered": by_hour[:, 0].tolist(), "alone by hour": by_hour[:, 1].tolist(),
+        "bias, filtered": off[:, :, 0].mean(axis=0).round().astype(int).tolist(),
+    }  # fmt: skip
+
+
 # -- a real series -----------------------------------------------------------------------------------------------------
 
 
-def real(data: Path, seed: int, out: dict[str, Any], draws: int = 6) -> None:
+def real(data: Path, seed: int, out: dict[str, Any], draws: int = 24) -> None:
     """36 months of people flow by 1 km cells of Tokyo, weekday days, at the epsilon where a month alone has 20 % cell
     error (RMSE over the mean of the cells that are not empty)."""
     import pyarrow.parquet as pq
@@ -353,10 +444,11 @@ def real(data: Path, seed: int, out: dict[str, Any], draws: int = 6) -> None:
             hour = flow.step(maps[month], month + 500)
             if month >= 6:
                 rows.append([squares(one.to_dense(), maps[month]) for one in (hour, hour.alone())])
+    ratio, error = _paired(np.array(rows))
     filtered, alone = np.sqrt(np.mean(rows, axis=0))
     told = {"epsilon of a month": epsilon, "cells": list(SIZES), "filtered": filtered.round(1).tolist(),
-            "alone": alone.round(1).tolist(), "draws": draws,
-            "ratio": (filtered / alone).round(3).tolist()}  # fmt: skip
+            "alone": alone.round(1).tolist(), "draws": draws, "ratio": ratio.round(4).tolist(),
+            "standard error": error.round(4).tolist()}  # fmt: skip
     print("real", json.dumps(told), flush=True)
     out["real"] = told
 
@@ -411,15 +503,18 @@ def _places(code: Any) -> tuple[Any, Any]:
 
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("parts", nargs="*", default=["accuracy", "real", "national"])
+    words.add_argument("parts", nargs="*", default=["accuracy", "festivals", "real", "national"])
     words.add_argument("--data", type=Path, default=DATA)
     words.add_argument("--seed", type=int, default=20)
     words.add_argument("--epsilons", default="1,5")
+    words.add_argument("--shares", default="panel,operator")
     words.add_argument("--json", type=Path)
     asked = words.parse_args()
     out: dict[str, Any] = {}
     if "accuracy" in asked.parts:
-        accuracy(asked.data, asked.seed, out, tuple(asked.epsilons.split(",")))
+        accuracy(asked.data, asked.seed, out, tuple(asked.epsilons.split(",")), tuple(asked.shares.split(",")))
+    if "festivals" in asked.parts:
+        festivals(asked.data, asked.seed, out, tuple(asked.epsilons.split(",")), tuple(asked.shares.split(",")))
     if "real" in asked.parts:
         real(asked.data, asked.seed, out)
     if "national" in asked.parts:

@@ -182,6 +182,57 @@ def test_killed_in_the_middle(folder):
     assert len(slots) == len(set(slots)) == 8
 
 
+def test_what_a_run_refuses_is_refused_before_anything_is_charged(folder, monkeypatch):
+    """Slots that are none, and a job file that was changed in mid-series."""
+    from kasuri.noise.rng import Source
+
+    kasuri(folder, "open")
+    kasuri(folder, "run", "--until", LAST, "--most", "1")
+    entries = len(ks.Ledger.load(folder / "flow.ledger").entries())
+    (folder / "in" / "2099-01-01T00.csv").write_text("phone,r,c\n1,2,3\n")
+    monkeypatch.setattr(Source, "release_key", lambda self: 1 / 0)
+    for slot, words in (
+        ("2099-01-01T00:00+09:00", "not ended"),
+        ("2020-10-01T02:30+09:00", "overlaps"),
+        ("2020-10-01T02:00+00:00", "another zone"),
+        ("2020-10-01T02:00", "no zone"),
+    ):
+        with pytest.raises(ks.KasuriError, match=words):
+            kasuri(folder, "run", "--slot", slot)
+    for old, new, words in (
+        ("shape = [8, 8]", "shape = [16, 16]", "another domain"),
+        ('shares = "series"', 'shares = "u4"', "another recipe"),
+        ('window = "1d"', 'window = "2d"', "another window"),
+        ('epsilon = "5"', 'epsilon = "9"', "opened with epsilon 5 .* the job says 9"),
+        ('delta = "1e-6"\ndays_off', 'delta = "1e-7"\ndays_off', "delta 0.000001, .* the job says 5 and 0.0000001"),
+        ("max_cells = 1", "max_cells = 2", "protects"),
+        ("days_off = [2020-10-02]", 'aside = "1"', "less of epsilon"),
+        ("days_off = [2020-10-02]", "", "another calendar"),
+    ):
+        (folder / "flow.toml").write_text(JOB.replace(old, new))
+        with pytest.raises(ks.KasuriError, match=words):
+            kasuri(folder, "run", "--until", LAST)
+    assert len(ks.Ledger.load(folder / "flow.ledger").entries()) == entries
+
+
+def test_a_slot_is_left_out_for_a_public_reason_only(folder):
+    kasuri(folder, "open")
+    rows = folder / "in" / "2020-10-01T00.csv"
+    rows.rename(folder / "later.csv")
+    slot = ("--slot", "2020-10-01T00:00+09:00")
+    with pytest.raises(ks.PrivacyError, match="public reason"):
+        kasuri(folder, "missing", *slot, "--reason", "")
+    with pytest.raises(ks.KasuriError, match="no such file"):
+        kasuri(folder, "run", "--until", LAST)
+    kasuri(folder, "missing", *slot, "--reason", "maintenance announced on 28 September")
+    done = kasuri(folder, "run", "--until", LAST, "--most", "1")
+    assert [one["slot"] for one in done["released"]] == ["2020-10-01T01:00+09:00"]
+    (folder / "later.csv").rename(rows)
+    with pytest.raises(ks.DomainError, match="declared missing"):
+        kasuri(folder, "run", *slot)
+    assert len(ks.Ledger.load(folder / "flow.ledger").entries()) == 1 + 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

@@ -1,4 +1,4 @@
-"""kasuri series open | run | revise | status | verify"""
+"""kasuri series open | run | missing | revise | status | verify | report"""
 
 from __future__ import annotations
 
@@ -76,6 +76,24 @@ def run(
                          "status": hour.status, "flags": len(hour.flags)})  # fmt: skip
     text = note or (f"{len(done)} slots released, the last one {done[-1]['slot']}" if done else "no slot is due")
     show.result({"released": done, "note": text, "published": len(series.labels())}, f"{path}: {text}", as_json)
+
+
+@app.command()
+def missing(
+    path: JobArgument,
+    slot: Annotated[str, typer.Option(help="The slot, by its start.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="The public fact that it follows from, in words.", show_default=False)],
+    as_json: bool = show.JSON,
+) -> None:
+    """Say that a slot will not be published, for a public reason (a timetable, a notice of an outage), never because of
+    what its rows show. Costs nothing; the slot cannot be released afterwards, and a run goes on with those after it.
+
+    Example: kasuri series missing flow.toml --slot 2020-10-05T03:00+09:00 --reason "announced maintenance, 1 October"
+    """
+    _, series = _opened(path)
+    series.declare_missing(slot, reason=reason)
+    shown = series.window.label(series.window.index(slot))
+    show.result({"slot": shown, "reason": reason}, f"{path}: slot {shown} is declared missing ({reason})", as_json)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from kasuri.errors import BudgetError, DomainError, PrivacyError, raise_faults
 from kasuri.job.facts import domain, mechanism, unit
 from kasuri.job.models import Data, Job, SeriesPart
 from kasuri.job.running import counts, judge_exports
+from kasuri.privacy import asked, decimal, exact
 from kasuri.recipes.mechanism import Mechanism
 from kasuri.schema import Domain, Unit, Window
 from kasuri.series import Calendar, Hour, Series
@@ -121,11 +122,29 @@ def begin(job: Job, base: Path) -> Series:
 
 def opened(job: Job, base: Path) -> Series:
     """The series of a job, which must have been begun, with the facts that the job says."""
-    window, table, _, recipe, calendar, ledger = _facts(job, base)
+    window, table, who, recipe, calendar, ledger = _facts(job, base)
     book = Ledger.load(ledger)
-    if book.allowance.window != window or book.data != job.data.name:
-        raise PrivacyError(f"{ledger.name}: was opened for another window or other data than the job says")
+    raise_faults(PrivacyError, _changed(job, book, window, who))
     return Series.open(base / job.output.folder, ledger=book, recipe=recipe, domain=table, calendar=calendar)
+
+
+def _changed(job: Job, book: Ledger, window: Window, who: Unit) -> list[str]:
+    """What the job says otherwise than the ledger was opened with."""
+    told, held, name = part(job), book.allowance, book.path.name
+    if held.window != window or book.data != job.data.name:
+        return [f"{name}: was opened for another window or other data than the job says"]
+    faults = []
+    epsilon, delta = asked(job.budget.epsilon, study=True), exact(told.delta, "delta")
+    if (held.epsilon, held.delta) != (epsilon, delta):
+        faults.append(
+            f"{name}: was opened with epsilon {decimal(held.epsilon)} and delta {decimal(held.delta)}, which never "
+            f"change; the job says {decimal(epsilon)} and {decimal(delta)}"
+        )
+    if told.aside is not None and held.price > epsilon - exact(told.aside, "aside"):
+        faults.append(f"{name}: less of epsilon was set aside than the job says")
+    if book.unit != who:
+        faults.append(f"{name}: protects {book.unit.words()}; the job protects {who.words()}")
+    return faults
 
 
 def due(job: Job, series: Series, until: str | None = None) -> list[int]:
