@@ -215,6 +215,16 @@ def test_what_a_run_refuses_is_refused_before_anything_is_charged(folder, monkey
     assert len(ks.Ledger.load(folder / "flow.ledger").entries()) == entries
 
 
+def test_a_phone_in_many_cells_of_a_slot_is_in_one(folder):
+    from kasuri.job.running import counts
+
+    rows = "".join(f"7,{row},{col}\n" for row in range(8) for col in range(8))
+    (folder / "in" / "all.csv").write_text(f"phone,r,c\n{rows}")
+    work = job.load(folder / "flow.toml")
+    data = work.data.model_copy(update={"files": ["in/all.csv"]})
+    assert counts(work.model_copy(update={"data": data}), folder).values.tolist() == [1]
+
+
 def test_a_slot_is_left_out_for_a_public_reason_only(folder):
     kasuri(folder, "open")
     rows = folder / "in" / "2020-10-01T00.csv"
