@@ -137,7 +137,7 @@ def test_rows_of_a_week():
 @pytest.mark.parametrize(
     ("epsilon", "delta", "m", "ratio"),
     [("1", "1e-9", 8, 0.73), ("1", "1e-9", 24, 1.25), ("1", "1e-9", 168, 1.39), ("1", "1e-6", 16, 1.29),
-     ("5", "1e-6", 24, 1.28), ("0.1", "1e-9", 48, 1.36)],
+     ("5", "1e-6", 24, 1.28), ("0.1", "1e-9", 48, 1.36), ("0.1", "1e-9", 3600, 1.41)],
 )  # fmt: skip
 def test_gaussian_against_laplace_both_priced_tightly(epsilon, delta, m, ratio):
     epsilon, delta = Fraction(epsilon), Fraction(delta)
