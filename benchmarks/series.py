@@ -410,7 +410,7 @@ def _told(found: list[Any]) -> dict[str, Any]:
 # -- a real series -----------------------------------------------------------------------------------------------------
 
 
-def real(data: Path, seed: int, out: dict[str, Any], draws: int = 24) -> None:
+def real(data: Path, seed: int, out: dict[str, Any], draws: int = 6) -> None:
     """36 months of people flow by 1 km cells of Tokyo, weekday days, at the epsilon where a month alone has 20 % cell
     error (RMSE over the mean of the cells that are not empty)."""
     import pyarrow.parquet as pq
