@@ -19,12 +19,13 @@ AGES, SEXES = ("0-14", "15-64", "65+"), ("female", "male")
 
 
 def excel(path: Path, cells: int = 300) -> Path:
-    """An Excel table of 1 km mesh x sex x age around Tokyo."""
+    """An Excel table of 1 km mesh x sex x age in the north-west of Tokyo, all of it in the first-order mesh 5439."""
     rng = np.random.default_rng(4)
     people = examples.kanto_map().reshape(256, 2, 256, 2).sum((1, 3))
-    rows, cols = (own[:cells] for own in np.nonzero(people[120:] > 500))
-    codes = meshcode.encode(rows + 120 + 4200, cols + 3040, "1km")
-    parts = rng.multinomial(people[rows + 120, cols], np.full(6, 1 / 6)).reshape(-1)
+    inside = people[120:200, 80:160]
+    rows, cols = (own[:cells] for own in np.nonzero(inside > 500))
+    codes = meshcode.encode(rows + 4320, cols + 3120, "1km")
+    parts = rng.multinomial(inside[rows, cols], np.full(6, 1 / 6)).reshape(-1)
     names = [(sex, age) for sex in SEXES for age in AGES]
     table = pa.table({
         "mesh_code": pa.array(np.repeat(np.asarray(codes), 6).astype(str)),

@@ -4,9 +4,8 @@ installed, else by a schema or shapes written from the standard."""
 import csv
 import io
 import json
-import subprocess
-import sys
 
+import forked
 import numpy as np
 import pytest
 
@@ -265,10 +264,7 @@ def test_a_changed_release_is_not_described(made, tmp_path):
 
 def test_the_command(made, tmp_path):
     def kasuri(*words, code=0):
-        run = subprocess.run(
-            [sys.executable, "-m", "kasuri", "describe", *map(str, words)], capture_output=True, text=True
-        )
-        assert run.returncode == code, run.stdout + run.stderr
+        run = forked.kasuri("describe", *words, cwd=tmp_path, code=code)
         return run.stdout + run.stderr
 
     assert json.loads(kasuri(made / "said", "--as", "registry"))["tier_1"]["name"] == "Residents"

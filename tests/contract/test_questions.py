@@ -2,9 +2,8 @@
 
 import json
 import math
-import subprocess
-import sys
 
+import forked
 import numpy as np
 import pytest
 
@@ -223,10 +222,7 @@ def test_the_command_line_gives_the_same_answers(tmp_path):
     out, old = (ks.Release.load(str(tmp_path / name)) for name in ("new", "old"))
 
     def kasuri(*words, code=0):
-        run = subprocess.run(
-            [sys.executable, "-m", "kasuri", "query", *words], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert run.returncode == code, run.stdout + run.stderr
+        run = forked.kasuri("query", *words, cwd=tmp_path, code=code)
         return run.stderr if code else run.stdout
 
     rows = json.loads(kasuri("new", "--quantile", "age:0.25,0.5", "--where", "ward=b", "--json"))["rows"]

@@ -2,13 +2,11 @@
 
 import gc
 import json
-import os
 import pickle
-import subprocess
-import sys
 import types
 from fractions import Fraction
 
+import forked
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -525,12 +523,7 @@ def test_joined_rows_carry_no_pseudonym(tmp_path):
 
 
 def kasuri(folder, *words, code=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "kasuri", *map(str, words)], cwd=folder, capture_output=True, text=True,
-        env=dict(os.environ, TERM="dumb", NO_COLOR="1"),
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    return done
+    return forked.kasuri(*words, cwd=folder, code=code, TERM="dumb", NO_COLOR="1")
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """kasuri withdraw: a notice beside a release that stays as it was written."""
 
 import json
-import subprocess
-import sys
 
+import forked
 import numpy as np
 import pytest
 
@@ -109,14 +108,11 @@ def test_a_notice_is_two_files(folder):
 
 def test_the_commands_say_so(folder):
     def kasuri(*words, code=0):
-        run = subprocess.run([sys.executable, "-m", "kasuri", *words], cwd=folder, capture_output=True, text=True)
-        assert run.returncode == code, run.stdout + run.stderr
+        run = forked.kasuri(*words, cwd=folder, code=code)
         return run.stdout + run.stderr
 
     assert "stays spent" in kasuri("withdraw", "r", "--reason", "wrong column", "--day", "2026-11-18")
     assert "WITHDRAWN on 2026-11-18: wrong column" in kasuri("verify", "r")
-    run = subprocess.run(
-        [sys.executable, "-m", "kasuri", "verify", "r", "--json"], cwd=folder, capture_output=True, text=True
-    )
+    run = forked.kasuri("verify", "r", "--json", cwd=folder)
     assert json.loads(run.stdout)["withdrawn"]["reason"] == "wrong column"
     assert "nothing is overwritten" in kasuri("withdraw", "r", "--reason", "x", "--day", "2026-11-18", code=1)
