@@ -18,13 +18,13 @@ from kasuri.store import workbook
 AGES, SEXES = ("0-14", "15-64", "65+"), ("female", "male")
 
 
-def excel(path: Path, cells: int = 300) -> Path:
-    """An Excel table of 1 km mesh x sex x age in the north-west of Tokyo, all of it in the first-order mesh 5439."""
+def excel(path: Path, cells: int = 300, level: str = "1km") -> Path:
+    """An Excel table of mesh x sex x age north-west of Tokyo, all of it in the first-order mesh 5439."""
     rng = np.random.default_rng(4)
-    people = examples.kanto_map().reshape(256, 2, 256, 2).sum((1, 3))
-    inside = people[120:200, 80:160]
+    per = meshcode.level(level).per_first
+    inside = examples.kanto_map()[240:400, 160:320].reshape(per, 160 // per, per, 160 // per).sum((1, 3))
     rows, cols = (own[:cells] for own in np.nonzero(inside > 500))
-    codes = meshcode.encode(rows + 4320, cols + 3120, "1km")
+    codes = meshcode.encode(rows + 54 * per, cols + 39 * per, level)
     parts = rng.multinomial(inside[rows, cols], np.full(6, 1 / 6)).reshape(-1)
     names = [(sex, age) for sex in SEXES for age in AGES]
     table = pa.table({
