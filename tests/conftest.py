@@ -20,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # tests/reference is importable 
 # more in each of some hundred processes is waste, even where the user wants no such files beside their own programs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Spark starts some fifteen Java processes that live for seconds: to compile well costs them more than it saves.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 settings.register_profile("kasuri", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("kasuri")

@@ -23,7 +23,11 @@ for line in sys.stdin:  # a process each, forked from one that has loaded the co
     read, write = os.pipe()
     if not os.fork():
         os.dup2(write, 1)
-        command([*json.loads(line), "--help"], prog_name=program())
+        try:
+            command([*json.loads(line), "--help"], prog_name=program())
+        except SystemExit as stop:
+            sys.stdout.flush()
+            os._exit(stop.code or 0)  # to take its modules apart would cost most of its time
     os.close(write)
     with open(read, encoding="utf-8") as said:
         text = said.read()

@@ -69,7 +69,7 @@ def cluster(tmp_path_factory):
     own_java.chmod(0o700)
     before = dict(os.environ)
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    java_options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={files / 'log4j2.properties'}"
+    java_options = f"-Dlog4j2.configurationFile={files / 'log4j2.properties'}"
     settings = {
         "spark.io.encryption.enabled": "true",
         "spark.local.dir": str(files / "local"),

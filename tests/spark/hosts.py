@@ -26,10 +26,7 @@ spark.ui.enabled false
 spark.executor.memory 600m
 spark.sql.shuffle.partitions 6
 spark.network.timeout 300s
-spark.driver.extraJavaOptions {java}
-spark.executor.extraJavaOptions {java}
 """
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # seven that live for seconds: compiling costs more than it saves
 
 
 def networks() -> None:
@@ -63,10 +60,9 @@ def main(folder: Path) -> None:
 
     home = Path(pyspark.__file__).parent
     (folder / "conf").mkdir()
-    conf = CONF.format(secret=os.urandom(16).hex(), driver=DRIVER, java=JAVA)
-    (folder / "conf" / "spark-defaults.conf").write_text(conf)
+    (folder / "conf" / "spark-defaults.conf").write_text(CONF.format(secret=os.urandom(16).hex(), driver=DRIVER))
     os.environ |= {"SPARK_CONF_DIR": str(folder / "conf"), "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable,
-                   "SPARK_LOCAL_IP": DRIVER, "SPARK_DAEMON_JAVA_OPTS": JAVA}  # fmt: skip
+                   "SPARK_LOCAL_IP": DRIVER}  # fmt: skip
     networks()
     spark = str(home / "bin" / "spark-class")
     deploy = "org.apache.spark.deploy"

@@ -77,7 +77,7 @@ def main(folder: Path) -> None:
         .config("spark.shuffle.compress", "false").config("spark.ui.enabled", "false")
         .config("spark.cleaner.referenceTracking", "false")  # what was shuffled stays to be found
         .config("spark.ui.showConsoleProgress", "false").config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC").getOrCreate()
+        .getOrCreate()
     )  # fmt: skip
     session.sparkContext.setLogLevel("ERROR")
     frame, call, secrets = case(session, folder)
