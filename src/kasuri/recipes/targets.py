@@ -210,19 +210,19 @@ def _descended(loss: Callable[[Float], tuple[float, Float]], theta: Float) -> tu
     """A local minimum by L-BFGS [Nocedal1980] with halved steps, in a fixed order of sums: the same on every machine
     but for the last digits."""
     value, slope = loss(theta)
-    steps: list[tuple[Float, Float]] = []
+    steps: list[tuple[Float, Float, float]] = []
     for _ in range(ROUNDS):
         way = slope.copy()
         weights = []
-        for s, y in reversed(steps):
-            weights.append(float((s * way).sum() / (s * y).sum()))
+        for s, y, sy in reversed(steps):
+            weights.append(_dot(s, way) / sy)
             way -= weights[-1] * y
         if steps:
-            s, y = steps[-1]
-            way *= float((s * y).sum() / (y * y).sum())
-        for (s, y), weight in zip(steps, reversed(weights), strict=True):
-            way += s * (weight - float((y * way).sum() / (s * y).sum()))
-        down, size = float((slope * way).sum()), 1.0
+            _, y, sy = steps[-1]
+            way *= sy / _dot(y, y)
+        for (s, y, sy), weight in zip(steps, reversed(weights), strict=True):
+            way += s * (weight - _dot(y, way) / sy)
+        down, size = _dot(slope, way), 1.0
         if not down > 1e-14:
             break
         while size > 1e-9:
@@ -233,12 +233,17 @@ def _descended(loss: Callable[[Float], tuple[float, Float]], theta: Float) -> tu
         else:
             break
         s, y = -size * way, new_slope - slope
-        if float((s * y).sum()) > 1e-14:
-            steps = [*steps[-7:], (s, y)]
+        if (sy := _dot(s, y)) > 1e-14:
+            steps = [*steps[-7:], (s, y, sy)]
         gain, theta, value, slope = value - new, theta + s, new, new_slope
         if gain < 1e-11:
             break
     return value, theta
+
+
+def _dot(a: Float, b: Float) -> float:
+    """In NumPy's own order of sums, which no matrix library changes."""
+    return float(np.add.reduce(a * b))
 
 
 def _rounded(q: Float, parts: int = PARTS) -> list[Fraction]:
