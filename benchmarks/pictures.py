@@ -114,14 +114,14 @@ def hours(folder: Path) -> Path:
                           ks.Time("hour", "2019-12-04T00:00", seconds=3600, size=24))  # fmt: skip
     return save(folder, domain, made.mesh_hours().truth, "Where people are in Tokyo, hour by hour",
                 "東京の時間帯別の滞在人口（2019年12月の平日）", "MLIT: 全国の人流オープンデータ; hours by a model",
-                name="flow-2019-12-04")  # fmt: skip
+                name="flow-2019-12-04", unit=ks.Unit("person", "add-remove", 24))  # fmt: skip
 
 
 def od(folder: Path) -> Path:
     mesh = [ks.Mesh(name, "2km", (2140, 1560), shape=(16, 16)) for name in ("home", "work")]
     return save(folder, ks.Domain.of(*mesh), made.od_meshes().truth, "From homes to work around Tokyo, protected",
                 "東京周辺の通勤流動（居住地から従業地へ）を保護して公表", f"{examples.CREDIT_EN}; trips by a model",
-                name="commuting", unit=ks.Unit("commuter", "add-remove", 1))  # fmt: skip
+                name="commuting")  # fmt: skip
 
 
 def commuters(folder: Path) -> Path:
@@ -131,7 +131,7 @@ def commuters(folder: Path) -> Path:
     return save(folder, ks.Domain.of(*axes), made.newyork().truth[np.ix_(at, at)],
                 "Who commutes where between the counties of New York",
                 "ニューヨーク州の郡間通勤者数を保護して公表", "U.S. Census Bureau: commuting flows 2011",
-                name="commuting-ny", unit=ks.Unit("commuter", "add-remove", 1))  # fmt: skip
+                name="commuting-ny")  # fmt: skip
 
 
 def municipalities(folder: Path) -> Path:
@@ -168,7 +168,7 @@ def local_map(folder: Path) -> Path:
     reports = randomizer.randomize(np.clip(row * 38 + np.clip(col, 0, 37), 0, 48 * 38 - 1))
     folder.mkdir(parents=True)
     files.write(folder / "report.html", estimate_page(ks.local.estimate(reports, randomizer).to_json(),
-                randomizer.domain, "Where 42,000 phones are"))  # fmt: skip
+                randomizer.domain, "Where 42,000 phones are", "42,000 台の携帯電話の所在"))  # fmt: skip
     return folder / "report.html"
 
 

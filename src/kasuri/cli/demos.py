@@ -18,6 +18,11 @@ from kasuri.cli import show
 
 DEVICES = 1500
 """Simulated devices of the local demo, each with a connection of its own."""
+WARDS_JA = {
+    "Chiyoda": "千代田区", "Chuo": "中央区", "Minato": "港区", "Shinjuku": "新宿区", "Koto": "江東区",
+    "Shinagawa": "品川区", "Ota": "大田区", "Shibuya": "渋谷区",
+}  # fmt: skip
+"""Those wards of Tokyo that the local demo is about."""
 PEOPLE = 24_000
 """Made-up people of the two-party demo."""
 
@@ -52,7 +57,7 @@ def local(folder: Path, epsilon: str) -> tuple[dict[str, Any], str, bool]:
     held = int(((low <= truth) & (truth <= high)).sum())
     report = (folder / "report.html").resolve()
     titles = f"Where {DEVICES:,} simulated devices are", f"模擬端末 {DEVICES:,} 台の所在"
-    files.write(report, estimate_page(found.to_json(), randomizer.domain, *titles))
+    files.write(report, estimate_page(found.to_json(), randomizer.domain, *titles, WARDS_JA))
     lines = [f"{'ward':14}{'devices':>9}{'estimate':>10}{'95 % interval':>18}"]
     for at, ward in enumerate(wards):
         lines.append(f"{ward:14}{truth[at]:9,}{found.counts[at]:10,.0f}{f'{low[at]:,.0f} to {high[at]:,.0f}':>18}")

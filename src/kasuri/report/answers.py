@@ -80,11 +80,14 @@ def _ranks(release: Protected, confidence: int) -> Iterator[str]:
              f"{levels.number(one.lower)}–{levels.number(one.upper)}"]
             for one in found.ranks[:TOP]
         ]  # fmt: skip
-        of = _name(level)
+        of, along = _name(level), _name(axis.name)
+        which = Text("", "") if level == axis.name or len(release.domain.axes) == 1 else Text(
+            f" ({along.en})", f"（{along.ja}）"
+        )  # fmt: skip
         said = Text(
-            f"The largest of {len(areas)} by {of.en}, with the ranks that each may have: all ranks and ranges of this "
-            f"list hold together with {confidence} % confidence.",
-            f"{of.ja}別の上位（全 {len(areas)} 区分）。順位は取りうる範囲で示します。"
+            f"The largest of {len(areas)} by {of.en}{which.en}, with the ranks that each may have: all ranks and "
+            f"ranges of this list hold together with {confidence} % confidence.",
+            f"{of.ja}別{which.ja}の上位（全 {len(areas)} 区分）。順位は取りうる範囲で示します。"
             f"順位と範囲のすべてが同時に成り立つ信頼度は {confidence} % です。",
         )
         head = [
@@ -94,7 +97,7 @@ def _ranks(release: Protected, confidence: int) -> Iterator[str]:
             Text("range of the true count", "真の値の範囲").html(),
         ]
         yield f"<p>{said.html()}</p>"
-        yield frame.table(head, rows, numbers=(2, 3))
+        yield frame.table(head, rows, numbers=(0, 2, 3))
 
 
 def _places(axis: Axis) -> tuple[str, Mapping[str, Area]]:

@@ -90,7 +90,7 @@ def _nearly(
 
 
 def _alike(one: Rows, other: Rows, rounding: float) -> bool:
-    if (one.unit, one.step) != (other.unit, other.step):
+    if (one.unit, one.step, one.grain) != (other.unit, other.step, other.grain):
         return False
     return all(np.array_equal(a, b) for a, b in zip(one.index, other.index, strict=True)) and all(
         np.abs(one.columns[name] - other.columns[name]).max(initial=0)

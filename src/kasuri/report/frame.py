@@ -56,7 +56,7 @@ def both(en: str, ja: str, tag: str = "span") -> str:
     return en if en == ja else f'<{tag} lang="en">{en}</{tag}><{tag} lang="ja">{ja}</{tag}>'
 
 
-FORM = 'data-form="6"'
+FORM = 'data-form="7"'
 """Marks pages of today's form. A page of another one is not made again by `verify`: only its hash is checked."""
 FIGURE = ("rows", "codes", "ground", "surfaces", "insets", "charts", "bars", "map")
 """The files of the viewer that pages without a table leave out."""

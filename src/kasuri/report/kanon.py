@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from kasuri.report import chart, frame
 from kasuri.report.frame import Section, Text
-from kasuri.words.japanese import claim, ja
+from kasuri.words.japanese import claim, ja, name
 
 _ROWS = 70  # lines of one tree that are drawn; a longer tree is cut off and says so
 
@@ -50,7 +51,7 @@ def release_page(release: Mapping[str, Any], trees: Sequence[Mapping[str, Any]])
     rows, k = _whole(release["rows"]), _whole(release["k"])
     title = Text(
         f"{rows} rows in which everybody is like at least {_whole(release['k'] - 1)} others",
-        f"どの行も同じ値の行が {k} 行以上ある、{rows} 行の匿名化データ",
+        f"どの行も、自身を含めて同じ値の行が {k} 行以上ある、{rows} 行の匿名化データ",
     )
     tiles = frame.tiles(
         [
@@ -97,7 +98,7 @@ def audit_page(audit: Mapping[str, Any], trees: Sequence[Mapping[str, Any]]) -> 
     title = Text(
         f"Audit: everybody in this release is like at least {_whole(release['k'] - 1)} others ({asked}-anonymity was "
         "asked for)",
-        f"監査：どの行も同じ値の行が {k} 行以上あります（要求は {asked}-匿名性）",
+        f"監査：どの行も、自身を含めて同じ値の行が {k} 行以上あります（要求は {asked}-匿名性）",
     )
     tiles = frame.tiles(
         [
@@ -115,14 +116,14 @@ def _losses(loss: Mapping[str, Any]) -> list[tuple[Text, Text]]:
     per, alone = loss["per_class"], loss["sampling_alone"]
     infinite, groups, floor = _whole(per["infinite"]), _whole(per["groups"]), f"{loss['floor']:.4f}"
     backward = _number(per["largest_backward"])
+    never = Text(f"{backward.en} (never above {floor})", f"{backward.ja}（{floor} を超えない）")
     out = [
         (Text("Classes with an infinite loss", "損失が無限大の同値類"),
          Text(f"{infinite} of {groups}", f"{groups} 中 {infinite}")),
         (Text("Classes whose loss cannot be computed (values overlap)", "損失を計算できない同値類（値が重なる）"),
          _same(_whole(per["not_computable"]))),
-        (Text("Largest finite loss", "有限な損失の最大値"), _same(_number(per["largest_finite"]))),
-        (Text("Largest backward loss", "逆向きの損失の最大値"),
-         Text(f"{backward} (never above {floor})", f"{backward}（{floor} を超えない）")),
+        (Text("Largest finite loss", "有限な損失の最大値"), _number(per["largest_finite"])),
+        (Text("Largest backward loss", "逆向きの損失の最大値"), never),
         (Text("Classes where the formula may fail (2k condition)", "式が成り立たない恐れのある同値類（2k 条件）"),
          _same(_whole(loss["classes_that_could_split"]))),
     ]  # fmt: skip
@@ -135,20 +136,27 @@ def _losses(loss: Mapping[str, Any]) -> list[tuple[Text, Text]]:
 
 def _bounds(bounds: Mapping[str, Any]) -> str:
     rows = [
-        (f"epsilon {at['epsilon']}", f"delta {_tiny(at['delta_exact'])}", f"delta {_tiny(at['delta_theorem'])}")
+        [f"ε {escape(at['epsilon'])}", *(f"δ {_tiny(at[name])}" for name in ("delta_exact", "delta_theorem"))]
         for at in bounds["at"]
     ]
     least = bounds["for_delta"]
-    pair = (least["epsilon_exact"] or "none", least["epsilon_theorem"] or "none")
-    rows.append((f"delta {least['delta']}", f"epsilon {pair[0]}", f"epsilon {pair[1]}"))
+    pair = (least[name] for name in ("epsilon_exact", "epsilon_theorem"))
+    none = Text("none", "なし").html()
+    rows.append([f"δ {_tiny(least['delta'])}", *(f"ε {escape(found) if found else none}" for found in pair)])
     head = (Text("given", "条件").html(), Text("exact", "厳密").html(), "Li, Qardaji, Su")
-    return frame.table(head, [[escape(cell) for cell in row] for row in rows])
+    return frame.table(head, rows)
 
 
 def sizes_svg(bins: Sequence[Mapping[str, Any]], *, secret: bool = False) -> str:
-    """Bars: how many classes have a size in each range; ranges that are not there have no class."""
+    """Bars: how many classes have a size in each range; ranges between them that are not there have no class."""
     if not bins:
         return f"<p>{Text('No class is shown.', '表示する同値類はありません。').html()}</p>"
+    gaps = [
+        {"from": one["below"], "below": two["from"], "classes": 0}
+        for one, two in pairwise(bins)
+        if one["below"] < two["from"]
+    ]
+    bins = sorted((*bins, *gaps), key=lambda item: item["from"])
     most, step = max(item["classes"] for item in bins), 24
     parts = []
     for i, item in enumerate(bins):
@@ -159,7 +167,7 @@ def sizes_svg(bins: Sequence[Mapping[str, Any]], *, secret: bool = False) -> str
             f"{low:,} 行以上" if high > 10**9 else f"{low:,}〜{high:,} 行",
         )  # fmt: skip
         size = Text(f"{many} class" + ("es" if item["classes"] != 1 else ""), f"{many} 個")
-        width = max(2, round(260 * item["classes"] / most))
+        width = max(2, round(260 * item["classes"] / most)) if item["classes"] else 0
         kind = "rect few" if high < 5 else "rect"
         parts.append(
             chart.both_text(190, i * step + 17, name, "end")
@@ -208,8 +216,8 @@ def _trees(trees: Sequence[Mapping[str, Any]], *, secret: bool = False) -> list[
     if not trees:
         return []
     words = Text(
-        "Red: the values in the release; below them what they stand for.",
-        "赤は公表物に書かれる値、その下はそれが表す値です。",
+        "Red: the values in the release; below them what they stand for. * is any value: nothing is told.",
+        "赤は公表物に書かれる値、その下はそれが表す値です。* は任意の値であり、何も示しません。",
     )
     out = [f"<p>{words.html()}</p>"]
     for tree in trees:
@@ -218,7 +226,8 @@ def _trees(trees: Sequence[Mapping[str, Any]], *, secret: bool = False) -> list[
             f"{leaves} values" + (f", written as {written:,}" if written else ""),
             f"{leaves} 個の値" + (f"を {written:,} 個にまとめて表記" if written else ""),
         )
-        out.append(f"<h3>{escape(tree['name'])}</h3><p>{about.html()}</p>{tree_svg(tree, secret=secret)}")
+        heading = Text(tree["name"], name(tree["name"]))
+        out.append(f"<h3>{heading.html()}</h3><p>{about.html()}</p>{tree_svg(tree, secret=secret)}")
     return [Section("written", Text("What is written", "書かれる値"), out)]
 
 
@@ -255,9 +264,13 @@ def _whole(number: int) -> str:
     return f"{number:,}"
 
 
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4f}"
+def _number(value: float | None) -> Text:
+    return Text("none", "なし") if value is None else _same(f"{value:.4f}")
 
 
 def _tiny(text: str | None) -> str:
-    return "not defined" if text is None else f"{float(text):.3g}"
+    """A small number as people write it, as HTML."""
+    if text is None:
+        return Text("not defined", "定義されません").html()
+    number, _, power = f"{float(text):.3g}".partition("e")
+    return f"{number} × 10<sup>{int(power)}</sup>" if power else number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def _three(values: NDArray[Any]) -> list[str]:
         return ["0", "–", "–"]
     return [
         f"{values.size:,}",
-        f"{np.median(values):,.1f}".removesuffix(".0"),
+        reliability.median(values),
         number(values.max()),
     ]
 
@@ -109,3 +110,43 @@ def kind(axes: Sequence[Axis], key: margins.Key) -> Text:
         return area_name(step.name if axis.plane.level else None, step.side)
     name = axis.own_level if at == 0 else axis.level_names[at - 1]
     return Text(name or "one cell", japanese.name(name) if name else "1 セル")
+
+
+def sums_of(axes: Sequence[Axis], view: str, many: int) -> Text:
+    """What readers call a table of `many` sums, which a recipe calls "grid@3, age"; as the recipe does where its
+    heights are not those that people know."""
+    shown = [axis.mapped() for axis in axes]
+    named, count = [], 1
+    for word in view.split(", "):
+        name, _, height = word.partition("@")
+        axis = next((axis for axis in shown if axis.name == name), None)
+        if axis is None and height:
+            return Text(view, view)
+        told, own = (Text(name, japanese.name(name)), 0) if axis is None else _sums_along(axis, int(height or 0))
+        if axis is not None and _is_map(axis) and sum(map(_is_map, shown)) > 1:
+            told = Text(f"{name}: {told.en}", f"{japanese.name(name)}：{told.ja}")
+        named.append(told)
+        count *= own
+    same = count in (many, 0)  # 0: regions of a map, whose number no axis tells
+    return (
+        Text(" × ".join(part.en for part in named), " × ".join(part.ja for part in named)) if same else Text(view, view)
+    )
+
+
+def _is_map(axis: Axis) -> bool:
+    return axis.plane is not None or bool(axis.level_names)
+
+
+def _sums_along(axis: Axis, height: int) -> tuple[Text, int]:
+    """What the areas of an axis are, so many heights above its own, and how many there are."""
+    side, own = 1 << min(height, 62), Text(axis.name, japanese.name(axis.name))
+    if axis.plane is not None:
+        many = prod(-(-size // side) for size in axis.plane.shape)
+        cells = Text(f"squares of {side} x {side} cells", f"{side} × {side} セルの区画")
+        return (cells if height else area_name(axis.plane.level, 1)), many
+    if axis.level_names and height <= len(axis.level_names):
+        level = axis.level_names[height - 1] if height else axis.own_level or axis.name
+        coarse = axis.coarsened(level)[0] if height else axis
+        return Text(level, japanese.name(level)), coarse.sizes[0]
+    steps = Text(f"{own.en}, {side} at a time", f"{own.ja}（{side} 区分ずつ）")
+    return (steps if height else own), -(-axis.sizes[0] // side)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from html import escape
 from typing import Any
@@ -15,12 +16,20 @@ from kasuri.report.view import names, places
 from kasuri.schema import Domain, Nominal
 from kasuri.words.japanese import ja, unit
 
+_METHODS = {
+    "em": Text("maximum likelihood (em)", "最尤推定（em）"),
+    "em_columns": Text("maximum likelihood (em_columns)", "最尤推定（em_columns）"),
+    "inversion": Text("inversion", "逆変換"),
+    "projection": Text("inversion, then projection", "逆変換と射影"),
+}
 _WHOLE = 10
 """Width of an interval from which estimates are shown in whole numbers."""
 
 
-def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str, title_ja: str = "") -> str:
-    """The report on `Estimate.to_json()`; `domain` is the randomizer's places, "elsewhere" is below the map."""
+def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str, title_ja: str = "",
+                  names_ja: Mapping[str, str] | None = None) -> str:  # fmt: skip
+    """The report on `Estimate.to_json()`; `domain` is the randomizer's places, "elsewhere" is below the map; `names_ja`
+    are Japanese names of places."""
     axis = domain.axes[0]
     count, lower, upper = (np.asarray(estimate[name], dtype=float) for name in ("counts", "lower", "upper"))
     labels, level = estimate["labels"], round(100 * estimate["level"])
@@ -35,7 +44,7 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str, title
     axes, parts, credit = places([shown])
     view = {
         "axes": axes,
-        "names": names([shown]),
+        "names": {**names([shown]), **(names_ja or {})},
         "parts": [{**what, "about": told} for what, told, _ in parts],
         "mask": [],
         "estimate": True,
@@ -98,11 +107,12 @@ def estimate_page(estimate: Mapping[str, Any], domain: Domain, title: str, title
 
 def _promise(guarantee: Mapping[str, Any]) -> str:
     epsilon = guarantee["epsilon"]
+    factor = f"{math.exp(min(float(epsilon), 700.0)):,.3g}"
     words = Text(
-        f"Local differential privacy: the odds of any report change by at most a factor of e^{epsilon} with the place "
-        "the device is in. The collector need not be trusted.",
-        f"局所差分プライバシー：どの場所にいても、ある報告が送られるオッズは最大 e^{epsilon} 倍しか変わりません。"
-        "収集者を信頼する必要はありません。",
+        f"Local differential privacy: the odds of any report change by at most a factor of e^{epsilon} (about "
+        f"{factor}) with the place the device is in. The collector need not be trusted.",
+        "局所差分プライバシー：どの場所にいても、ある報告が送られるオッズは"
+        f"最大 e^{epsilon}（約 {factor}）倍しか変わりません。収集者を信頼する必要はありません。",
     )
     assumes = "".join(f"<li>{Text(item, ja(item)).html()}</li>" for item in guarantee["assumes"])
     rests = f"<p>{Text('It rests on:', '前提：').html()}</p><ul>{assumes}</ul>" if assumes else ""
@@ -113,9 +123,11 @@ def _method(estimate: Mapping[str, Any]) -> str:
     state = (
         Text("yes", "はい") if estimate["converged"] else Text("NO: do not use it", "いいえ（利用しないでください）")
     )
+    own = str(estimate["method"])
+    method = _METHODS.get(own, Text(own, own))
     return frame.facts(
         [
-            (Text("Method", "手法").html(), escape(estimate["method"])),
+            (Text("Method", "手法").html(), method.html()),
             (Text("Converged", "収束").html(), state.html()),
             (Text("Passes", "反復回数").html(), f"{estimate['passes']:,}"),
             (Text("Distance to the best likelihood, at most (nats)", "最大尤度との差の上限（nat）").html(),

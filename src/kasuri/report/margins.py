@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -17,7 +17,8 @@ from kasuri.arrays import Float, Int
 from kasuri.published import intervals
 from kasuri.published.protected import Protected
 from kasuri.report.pack import Rows, distances, whole
-from kasuri.schema import Axis
+from kasuri.schema import Axis, Plane
+from kasuri.schema.axis import Step
 
 MOST_AREAS = 60_000
 """A kind of sum with more areas has no intervals in the page."""
@@ -69,6 +70,30 @@ def tables(release: Protected) -> Iterator[tuple[Key, Rows]]:
         below, above = distances(values, lower, upper, unit)
         columns = {"value": np.rint(values * unit).astype(np.int64), "below": below, "above": above}
         yield key, Rows(_along(shown, levels, key, index), columns, unit)
+
+
+def shown_at(axes: Sequence[Axis], drawn: Sequence[Axis], found: Mapping[Key, Rows]) -> dict[Key, Rows]:
+    """Those tables that are of larger areas also where a page shows the sums of cells instead of them."""
+    out = {}
+    for key, rows in found.items():
+        places = [_at(*part) for part in zip(axes, drawn, key, strict=True)]
+        if None not in places:
+            out[tuple(place for place in places if place is not None)] = rows
+    return out
+
+
+def _at(axis: Axis, drawn: Axis, level: int) -> int | None:
+    """The place of a level of `axis` among those of a coarser one."""
+    was, now = axis.mapped().plane, drawn.plane
+    if level == ALL or was is None or now is None or was == now:
+        return level
+    wanted = _many(was, was.levels[level])
+    return next((at for at, step in enumerate(now.levels) if at and _many(now, step) == wanted), None)
+
+
+def _many(plane: Plane, step: Step) -> tuple[str, tuple[int, ...]]:
+    sides = zip(plane.shape, step.offset, strict=True)
+    return step.name, tuple((size - 1 + off) // step.side + 1 for size, off in sides)
 
 
 def _inside(release: Protected, asked: Sequence[Span]) -> tuple[list[Int], NDArray[Any], Float, Float] | None:

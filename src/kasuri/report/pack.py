@@ -2,10 +2,11 @@
 
 One stream per axis (the first rises, so its gaps are kept; the others as they are), then values, then intervals: how
 far they reach above the value, and their width, or 0 for those that start at 0 (most widths are the same, so that
-stream nearly vanishes); signed ones zigzagged. Intervals are in the order of the number of bits of their values, since
-alike values have alike limits. Numbers that vary much are kept as planes (all lowest bytes, then all next ones), the
-others as LEB128 varints, whichever makes the page of a census smaller. 512 x 512 cells with intervals take 0.2 MB. The
-page's viewer undoes it (viewer/rows.js); `unpack` is the same in Python, for `verify` and the tests.
+stream nearly vanishes); signed ones zigzagged. Intervals are in the order of their values, since equal values have
+alike limits: where noise fills every cell they are the same, and both streams nearly vanish. Numbers that vary much are
+kept as planes (all lowest bytes, then all next ones), the others as LEB128 varints, whichever makes the page of a
+census smaller. 512 x 512 cells with intervals take 0.2 to 0.35 MB. The page's viewer undoes it (viewer/rows.js);
+`unpack` is the same in Python, for `verify` and the tests.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ them 5 to 11 % smaller, since what repeats there by chance does not pay for its 
 _PLANES = ("value", "above", "truth")
 """The streams kept as planes of bytes; the others are varints."""
 _LIMITS = ("above", "width")
-"""The streams in the order of bits of values."""
-_MOST_BITS = 33
-"""Values of so many bits, or more, are alike."""
+"""The streams in the order of values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +48,15 @@ class Rows:
     """What the viewer shows: the index of each row along every axis, and whole-number columns in units of 1/`unit`.
 
     `columns` holds "value", and where they are known "below" and "above" (distances to the interval's ends, -1 where a
-    row has none) and "truth" (internal reports only). The ends of all intervals are multiples of `step`.
+    row has none) and "truth" (internal reports only). The ends of all intervals are multiples of `step`, all values
+    are multiples of `grain`.
     """
 
     index: tuple[Int, ...]
     columns: Mapping[str, Int]
     unit: int = 1
     step: int = 1
+    grain: int = 1
 
     @property
     def size(self) -> int:
@@ -94,36 +95,23 @@ def pack(rows: Rows, *, sums: bool = False) -> Packed:
         below, above = columns.pop("below"), columns["above"]
         columns["above"] = np.where(above < 0, -1, (value + above) // step - value // step)
         columns["width"] = np.where((above < 0) | (value == below), 0, (above + below) // step + 1)
+    if not sums:
+        columns["value"] = value // rows.grain
     streams |= columns
-    order, ends = _by_bits(value)
+    order = np.argsort(value, kind="stable")
     packed, lengths = b"", []
     for name, numbers in streams.items():
         strategy = zlib.Z_RLE if name in _RUNS else zlib.Z_DEFAULT_STRATEGY
         squeeze = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, 9, strategy)
         plain = numbers if name.startswith("axis") else zigzag(numbers)
-        groups = np.split(plain[order], ends) if name in _LIMITS else [plain]
-        if name in _PLANES:
-            many = max(len(planes(group)) for group in groups)
-            parts = [part for i in range(many) for group in groups for part in planes(group, many)[i : i + 1]]
-        else:
-            parts = [varints(group) for group in groups if group.size]
+        plain = plain[order] if name in _LIMITS else plain
+        parts = planes(plain) if name in _PLANES else [varints(plain)] if plain.size else []
         # a flush ends the block: the next part gets codes of its own
         packed += b"".join(squeeze.compress(part) + squeeze.flush(zlib.Z_SYNC_FLUSH) for part in parts)
         lengths.append([name, sum(map(len, parts))])
     packed += zlib.compressobj(_LEVEL, zlib.DEFLATED, -15).flush()  # the end
-    return {"rows": rows.size, "unit": rows.unit, "step": step, "streams": lengths}, text_of(packed)
-
-
-_FEW = 4096
-"""Rows below which blocks of their own cost more than they save."""
-
-
-def _by_bits(value: Int) -> tuple[Int, Int]:
-    """The order of rows by the number of bits of their values, and where each number of bits ends."""
-    plain = zigzag(value)
-    bits = np.where(plain >> np.uint64(32) > 0, _MOST_BITS, np.frexp(plain.astype(np.float64))[1])
-    ends = np.cumsum(np.bincount(bits, minlength=1))[:-1] if value.size >= _FEW else np.zeros(0, np.int64)
-    return np.argsort(bits, kind="stable"), ends
+    told = {"rows": rows.size, "unit": rows.unit, "step": step, "grain": rows.grain, "streams": lengths}
+    return told, text_of(packed)
 
 
 def text_of(data: bytes) -> str:
@@ -171,16 +159,18 @@ def unpack(about: Mapping[str, Any], text: str, known: tuple[tuple[Int, ...], In
             columns[name] = (numbers >> np.uint64(1)).astype(np.int64) ^ -(numbers & np.uint64(1)).astype(np.int64)
     if at != len(data):
         raise ValueError("bytes are left over")
+    if known is None:
+        columns["value"] *= about["grain"]
     if "width" in columns:
         value, step = columns["value"], about["step"]
         if value.size != about["rows"]:
             raise ValueError("not as many limits as there are values")
-        order, _ = _by_bits(value)
+        order = np.argsort(value, kind="stable")
         above, width = (np.empty_like(columns[name]) for name in _LIMITS)
         above[order], width[order] = columns["above"], columns.pop("width")
         columns["above"] = np.where(above < 0, -1, (above + value // step) * step - value)
         columns["below"] = np.where(above < 0, -1, np.where(width == 0, value, (width - 1) * step - columns["above"]))
-    return Rows(tuple(index), columns, about["unit"], about["step"])
+    return Rows(tuple(index), columns, about["unit"], about["step"], about["grain"])
 
 
 def zigzag(numbers: Int) -> NDArray[np.uint64]:

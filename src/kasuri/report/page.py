@@ -7,18 +7,16 @@ is published (post-processing); this package cannot import Counts (tests/archite
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from kasuri.errors import FormatError, KasuriError
 from kasuri.published import intervals
 from kasuri.published.area import Area
 from kasuri.published.protected import Described, Protected, files_of
-from kasuri.report import answers, chart, compare, frame, levels, margins, promise, reliability, sums
+from kasuri.report import answers, chart, compare, frame, levels, margins, promise, reliability, remarks, sums
 from kasuri.report.frame import Section, Text
 from kasuri.report.pack import Rows, pack
 from kasuri.report.sheet import Sheet
@@ -133,8 +131,9 @@ def compose(
     privacy = about["privacy"]
     name = privacy["data"] or about["name"]
     packed, drawn = sheet.shown()
-    ranges = (ranges or {}) if drawn is sheet else {}
-    kinds = levels.kinds(sheet, ranges)
+    kinds = levels.kinds(sheet, ranges or {})
+    whole = drawn is sheet or drawn.domain != sheet.domain
+    ranges = margins.shown_at(sheet.domain.axes, drawn.domain.axes, (ranges or {}) if whole else {})
     axes, parts, credit = places(drawn.domain.axes)
     parts += _ranges(axes, drawn, ranges)
     view = {
@@ -148,13 +147,15 @@ def compose(
     packed = packed[0], ".".join([packed[1], *(text for _, _, text in parts)])
     placed = any("globe" in axis for axis in axes)
     figure = [frame.viewer(placed)]
-    remarks = [*(frame.note(words) for words in beyond), *_remarks(about, sheet, drawn, ranges.keys()), *credit]
+    notes = [*(frame.note(words) for words in beyond), *remarks.of(about, sheet, drawn, ranges, CONFIDENCE), *credit]
     heading = Text("The table", "統計表")
     if placed:
         plain = all(mesh.where() is None for mesh in sheet.meshes) and sheet.has_mesh
         heading = Text("The grid", "格子") if plain else Text("The map", "地図")
     error, certificate = _certificate(
-        words, reliability.body(kinds, CONFIDENCE, secret=secret), _errors(privacy["expected_error"], secret)
+        _spoken(words, sheet, privacy["expected_error"]),
+        reliability.body(kinds, CONFIDENCE, secret=secret),
+        _errors(privacy["expected_error"], secret),
     )
     sections = [
         Section("map", heading, figure),
@@ -183,7 +184,7 @@ def compose(
         packed=packed,
         below=[
             *_credit(said, "source", "licence", "contact"),
-            f'<div class="know"><div>{"".join(_words(about, sheet))}</div><div>{"".join(remarks)}</div></div>',
+            f'<div class="know"><div>{"".join(_words(about, sheet))}</div><div>{"".join(notes)}</div></div>',
         ],
         language=said.get("language", "").partition("-")[0],
         secret=secret,
@@ -195,8 +196,9 @@ def _ranges(axes: Sequence[Mapping[str, Any]], drawn: Sheet, ranges: Mapping[mar
     """The intervals of sums; areas and sums only where the rows of the page do not add up to them."""
     shown = drawn.rows() if ranges else None
     for key, rows in ranges.items():
-        told = sums.of(axes, shown, key) if shown is not None and shown.unit == rows.unit == 1 else None
-        same = told is not None and sums.same(told, rows)
+        told = sums.of(axes, shown, key) if shown is not None and shown.unit == 1 else None
+        rows = sums.around(told, rows) if told is not None and drawn.grain else rows
+        same = told is not None and rows.unit == 1 and sums.same(told, rows)
         yield {"what": "range", "key": list(key)}, *pack(rows, sums=same)
 
 
@@ -329,88 +331,24 @@ def _protected(about: Mapping[str, Any]) -> Text:
     return Text(change.en + many.en, change.ja + many.ja)
 
 
-def _remarks(about: Mapping[str, Any], sheet: Sheet, drawn: Sheet, kinds: Collection[margins.Key]) -> list[str]:
-    out = []
-    if drawn.domain != sheet.domain:
-        was, now = next(pair for pair in zip(sheet.meshes, drawn.meshes, strict=True) if pair[0] != pair[1])
-        side = -(-max(was.shape) // max(now.shape))
-        coarse = now.level or f"{side} x {side}"
-        out.append(
-            frame.note(
-                Text(
-                    f"The released table is too large for one page: the map shows its sums at {coarse}. Every cell is "
-                    "in release.parquet.",
-                    f"公表した表は一つのページに収まらないため、地図は {coarse} に集計した値を示します。"
-                    "すべてのセルの値は release.parquet にあります。",
-                )
-            )
-        )
-    elif drawn is not sheet:
-        out.append(
-            frame.note(
-                Text(
-                    f"The released table is too large for one page: its {drawn.cells.size:,} largest values are shown, "
-                    "the others as 0. Every cell is in release.parquet.",
-                    f"公表した表は一つのページに収まらないため、絶対値の大きい {drawn.cells.size:,} 件のみを示し、"
-                    "ほかは 0 として表示します。すべてのセルの値は release.parquet にあります。",
-                )
-            )
-        )
-    return [*out, *([frame.note(_bars(sheet, about.get("intervals") or {}, kinds))] if sheet.cells.size else [])]
-
-
-def _bars(sheet: Sheet, told: Mapping[str, Any], kinds: Collection[margins.Key]) -> Text:
-    """Which values have an interval and which have none, and why: from what the release says of its own recipe."""
-    if not sheet.has_intervals:
-        why = str(told.get("why") or "the release does not say")
-        return Text(
-            f"No value on this page has an interval (the columns lower and upper are empty): {why}. The expected error "
-            "below says how far a value may be off.",
-            f"このページの値には信頼区間がありません（lower 列と upper 列は空です）。理由：{japanese.ja(why)}。"
-            "値のずれの目安は下の「誤差の目安」をご覧ください。",
-        )
-    without = int((~np.isfinite(sheet.lower)).sum())
-    some = Text("", "") if not without else Text(
-        f" {without:,} of them have none: their columns lower and upper are empty.",
-        f"そのうち {without:,} 個には信頼区間がありません（lower 列と upper 列が空です）。",
-    )  # fmt: skip
-    if sheet.step > 1:
-        some = Text(
-            f"{some.en} So that the page stays small, their ends are rounded outwards to multiples of {sheet.step}; "
-            "release.parquet has them to the last digit.",
-            f"{some.ja}ページを小さくするため、セルの信頼区間の両端は {sheet.step} の倍数へ外側に丸めています。"
-            "丸める前の値は release.parquet にあります。",
-        )
-    also = Text("", "")
-    if kinds and len(sheet.domain.axes) == 1:
-        named = [levels.kind(sheet.domain.axes, key) for key in sorted(kinds, key=lambda key: key[0] % 99)]
-        also = Text(
-            " and each of their sums (" + ", ".join(name.en for name in named) + ")",
-            "と" + "、".join(name.ja for name in named) + "の区域",
-        )
-    elif kinds:
-        also = Text(f" and with those of {len(kinds)} kinds of sums (larger areas, all labels of an axis)",
-                    f"と {len(kinds)} 種類の合計（より広い区域、軸の合計）")  # fmt: skip
-    return Text(
-        f"A {CONFIDENCE} % interval is shown with {_each(sheet.cells.size)}{also.en}.{some.en} "
-        "The page shows none for cells that are not listed (released as 0), nor for other sums, since intervals do not "
-        "add up: Release.load(folder).interval(...) computes the right one for any area, empty cells "
-        "included.",
-        f"{CONFIDENCE} % 信頼区間は、掲載した {sheet.cells.size:,} 個のセル{also.ja}のそれぞれに付いています。{some.ja}"
-        "掲載のないセル（0 として公表）や、そのほかの合計には表示しません。"
-        "信頼区間は足し合わせられないためです。"
-        "Release.load(folder).interval(...) により、空のセルを含む任意の区域の信頼区間を計算できます。",
-    )
-
-
-def _each(many: int) -> str:
-    return "the one listed cell" if many == 1 else f"each of the {many:,} listed cells"
-
-
 def _errors(error: Mapping[str, Any], secret: bool) -> str:
     found = error.get("after_refinement") or error["before_refinement"]
     blocks = [row for row in found or () if "cells" in row]
     return chart.errors(blocks, secret, refined=bool(error.get("after_refinement"))) if blocks else ""
+
+
+def _spoken(words: list[list[tuple[str, str]]], sheet: Sheet, error: Mapping[str, Any]) -> list[list[tuple[str, str]]]:
+    """The certificate's table of sums, whose names are those of recipes, in the words of readers."""
+    views = {row["view"]: row["sums"] for row in error.get("after_refinement") or () if "view" in row}
+    named = {view: levels.sums_of(sheet.domain.axes, view, many) for view, many in views.items()}
+    out = []
+    for language, sections in zip(("en", "ja"), words, strict=True):
+        *rest, (heading, body) = sections
+        for view, text in named.items():
+            cell = '<td class="t">{}</td>'
+            body = body.replace(cell.format(escape(view, quote=False)), cell.format(escape(getattr(text, language))))
+        out.append([*rest, (heading, body)])
+    return out
 
 
 def _certificate(words: list[list[tuple[str, str]]], after: list[str], curve: str) -> list[Section]:
@@ -433,7 +371,10 @@ def _certificate(words: list[list[tuple[str, str]]], after: list[str], curve: st
 
 def _files(about: Mapping[str, Any]) -> list[str]:
     rows = [
-        (f"<code>{escape(str(item['path']))}</code>", f'<code class="hash">{escape(str(item["hash"]))}</code>')
+        (
+            f"<code>{escape(str(item['path']))}</code>",
+            f'<code class="hash">{escape(str(item["hash"]).removeprefix("sha256:"))}</code>',
+        )
         for item in about["resources"]
         if item["path"] != REPORT
     ]

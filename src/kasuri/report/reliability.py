@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kasuri.arrays import Float
 from kasuri.report import chart, frame
@@ -24,6 +26,8 @@ _LEAST = 0.01
 """Per cent below which the chart tells no difference."""
 HEADING = Text("Good to use from", "利用できる大きさ")
 NOTHING = Text("", "")
+_HALVES = 100
+"""Medians from which no half is told."""
 _FEWEST = 8
 """Areas below which a size has no dot."""
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 360, 88, 172, 34, 46
@@ -53,7 +57,9 @@ class Kind:
 
     def short(self) -> Text:
         """The name beside a line of the chart."""
-        return Text("one cell", "1 セル") if self.single and self.rest.en else self.name
+        if not self.rest.en:
+            return self.name
+        return Text(f"{self.name.en}, {self.rest.en}", f"{self.name.ja}（{self.rest.ja}）")
 
     def label(self) -> str:
         """The name and what is added up, as HTML."""
@@ -99,7 +105,7 @@ def body(kinds: Sequence[Kind], confidence: int, *, secret: bool) -> list[str]:
         Text("typical ±\u00a0%", "代表的な ±\u00a0%"), Text("good to use", "利用可"),
     ]  # fmt: skip
     rows = [
-        [kind.label(), f"{np.median(kind.value):,.0f}", f"± {np.median(kind.half):,.0f}",
+        [kind.label(), median(kind.value), f"± {np.median(kind.half):,.0f}",
          _share(float(np.median(kind.share))), f"{kind.good:.0f} %"]
         for kind in kinds
     ]  # fmt: skip
@@ -109,6 +115,12 @@ def body(kinds: Sequence[Kind], confidence: int, *, secret: bool) -> list[str]:
         frame.table([part.html() for part in head], rows, numbers=range(1, 5)),
         *([_chart(curves[:6], secret)] if curves else []),
     ]
+
+
+def median(values: NDArray[Any]) -> str:
+    """The middle value; half of one is told of small numbers only."""
+    middle = float(np.median(values))
+    return f"{middle:,.0f}" if abs(middle) >= _HALVES else f"{middle:,.1f}".removesuffix(".0")
 
 
 def _share(value: float) -> str:

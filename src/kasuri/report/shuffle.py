@@ -12,7 +12,7 @@ from typing import Any
 
 from kasuri.report import frame, promise
 from kasuri.report.frame import Section, Text, small
-from kasuri.words.japanese import ja
+from kasuri.words.japanese import ja, name
 
 _REACH = 1.959963984540054
 """Standard errors from the middle of a 95 % interval to its end."""
@@ -151,7 +151,11 @@ def _levels(plan: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str, s
 
 
 def _named(column: Mapping[str, Any], label: str | None) -> str:
-    return escape(column["name"] if label is None else f"{column['name']}: {label}")
+    return _called(column["name"]) + ("" if label is None else escape(f": {label}"))
+
+
+def _called(column: str) -> str:
+    return Text(column, name(column)).html()
 
 
 # ---- means, pairs, tables ----
@@ -330,7 +334,7 @@ def _synthetic(about: Mapping[str, Any]) -> list[Section]:
     if made is None:
         return []
     quality = made["quality"]
-    rows = [[escape(name), f"{value:.3f}"] for name, value in quality["marginals"].items()]
+    rows = [[_called(own), f"{value:.3f}"] for own, value in quality["marginals"].items()]
     told = Text(
         f"{made['rows']:,} synthetic people ({made['method']}), drawn from the estimates on this page and nothing "
         "else: no row is a person's record, and they cost no further privacy.",
@@ -349,11 +353,11 @@ def _synthetic(about: Mapping[str, Any]) -> list[Section]:
     )
     warned = [f'<p class="lead">{failed.html()}{escape(", ".join(quality["failed"]))}</p>'] if quality["failed"] else []
     apart = Text("Correlations differ on average by", "相関係数の差の平均").html()
-    noise = Text("of which their own standard error is", "相関係数の推定値自体の標準誤差（平均）").html()
+    noise = Text("Their own standard error, on average", "相関係数の推定値自体の標準誤差（平均）").html()
     facts = [(apart, _three(quality["correlation"])), (noise, _three(quality["correlation_noise"]))]
     facts += [
-        (Text(f"Regression of {name}: largest difference", f"{name} の回帰：係数の差の最大").html(), _three(value))
-        for name, value in quality["regression"].items()
+        (Text(f"Regression of {own}: largest difference", f"{name(own)} の回帰：係数の差の最大").html(), _three(value))
+        for own, value in quality["regression"].items()
     ]
     head = [Text("column", "列").html(), Text("distance", "隔たり").html()]
     notes = [frame.note(Text(note, ja(note))) for note in made["notes"]]
@@ -453,7 +457,7 @@ def _plan(about: Mapping[str, Any]) -> list[str]:
         for column in plan[side]:
             low, high = column.get("bounds", (None, None))
             values = ", ".join(map(escape, column["labels"])) if low is None else f"{escape(low)} – {escape(high)}"
-            rows.append([escape(column["name"]), _SIDE[side].html(), values, _MECHANISM[column["mechanism"]].html(),
+            rows.append([_called(column["name"]), _SIDE[side].html(), values, _MECHANISM[column["mechanism"]].html(),
                          escape(column["epsilon"])])  # fmt: skip
     head = [
         Text("column", "列").html(), Text("from", "提供元").html(),

@@ -45,6 +45,23 @@ def same(known: Known, rows: Rows) -> bool:
     return np.array_equal(value, rows.columns["value"]) and all(map(np.array_equal, index, rows.index))
 
 
+def around(known: Known, rows: Rows) -> Rows:
+    """The intervals of `rows`, of one axis, as whole numbers around the sums of what a page shows, where the values of
+    its cells are rounded: wider by what that takes, and none where a sum was 0 before it was rounded."""
+    index, value = known
+    if not rows.size:
+        return Rows(index, {"value": value, "below": np.full_like(value, -1), "above": np.full_like(value, -1)})
+    at, found = np.zeros(value.size, np.int64), np.ones(value.size, bool)
+    if index:
+        at = np.minimum(np.searchsorted(rows.index[0], index[0]), rows.size - 1)
+        found = rows.index[0][at] == index[0]
+    was, below, above = (rows.columns[name][at] for name in ("value", "below", "above"))
+    known_ends = found & (above >= 0)
+    low, high = np.minimum((was - below) // rows.unit, value), np.maximum(-(-(was + above) // rows.unit), value)
+    ends = {"below": value - low, "above": high - value}
+    return Rows(index, {"value": value} | {name: np.where(known_ends, part, -1) for name, part in ends.items()})
+
+
 def _many(axis: Mapping[str, Any], level: int) -> int:
     if not level:
         return int(axis["size"])

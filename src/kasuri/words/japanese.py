@@ -177,6 +177,7 @@ _NAMES = {
     "home": "居住地", "work": "従業地", "origin": "出発地", "destination": "到着地", "ward": "区",
     "municipality": "市区町村", "prefecture": "都道府県", "region": "地方", "country": "国", "state": "州",
     "county": "郡", "district": "地区", "town": "町", "occupation": "職業", "income": "所得", "elsewhere": "範囲外",
+    "education": "学歴", "workclass": "雇用形態", "spend": "支出",
 }  # fmt: skip
 """Names that axes, levels and labels often have."""
 

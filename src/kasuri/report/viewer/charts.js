@@ -35,13 +35,15 @@ function lineChart(axis, values, limits, unit, chosen, pick, gaps = [], WIDE = 3
 }
 /** Two sides of a population pyramid, the first label of the shorter axis on the left. */
 function pyramid(rows, sides, sums, unit) {
-  const step = Math.max(12, Math.min(20, 240 / rows.length)), high = rows.length * step + 22, most = Math.max(unit, ...sums.flatMap((s) => Array.from(s))), mid = WIDE / 2, reach = mid - 34, parts = [];
+  const step = Math.max(12, Math.min(20, 240 / rows.length)), high = rows.length * step + 38, most = Math.max(unit, ...sums.flatMap((s) => Array.from(s))), mid = WIDE / 2, reach = mid - 34, parts = [];
   sides.forEach((name, s) => parts.push(svg("text", { x: s ? WIDE - 2 : 2, y: 13, "text-anchor": s ? "end" : "start", class: "strong" }, `${name} ${number(sums[s].reduce((a, v) => a + v, 0) / unit, unit)}`)));
   rows.forEach((name, i) => {
     const y = 20 + (rows.length - 1 - i) * step;
     parts.push(svg("text", { x: mid, y: y + step / 2 + 4, "text-anchor": "middle" }, name));
     sums.forEach((of, s) => { const long = (reach * Math.max(of[i], 0)) / most; parts.push(svg("rect", { class: s ? "right" : "left", x: s ? mid + 32 : mid - 32 - long, y: y + 1, width: long, height: step - 2 }, svg("title", {}, `${sides[s]} ${name}: ${number(of[i] / unit, unit)}`))); });
   });
+  for (const s of [0, 1]) for (const v of ticks(0, most / unit, false).filter((v, i, all) => !i || i === all.length - 1)) // from 0 in the middle outwards
+    parts.push(svg("text", { x: s ? mid + 32 + (reach * v * unit) / most : mid - 32 - (reach * v * unit) / most, y: high - 4, "text-anchor": "middle", class: "axis" }, brief(v, 1)));
   return svg("svg", { viewBox: `0 0 ${WIDE} ${high}`, role: "img", "aria-label": `${sides.join(" / ")}: ${rows.map((name, i) => `${name} ${sums.map((s) => number(s[i] / unit, unit)).join(" / ")}`).join("; ")}` }, ...parts);
 }
 function barChart(labels, sums, unit, chosen) {
@@ -62,7 +64,7 @@ function drawCharts(view, data, { skip, keep, range, pick, choose: chosen }) {
     const axis = view.axes[i];
     if (axis.kind === "time") {
       const sums = sumsBy(data, (k) => keep(k, [i]), i, axis.size);
-      figure(called(axis.name), lineChart(axis, sums, Array.from(sums, (_, k) => range(i, k)), unit, pick[i], (k) => chosen(i, k), i === 0 ? view.gaps : [], left.length > 1 ? WIDE : Math.min(Math.max($("charts").clientWidth - 30, WIDE), 640)), left.length > 1 ? "" : "alone-here");
+      figure(called(axis.name), lineChart(axis, sums, Array.from(sums, (_, k) => range(i, k)), unit, pick[i], (k) => chosen(i, k), i === 0 ? view.gaps : [], left.length > 1 ? WIDE : Math.min(Math.max($("charts").parentElement.clientWidth - 30, WIDE), 640)), left.length > 1 ? "" : "alone-here");
     } else if (axis.size <= FEW && !(two !== undefined && ages !== undefined && pick[two] < 0 && (i === two || i === ages)))
       figure(called(axis.name), barChart(axis.labels.map(called), sumsBy(data, (k) => keep(k, [i]), i, axis.size), unit, pick[i]));
   }

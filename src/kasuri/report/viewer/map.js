@@ -241,7 +241,8 @@ function showMap(view, data) {
       const all = state.layer === "value" ? known.of(keyOf(-1), idsOf(-1)) : null; // of everything that the boxes pick
       out.textContent = top.high || top.low ? (matchMedia("(pointer: coarse)").matches ? t().touch : t().start) : t().nothing;
       const other = maps.length > 1 && !state.held.some(Boolean) ? t().ends(called(view.axes[maps[(maps.indexOf(state.map) + 1) % maps.length]].name)) : "";
-      $("advice").textContent = [all ? t().entire(view.unit, number(all[3] / unit, unit), number(all[0] / unit, unit), number(all[1] / unit, unit), view.confidence) : "", other].filter(Boolean).join(language === "ja" ? "" : " ");
+      $("advice").append(all ? t().entire(view.unit, number(all[3] / unit, unit), number(all[0] / unit, unit), number(all[1] / unit, unit), view.confidence) : "");
+      if (other) $("advice").append(element("span", { className: "hand", textContent: (all && language === "en" ? " " : "") + other })); // nothing for paper
       return;
     }
     if (state.cursor < 0) { out.textContent = t().outside; return; }

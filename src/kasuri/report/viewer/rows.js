@@ -31,12 +31,17 @@ async function numbers(about, text, signed) {
   }
   return out;
 }
-/** Indices in the order of the number of bits of values, in which intervals are kept. */
-function byBits(value) {
-  const bits = value.map((v) => { const z = v < 0 ? -2 * v - 1 : 2 * v; return z > 4294967295 ? 33 : 32 - Math.clz32(z); }), next = new Uint32Array(35), order = new Uint32Array(value.length);
-  for (const b of bits) next[b + 1]++;
-  for (let b = 1; b < 35; b++) next[b] += next[b - 1];
-  for (let i = 0; i < bits.length; i++) order[next[bits[i]]++] = i;
+/** Indices in the order of values, in which intervals are kept: equal ones in their own order. */
+function byValue(value) {
+  let low = Infinity, high = -Infinity, order = Uint32Array.from(value, (_, i) => i);
+  for (const v of value) { low = Math.min(low, v); high = Math.max(high, v); }
+  for (let scale = 1; scale <= high - low; scale *= 65536) { // by two bytes at a time
+    const digit = (i) => Math.floor((value[i] - low) / scale) % 65536, next = new Uint32Array(65537), out = new Uint32Array(order.length);
+    for (const i of order) next[digit(i) + 1]++;
+    for (let k = 1; k < 65537; k++) next[k] += next[k - 1];
+    for (const i of order) out[next[digit(i)]++] = i;
+    order = out;
+  }
   return order;
 }
 /** What `pack.py` made, undone: index of each row along every axis, whole-number columns. `known` are index and values
@@ -57,8 +62,8 @@ async function unpack(about, text, known = null) {
       else numbers[i] = axis ? number : number % 2 ? -(number + 1) / 2 : number / 2;
     }
     if (axis) { out.index.push(numbers); continue; }
-    if (limits) { order ??= byBits(out.columns.value); const own = new Float64Array(about.rows); for (let i = 0; i < about.rows; i++) own[order[i]] = numbers[i]; out.columns[name] = own; }
-    else out.columns[name] = numbers;
+    if (limits) { order ??= byValue(out.columns.value); const own = new Float64Array(about.rows); for (let i = 0; i < about.rows; i++) own[order[i]] = numbers[i]; out.columns[name] = own; }
+    else out.columns[name] = name === "value" ? numbers.map((v) => v * about.grain) : numbers;
   }
   const { value, above, width } = out.columns, step = about.step; // an interval from 0 on has width 0, any other its own and 1
   if (width) {

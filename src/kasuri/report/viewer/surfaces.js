@@ -190,9 +190,12 @@ function shapesSurface(axis) {
     if ((home[2] - home[0]) * (home[3] - home[1]) < 0.55 * wide * high) {
       me.home = home;
       me.afar = groupsOf(own.boxes, left, 0.03 * Math.max(wide, high)).filter((group) => group.ids.length > 1).slice(0, 3);
-      for (const group of me.afar) { // called by the area of the next level that has most of them
+      const called = new Set();
+      for (const group of me.afar) { // called by the area of the next level that has most of them, a second one also by its own widest place
         const above = group.ids.map((i) => areaOf(axis, i, Math.min(1, axis.levels.length - 1))), most = above.reduce((best, id) => (above.filter((one) => one === id).length > above.filter((one) => one === best).length ? id : best), above[0]);
-        group.title = () => (axis.levels.length > 1 ? title(axis.levels[1], most) : "");
+        const widest = called.has(most) && group.ids.reduce((best, i) => (own.boxes[i][2] - own.boxes[i][0] > own.boxes[best][2] - own.boxes[best][0] ? i : best));
+        group.title = () => (axis.levels.length > 1 ? title(axis.levels[1], most) + (widest === false ? "" : ` ${title(own, widest)}`) : "");
+        called.add(most);
       }
     }
   }
