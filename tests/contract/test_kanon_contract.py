@@ -285,6 +285,15 @@ def test_a_report_is_safe_against_labels_that_look_like_code():
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
 
 
+def test_sizes_that_no_class_has_are_not_skipped():
+    """A chart without 500 to 999 rows would show neighbours that are none."""
+    from kasuri.report.kanon import sizes_svg
+
+    bins = [{"from": 200, "below": 500, "classes": 9}, {"from": 1000, "below": 2000, "classes": 2}]
+    found = re.findall(r">([\d,]+ to [\d,]+ rows|\d+ class(?:es)?)<", sizes_svg(bins))
+    assert found == ["200 to 499 rows", "9 classes", "500 to 999 rows", "0 classes", "1,000 to 1,999 rows", "2 classes"]
+
+
 def test_columns_of_any_type_are_read():
     for kind in ("uint8", "int8", "int16", "uint64", "float32"):
         spec = kanon.Recoding.of(kanon.numbers("n", -500, 500, [100]))

@@ -347,8 +347,17 @@ def _spoken(words: list[list[tuple[str, str]]], sheet: Sheet, error: Mapping[str
         for view, text in named.items():
             cell = '<td class="t">{}</td>'
             body = body.replace(cell.format(escape(view, quote=False)), cell.format(escape(getattr(text, language))))
-        out.append([*rest, (heading, body)])
+        rule = f"<p>{escape(getattr(_ADVISED, language))}</p>" if error.get("advised_smallest_area") else ""
+        out.append([*rest, (heading, body + rule)])
     return out
+
+
+_ADVISED = Text(
+    "The advised smallest area is one whose expected error is at most a quarter of a typical value. “Good to use” asks "
+    f"for more: that 95 % intervals of most areas reach no further than ± {reliability.GOOD} %.",
+    "「利用を推奨する最小の区域」は、誤差の期待値が代表的な値の 4 分の 1 以下となる大きさです。"
+    f"「利用可」の条件はより厳しく、過半の区域で 95 % 信頼区間が ± {reliability.GOOD} % 以内となることです。",
+)
 
 
 def _certificate(words: list[list[tuple[str, str]]], after: list[str], curve: str) -> list[Section]:

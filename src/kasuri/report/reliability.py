@@ -86,7 +86,15 @@ def tile(kinds: Sequence[Kind]) -> tuple[str, str, str] | None:
     else:
         share, good = f"{best.good:.0f}\u00a0%", f"±\u00a0{GOOD}\u00a0%"  # no line ends within
         words = Text(f"{share} within {good}{rest.en}", f"{share} が {good} 以内{rest.ja}")
-    return heading, best.name.html(), words.html()
+    name = best.name if best.value.size == 1 else Text(_plural(best.name.en), best.name.ja)
+    return heading, name.html(), words.html()
+
+
+def _plural(name: str) -> str:
+    """Of one kind of place: county -> counties."""
+    if " " in name or not name.isalpha() or name.endswith("s"):
+        return name
+    return f"{name[:-1]}ies" if name.endswith("y") and name[-2:-1] not in "aeiou" else f"{name}s"
 
 
 def body(kinds: Sequence[Kind], confidence: int, *, secret: bool) -> list[str]:
