@@ -584,6 +584,18 @@ def test_places_are_ranked_at_the_finest_level_that_can_be_told(tmp_path):
     assert re.findall('<td class="t">(.*?)</td>', table)[:2] == ["8", "7"]
 
 
+def test_ranked_places_have_their_names_in_both_languages(tmp_path):
+    (tmp_path / "p.csv").write_text(
+        "code,name,name_en\n1,北県,North\n11,甲市,Ko\n12,乙市,\n13,<b>市,Hei\n", encoding="utf-8"
+    )
+    axis = ks.Regions("g", str(tmp_path / "p.csv"), prefix=(1, 2), levels=("prefecture", "city"))
+    made = ks.Counts.from_dense(np.array([900, 50, 500]), ks.Domain.of(axis), UNIT, data="d")
+    _, table = answers.section(ks.release(made, ks.geometric(), epsilon="1", ledger=None), 95)
+    told = re.findall('<td class="t">(.*?)</td>', table)
+    assert told[0] == '<span lang="en">11 Ko</span><span lang="ja">11 甲市</span>' and told[2] == "12 乙市"
+    assert told[1] == '<span lang="en">13 Hei</span><span lang="ja">13 &lt;b&gt;市</span>'
+
+
 def test_the_report_command(saved, tmp_path):
     from kasuri.cli import app
 

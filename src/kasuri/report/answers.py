@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from kasuri.published import intervals, questions
 from kasuri.published.area import Area
 from kasuri.published.protected import Protected
@@ -74,9 +76,10 @@ def _ranks(release: Protected, confidence: int) -> Iterator[str]:
         level, areas = _places(axis)
         if not areas:
             continue
+        names = _called(axis, level)
         found = questions.ranking(release, areas, Area(), confidence / 100)
         rows = [
-            [_rank(one), _name(one.name).html(), levels.number(one.value),
+            [_rank(one), names.get(one.name, _name(one.name)).html(), levels.number(one.value),
              f"{levels.number(one.lower)}–{levels.number(one.upper)}"]
             for one in found.ranks[:TOP]
         ]  # fmt: skip
@@ -114,6 +117,24 @@ def _places(axis: Axis) -> tuple[str, Mapping[str, Area]]:
                 for word, low, high in zip(shown, first, last, strict=True)
             }
     return "", {}
+
+
+def _called(axis: Axis, level: str) -> dict[str, Text]:
+    """The places of a tree by what they are shown as, with their names in both languages where these are given."""
+    if not axis.level_names:
+        return {}
+    inside = axis.mapped()
+    own = inside.coarsened(level)[0] if level in axis.level_names else inside
+    shown, many = own.shown(), own.declared[0]
+    told = {key.removeprefix(f"{own.name}_"): part.to_pylist() for key, part in own.column([np.arange(many)]).items()}
+    en, ja = told.get("name_en") or told.get("name_romaji"), told.get("name_ja")
+    if shown is None or en is None:
+        return {}
+    codes = told[own.name]
+    return {
+        word: Text(f"{code} {latin}", f"{code} {local}" if local else word) if latin else _name(word)
+        for word, code, latin, local in zip(shown, codes, en, ja or [""] * many, strict=False)
+    }
 
 
 def _rank(one: questions.Rank) -> str:
