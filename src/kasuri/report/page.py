@@ -347,8 +347,8 @@ def _spoken(words: list[list[tuple[str, str]]], sheet: Sheet, error: Mapping[str
         for view, text in named.items():
             cell = '<td class="t">{}</td>'
             body = body.replace(cell.format(escape(view, quote=False)), cell.format(escape(getattr(text, language))))
-        rule = f"<p>{escape(getattr(_ADVISED, language))}</p>" if error.get("advised_smallest_area") else ""
-        out.append([*rest, (heading, body + rule)])
+        notes = [*([_ADVISED] if error.get("advised_smallest_area") else []), *([_AT_ONCE] if views else [])]
+        out.append([*rest, (heading, body + "".join(f"<p>{escape(getattr(note, language))}</p>" for note in notes))])
     return out
 
 
@@ -357,6 +357,15 @@ _ADVISED = Text(
     f"for more: that 95 % intervals of most areas reach no further than ± {reliability.GOOD} %.",
     "「利用を推奨する最小の区域」は、誤差の期待値が代表的な値の 4 分の 1 以下となる大きさです。"
     f"「利用可」の条件はより厳しく、過半の区域で 95 % 信頼区間が ± {reliability.GOOD} % 以内となることです。",
+)
+
+
+_AT_ONCE = Text(
+    "These errors use all the noisy numbers together. The page computes thousands of intervals at once, some of them "
+    "from fewer numbers: these are valid but wider than those of Release.load(folder).interval(...).",
+    "この誤差は、雑音を加えたすべての数値を合わせて用いた場合のものです。ページの信頼区間は一度に数千個を計算するため、"
+    "一部はより少ない数値から求めています。正しい区間ですが、"
+    "Release.load(folder).interval(...) の区間より広いことがあります。",
 )
 
 

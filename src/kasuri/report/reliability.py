@@ -28,6 +28,8 @@ HEADING = Text("Good to use from", "利用できる大きさ")
 NOTHING = Text("", "")
 _HALVES = 100
 """Medians from which no half is told."""
+_SHORT = 14
+"""Letters of a name that a phone has room for beside the chart."""
 _FEWEST = 8
 """Areas below which a size has no dot."""
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _FOOT = 640, 360, 88, 172, 34, 46
@@ -57,9 +59,9 @@ class Kind:
 
     def short(self) -> Text:
         """The name beside a line of the chart."""
-        if not self.rest.en:
+        if not (self.single and self.rest.en):
             return self.name
-        return Text(f"{self.name.en}, {self.rest.en}", f"{self.name.ja}（{self.rest.ja}）")
+        return self.rest if len(self.rest.en) <= _SHORT else Text("one cell", "1 セル")
 
     def label(self) -> str:
         """The name and what is added up, as HTML."""
