@@ -556,7 +556,9 @@ def test_the_page_answers_what_the_table_can_be_asked(tmp_path):
         (part,) = re.findall('<section id="answers".*?</section>', text)
         for one in out.quantile("age", [0.25, 0.5, 0.75]):
             ends = [one.lower_label] if one.lower == one.upper else [one.lower_label, one.upper_label]
-            assert f"{one.label} ({' to '.join(ends)})" in part and f"（{'～'.join(ends)}）" in part
+            assert (
+                f"{one.label}</span>" in part and f"({' to '.join(ends)})" in part and f"（{'～'.join(ends)}）" in part
+            )
         ranks = out.rank("ward").ranks
         assert ranks[0].name == wards[0] and (ranks[0].best, ranks[0].worst) == (1, 1)
         assert "<b>" not in part and "&lt;b&gt;north&lt;/b&gt;" in part and "3 by ward" in part

@@ -23,6 +23,8 @@ MOST_STEPS = 128
 MOST_RANKED = 400
 """Places that are put in order: each has a share of the error, so the order of more is hardly ever certain."""
 TOP = 10
+_WHOLE = '<span class="whole">{}</span>'
+"""What no line ends within."""
 
 
 def has(axis: Axis) -> bool:
@@ -68,7 +70,7 @@ def _stepped(axis: Axis) -> bool:
 def _range(found: questions.Quantile) -> str:
     shown, low, high = (_name(word) for word in (found.label, found.lower_label, found.upper_label))
     ends = Text(f"{low.en} to {high.en}", f"{low.ja}～{high.ja}") if found.lower != found.upper else low
-    return Text(f"{shown.en} ({ends.en})", f"{shown.ja}（{ends.ja}）").html()
+    return _WHOLE.format(shown.html()) + " " + _WHOLE.format(Text(f"({ends.en})", f"（{ends.ja}）").html())
 
 
 def _ranks(release: Protected, confidence: int) -> Iterator[str]:
@@ -80,7 +82,7 @@ def _ranks(release: Protected, confidence: int) -> Iterator[str]:
         found = questions.ranking(release, areas, Area(), confidence / 100)
         rows = [
             [_rank(one), names.get(one.name, _name(one.name)).html(), levels.number(one.value),
-             f"{levels.number(one.lower)}–{levels.number(one.upper)}"]
+             _WHOLE.format(f"{levels.number(one.lower)}–{levels.number(one.upper)}")]
             for one in found.ranks[:TOP]
         ]  # fmt: skip
         of, along = _name(level), _name(axis.name)
