@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import kasuri as ks
-from kasuri.recipes.choose import Simulated
 from kasuri.recipes.matrix import Fourier, Measured, ToldRows, Untold
 from kasuri.recipes.shaped import SAME_TOTAL, Bought, Declared, Shaped
+from kasuri.recipes.simulated import Simulated
 from kasuri.recipes.threshold import Thresholded
 from kasuri.refine.project import RULES
 from kasuri.schema import Domain, Mesh, Nominal, Ordered, Unit

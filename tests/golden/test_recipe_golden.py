@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,13 @@ def _table(domain):
     return ks.PublicTable.from_dense(
         np.where(domain.possible_dense(), np.arange(domain.size).reshape(domain.shape) % 7, 0), domain, name="known"
     )
+
+
+def _first(auto):
+    """The version that tried its candidates on whole maps, as releases without the word do."""
+    along = auto.along_trees
+    first = replace(auto, chooser=replace(auto.chooser, version=1))
+    return first if along is None else replace(first, along_trees=replace(along, chooser=first.chooser))
 
 
 def variants(domain, size):
@@ -78,6 +86,7 @@ def variants(domain, size):
     if size == "small":
         eye = np.eye(domain.size, dtype=int)
         yield from {
+            "auto 1": _first(r.auto()), "auto prior 1": _first(r.auto(prior=table)),
             "auto": r.auto(), "auto mae": r.auto((1, 16), "mae"), "auto prior": r.auto(prior=table),
             "fourier": r.fourier(1), "fourier 2": r.fourier(2), "matrix": r.matrix(),
             "matrix prefix": r.matrix(workload="prefix"), "matrix given": r.matrix((eye * 2).tolist()),

@@ -17,11 +17,13 @@ from kasuri.errors import DomainError, FormatError, KasuriError, unknown
 from kasuri.privacy import Exact, written
 from kasuri.public import Named, PublicMatrix
 from kasuri.recipes import RECIPES, best, strategy
+from kasuri.recipes.bayestree import ChosenTree
 from kasuri.recipes.best import RULES, Best
 from kasuri.recipes.counttree import CountTree, Preset
 from kasuri.recipes.matrix import Measured, ToldRows, Untold
 from kasuri.recipes.mechanism import Mechanism, Run
 from kasuri.recipes.shares import BAYES
+from kasuri.recipes.simulated import Simulated
 from kasuri.recipes.woven import WovenRun, WovenTree
 from kasuri.recipes.wovenchoice import ChoiceRun
 from kasuri.recipes.wovenlook import LookedTree
@@ -103,6 +105,8 @@ def _mechanism(words: Mapping[str, Any], domain: Domain) -> Mechanism:
     readers |= {name: lambda: _shaped(words, options, domain) for name in _PARAMETER}
     readers |= {name: dict for name, make in RECIPES.items() if not signature(make).parameters}
     made = RECIPES[name](**readers[name]())
+    if isinstance(made, ChosenTree) and isinstance(made.chooser, Simulated):
+        return replace(made, chooser=replace(made.chooser, version=int(asked.get("version", 1))))
     if isinstance(made, LookedTree):
         return replace(made, version=int(asked.get("version", 1)))
     return replace(made, held=int(asked.get("held", 1))) if isinstance(made, WovenTree | PilotedTree) else made

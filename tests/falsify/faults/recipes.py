@@ -190,7 +190,7 @@ FAULTS = [
     Fault("a row for everybody in dropped blocks", "kasuri.refine.bayes:_integers",
           "room = max(ROOM, sum(level.y.size for level in levels))", "room = 1 << 23",
           f"{BAYES}::test_the_cost_on_2_36_cells_follows_the_drawn_nodes"),
-    Fault("candidates share their noise", "kasuri.recipes.choose:_simulated",
+    Fault("candidates share their noise", "kasuri.recipes.simulated:_simulated",
           'own = Streams(streams.block_key("candidate", turn, 0), name)', "own = streams",
           f"{BAYES}::test_no_stream_is_opened_twice"),
     Fault("what chooses holds the release's key", "kasuri.recipes.bayestree:ChosenTreeRun._chosen",
