@@ -3,7 +3,8 @@
 nice .venv/bin/python benchmarks/accuracy_auto.py [--runs 10] [--maps kanto,kinki] [--data FOLDER] [--version 1]
 
 Epsilon 0.1. For every map and workload: the geometric mean over area sizes of auto's error (its pilot paid from the
-same epsilon) over that of the preset that turns out best for this map, less 1. Maps and errors as in accuracy.py. Version 1 tries the candidates on whole maps.
+same epsilon) over that of the preset that turns out best for this map, less 1. Maps and errors as in accuracy.py.
+Version 1 of auto tries the candidates on whole maps.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def test_shares_that_do_not_sum_to_one_make_no_claim(shares):
 @pytest.mark.parametrize("size", [1, 2, 5, FEW - 1, FEW, FEW + 1, 3 * FEW])
 @pytest.mark.parametrize("tied", [False, True])
 def test_groups_sorted_in_place_are_those_of_a_sort(size, tied):
-    """To the last bit: siblings are sorted by insertion up to FEW, and by a sort of their own above."""
+    """To the last bit: siblings are ranked pair by pair up to FEW, and by a sort above."""
     rng = np.random.default_rng(size)
     first = np.arange(201) * size
     z, v = rng.normal(3, 10, 200 * size), rng.gamma(1, 10, 200 * size) + 1e-3

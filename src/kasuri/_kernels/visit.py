@@ -4,8 +4,8 @@ import numpy as np
 
 from kasuri._kernels.cached import njit
 
-FEW = 32
-"""So many siblings at most are sorted by insertion: most groups are of 4 or 16."""
+FEW = 128
+"""So many siblings at most are ranked by comparing all pairs: most groups are of 4, 16 or 64."""
 
 
 @njit(error_model="numpy")
@@ -42,10 +42,24 @@ def widest(first):
 
 
 @njit(error_model="numpy")
+def _places(values, size, place):
+    """The place of each of the first values in a stable sort. No branch depends on them, and each row of comparisons
+    is done several at a time: for few values faster than any sort."""
+    for i in range(size):
+        own, below = values[i], np.int64(0)
+        for j in range(i):
+            before = np.int64(values[j] <= own)
+            below += before
+            place[j] += 1 - before
+        place[i] = below
+
+
+@njit(error_model="numpy")
 def water(y, first, totals, out, t):
     """Per group g = first[g]:first[g+1] of numbers y: out = max(y - t, 0) with t such that it sums to totals[g]; t[g]
     is infinite where totals[g] is 0 or the group is empty."""
-    ranked = np.empty(widest(first), y.dtype)
+    room = widest(first)
+    ranked, place = np.empty(room, y.dtype), np.empty(room, np.int64)
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
         t[g] = np.inf
@@ -55,12 +69,9 @@ def water(y, first, totals, out, t):
         if size > FEW:
             ranked[:size] = np.sort(y[start:end])
         else:
+            _places(y[start:end], size, place)
             for i in range(size):
-                at = i
-                while at > 0 and ranked[at - 1] > y[start + i]:
-                    ranked[at] = ranked[at - 1]
-                    at -= 1
-                ranked[at] = y[start + i]
+                ranked[place[i]] = y[start + i]
         total, level = 0.0, -np.inf
         for r in range(size):  # t is the largest of (sum of the r + 1 largest - total) / (r + 1)
             total += ranked[size - 1 - r]
@@ -106,22 +117,19 @@ def _rank_many(ratio, ranked, size):
 
 
 @njit(error_model="numpy")
-def lowering(z, v, closed, start, end, total, ratio, ranked):
+def lowering(z, v, closed, start, end, total, ratio, place, ranked):
     """theta of x = max(z - theta v, 0), the argmin of sum (x - z)^2 / v over {x >= 0, sum x = total, x = 0 where
     closed} on start:end: the largest of (sum of z - total) / (sum of v) over the open ones of largest z / v. One sort,
-    whatever the numbers are; minus infinity where all are closed. `ratio` and `ranked` have room for the group."""
+    whatever the numbers are; minus infinity where all are closed. `ratio`, `place` and `ranked` have room for the group."""
     size = end - start
     for i in range(size):
         ratio[i] = -z[start + i] / v[start + i]
     if size > FEW:
         _rank_many(ratio, ranked, size)
     else:
+        _places(ratio, size, place)
         for i in range(size):
-            at = i
-            while at > 0 and ratio[ranked[at - 1]] > ratio[i]:
-                ranked[at] = ranked[at - 1]
-                at -= 1
-            ranked[at] = i
+            ranked[place[i]] = i
     s, w, theta = 0.0, 0.0, -np.inf
     for at in range(size):
         i = start + ranked[at]
@@ -137,7 +145,7 @@ def project(z, v, first, totals, out):
     """Per group argmin sum (x - z)^2 / v over {x >= 0, sum x = totals[g]}: x = max(z - theta v, 0)."""
     closed = np.zeros(z.size, np.bool_)
     room = widest(first)
-    ratio, ranked = np.empty(room), np.empty(room, np.int64)
+    ratio, place, ranked = np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64)
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
         if start == end:
@@ -146,7 +154,7 @@ def project(z, v, first, totals, out):
             for i in range(start, end):
                 out[i] = 0.0
             continue
-        theta = lowering(z, v, closed, start, end, totals[g], ratio, ranked)
+        theta = lowering(z, v, closed, start, end, totals[g], ratio, place, ranked)
         for i in range(start, end):
             out[i] = max(z[i] - theta * v[i], 0.0)
 
@@ -157,7 +165,7 @@ def share_out(z, v, closed, first, totals, out):
     x = max(z - theta v, 0). Running sums are rounded, not single numbers: every run of children, so every block of them
     in key order, is within 1 of its share. (By largest remainder all would tie, and the first ones would gain.)"""
     room = widest(first)
-    ratio, ranked = np.empty(room), np.empty(room, np.int64)
+    ratio, place, ranked = np.empty(room), np.empty(room, np.int64), np.empty(room, np.int64)
     for g in range(totals.size):
         start, end = first[g], first[g + 1]
         if start == end:
@@ -166,7 +174,7 @@ def share_out(z, v, closed, first, totals, out):
             for i in range(start, end):
                 out[i] = 0
             continue
-        theta = lowering(z, v, closed, start, end, totals[g], ratio, ranked)
+        theta = lowering(z, v, closed, start, end, totals[g], ratio, place, ranked)
         running, given, last = 0.0, np.int64(0), -1
         for i in range(start, end):
             x = 0.0 if closed[i] else max(z[i] - theta * v[i], 0.0)
