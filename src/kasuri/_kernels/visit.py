@@ -120,7 +120,7 @@ def _rank_many(ratio, ranked, size):
 def lowering(z, v, closed, start, end, total, ratio, place, ranked):
     """theta of x = max(z - theta v, 0), the argmin of sum (x - z)^2 / v over {x >= 0, sum x = total, x = 0 where
     closed} on start:end: the largest of (sum of z - total) / (sum of v) over the open ones of largest z / v. One sort,
-    whatever the numbers are; minus infinity where all are closed. `ratio`, `place` and `ranked` have room for the group."""
+    whatever the numbers are; minus infinity where all are closed. `ratio`, `place`, `ranked`: room for the group."""
     size = end - start
     for i in range(size):
         ratio[i] = -z[start + i] / v[start + i]
