@@ -98,6 +98,17 @@ def keep(y, first, t, slack):
 
 
 @njit(error_model="numpy")
+def positive(nodes, mass):
+    """The nodes whose mass is above 0, and it."""
+    out_nodes, out_mass = np.empty(nodes.size + 1, np.int64), np.empty(nodes.size + 1, np.int64)
+    n = np.int64(0)
+    for i in range(nodes.size):  # no branch on what noise decides
+        out_nodes[n], out_mass[n] = nodes[i], mass[i]
+        n += np.int64(mass[i] > 0)
+    return out_nodes[:n], out_mass[:n]
+
+
+@njit(error_model="numpy")
 def combine_up(y, variance, first, below_z, below_v, z, v):
     """Bottom-up least squares: node i's own y (of one variance) with the sum of its children, where it has any."""
     for i in range(y.size):
@@ -230,7 +241,9 @@ def warm_up():
     add_range_sums(one, np.zeros(2, np.int64), one, 1, one.copy())
     water(one, first, f, f.copy(), f.copy())
     keep(one, first, f, 0.0)
-    combine_up(f, 1.0, first, f, f, f.copy(), f.copy())
+    for y in (one, f):
+        combine_up(y, 1.0, first, f, f, f.copy(), f.copy())
+    positive(one, one)
     share_out(f, f, np.zeros(1, np.bool_), first, np.ones(1, np.int64), one.copy())
     project(f, f, first, f, f.copy())
     split_evenly(one, one, one, first, one.copy(), one.copy())

@@ -72,11 +72,12 @@ class LeastSquares(Join):
     presets: ClassVar[Mapping[str, Callable[[int], shares.Shares]]] = shares.REFINED | shares.SERIES
 
     def refine(self, visited: Visited, tree: Order, domain: Domain) -> tuple[Int, Int]:
+        from kasuri._kernels.visit import positive
+
         leaves, _ = least_squares(
             [(level.y, level.first) for level in visited.levels], variances(visited.scales, self.law)
         )
-        keep = leaves > 0
-        return visited.levels[-1].prefix[keep], leaves[keep]
+        return positive(visited.levels[-1].prefix, leaves)
 
 
 @dataclass(frozen=True)

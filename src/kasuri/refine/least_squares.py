@@ -79,7 +79,8 @@ def combine(
     for at in range(len(levels) - 1, -1, -1):
         y, first = levels[at]
         z[at], v[at] = np.empty(y.size), np.empty(y.size)
-        combine_up(y.astype(np.float64), variances[at], first, under[0], under[1], z[at], v[at])
+        own = y if y.dtype == np.int64 and y.flags.writeable else y.astype(np.float64)  # no copy of most numbers
+        combine_up(own, variances[at], first, under[0], under[1], z[at], v[at])
         under = z[at], v[at]
     return z, v
 
