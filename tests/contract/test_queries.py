@@ -381,6 +381,8 @@ def test_text_of_postgresql_that_cannot_be_written_ends_no_release(postgres):
 OWN = {
     "a cast": "CREATE CAST (int4 AS text) WITH FUNCTION seen(int4) AS ASSIGNMENT",
     "an operator": "CREATE OPERATOR pg_catalog.= (LEFTARG = text, RIGHTARG = int4, FUNCTION = seen_too)",
+    "a rule of order": "CREATE OPERATOR FAMILY own USING btree; "
+    "ALTER OPERATOR FAMILY own USING btree ADD OPERATOR 1 > (int4, int4)",
     "a function": "SET allow_system_table_mods = on; CREATE FUNCTION pg_catalog.octet_length(int4) RETURNS int4 "
     "LANGUAGE sql AS 'SELECT 1'",
 }

@@ -162,9 +162,11 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
         "AND casttarget IN (SELECT oid FROM plain) UNION ALL SELECT 1 FROM pg_operator "
         f"WHERE oid >= {_FIRST_OWN} AND oprnamespace = 'pg_catalog'::regnamespace UNION ALL SELECT 1 FROM pg_proc "
         f"WHERE oid >= {_FIRST_OWN} AND pronamespace = 'pg_catalog'::regnamespace UNION ALL "
-        "SELECT 1 FROM pg_amproc JOIN pg_opfamily f ON f.oid = amprocfamily JOIN pg_am a ON a.oid = opfmethod "
-        f"WHERE pg_amproc.oid >= {_FIRST_OWN} AND amname IN ('btree', 'hash') "
-        "AND amproclefttype IN (SELECT oid FROM plain)"  # by these it skips parts of a table
+        "SELECT 1 FROM (SELECT oid, amprocfamily, amproclefttype, amprocrighttype FROM pg_amproc UNION ALL "
+        "SELECT oid, amopfamily, amoplefttype, amoprighttype FROM pg_amop) AS o(oid, family, one, other) "
+        "JOIN pg_opfamily f ON f.oid = o.family JOIN pg_am a ON a.oid = f.opfmethod "
+        f"WHERE o.oid >= {_FIRST_OWN} AND a.amname IN ('btree', 'hash') "
+        "AND (o.one IN (SELECT oid FROM plain) OR o.other IN (SELECT oid FROM plain))"  # by these it skips parts
     )
     if own:
         raise PrivacyError(

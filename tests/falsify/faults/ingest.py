@@ -113,7 +113,7 @@ FAULTS = [
     Fault("casts of a PostgreSQL database are run", "kasuri.ingest.postgres:_postgres_columns", "    if own:",
           "    if False:", f"{QUERIES}::test_casts_and_operators_of_a_postgresql_database_are_not_run"),
     Fault("orders of a PostgreSQL database are run", "kasuri.ingest.postgres:_postgres_columns",
-          "amname IN ('btree', 'hash')", "amname = 'none'",
+          "a.amname IN ('btree', 'hash')", "a.amname = 'none'",
           f"{QUERIES}::test_an_order_of_its_own_hides_no_rows_of_a_postgresql_table"),
     Fault("a PostgreSQL table is read in any encoding", "kasuri.ingest.postgres:postgres",
           "for name, value in _SETTINGS.items():",
