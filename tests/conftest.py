@@ -20,22 +20,27 @@ sys.path.insert(0, str(Path(__file__).parent))  # tests/reference is importable 
 # more in each of some hundred processes is waste, even where the user wants no such files beside their own programs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# Spark starts some fifteen Java processes that live for seconds: to compile well costs them more than it saves.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Spark starts some fifteen Java processes that live for seconds: to compile well, and to verify the byte code of files
+# that were installed by their hashes, costs them more than it saves.
+os.environ.setdefault(
+    "JAVA_TOOL_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions "
+    "-XX:-BytecodeVerificationRemote",
+)
 
 settings.register_profile("kasuri", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("kasuri")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The Spark tests first: they wait for executors while the other processes work."""
-    items.sort(key=lambda item: item.path.parent.name != "spark")
+    """The Spark tests first: they wait for executors while the other processes work. Then what one process must do."""
+    items.sort(key=lambda item: (item.path.parent.name != "spark", not shares(item.nodeid.partition("::")[0])))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """One process for all Spark tests and one for each file that shares what is dear to make (a browser, releases, a
-    study), the longest files first; every other test goes wherever there is room. The marks of xdist itself, which
+    study), these first; every other test goes wherever there is room. The marks of xdist itself, which
     `--dist loadgroup` reads, have no effect under pytest 9.2."""
     from xdist.scheduler import LoadScopeScheduling
 
@@ -46,6 +51,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return "spark"
             return file if shares(file) else nodeid
 
+    config.option.loadscopereorder = False  # in the order above, not by the number of tests
     return Together(config, log)
 
 

@@ -1,6 +1,7 @@
 """A release on two executors is the release of one machine, bit for bit, whatever Spark does with its tasks; and leaves
 nothing behind but what it publishes."""
 
+import gc
 import importlib.util
 import json
 import os
@@ -697,6 +698,24 @@ def test_a_frame_of_spark_connect_is_refused(tmp_path):
     out = json.loads(done.stdout.splitlines()[-1])
     assert out["rows"] == 50 and out["kind"].startswith("pyspark.sql.connect")
     assert out["refused"] == checks.CONNECT and out["ledger"] == ["opened"]
+
+
+def test_garbage_is_not_looked_for_among_modules(cluster):
+    """PySpark looks for it after each task of a worker; in this process nothing is put aside."""
+
+    def task(batches):
+        import gc
+
+        import pyarrow as pa
+
+        with checks.quiet("counting"):
+            list(batches)
+        yield pa.RecordBatch.from_arrays([pa.array([gc.get_freeze_count()])], ["aside"])
+
+    found = cluster.session.range(1).coalesce(1).mapInArrow(task, "aside bigint").toArrow().column("aside").to_pylist()
+    with checks.quiet("nothing"):
+        pass
+    assert found[0] > 10_000 and gc.get_freeze_count() == 0
 
 
 def test_a_client_without_a_jvm_is_told_the_same(monkeypatch):
