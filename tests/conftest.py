@@ -57,7 +57,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @functools.cache
 def shares(file: str) -> bool:
-    return 'scope="module"' in (ROOT / file).read_text(encoding="utf-8")
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return 'scope="module"' in text or "(browser" in text
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clients.browser import CHROMIUM, Browser
+from clients.browser import CHROMIUM
 from clients.test_report_page import AXE, joined_page
 from clients.test_report_use import downloaded, placed
 
@@ -124,20 +124,10 @@ def report(tmp_path_factory):
     return find
 
 
-@pytest.fixture(scope="module")
-def window(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
-
-
 @pytest.fixture
-def browser(window):
-    window.size(1366, 768)
-    window.call("Page.navigate", url="about:blank")
-    window.until("document.readyState === 'complete'")
-    window.requests.clear()
-    window.complaints.clear()
-    return window
+def browser(browser):
+    browser.size(1366, 768)
+    return browser
 
 
 def again(browser, path, fragment):

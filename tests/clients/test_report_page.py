@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clients.browser import CHROMIUM, Browser
+from clients.browser import CHROMIUM
 
 import kasuri as ks
 from kasuri import examples
@@ -52,23 +52,6 @@ def several(tmp_path_factory):
     counts = ks.Counts.from_dense(values, domain, ks.Unit("phone", "add-remove", 2), data="flow<2020>")
     ks.release(counts, ks.geometric(), epsilon="0.5", ledger=None).save(str(folder), unmetered=True)
     return folder
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
-
-
-@pytest.fixture
-def browser(window):
-    """The one browser, on an empty page, with nothing noted yet."""
-    window.size(1280, 900)
-    window.call("Page.navigate", url="about:blank")
-    window.until("document.readyState === 'complete'")
-    window.requests.clear()
-    window.complaints.clear()
-    return window
 
 
 def place(browser, row, col):

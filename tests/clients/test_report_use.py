@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from clients.browser import CHROMIUM, Browser
+from clients.browser import CHROMIUM
 
 import kasuri as ks
 from kasuri import examples, names
@@ -43,22 +43,6 @@ def hours(tmp_path_factory):
     counts = ks.Counts.from_dense(values, domain, ks.Unit("phone", "add-remove", 4), data="flow")
     ks.release(counts, ks.geometric(), epsilon="4", ledger=None).save(str(folder), unmetered=True)
     return folder
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
-
-
-@pytest.fixture
-def browser(window):
-    window.size(1280, 900)
-    window.call("Page.navigate", url="about:blank")
-    window.until("document.readyState === 'complete'")
-    window.requests.clear()
-    window.complaints.clear()
-    return window
 
 
 def quiet(browser, path):

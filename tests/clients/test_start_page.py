@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from clients.browser import CHROMIUM, Browser
+from clients.browser import CHROMIUM
 from clients.start import click, excel, saved, served, type_in, visit
 
 import kasuri as ks
@@ -18,22 +18,6 @@ from kasuri import job
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / ".tools" / "node_modules" / "axe-core" / "axe.min.js"
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
-
-
-@pytest.fixture
-def browser(window):
-    window.size(1280, 900)
-    window.call("Page.navigate", url="about:blank")
-    window.until("document.readyState === 'complete'")
-    window.requests.clear()
-    window.complaints.clear()
-    return window
 
 
 def picture(browser, name):
