@@ -28,7 +28,7 @@ from kasuri.start.desk import PATHS, ChangedError
 from kasuri.start.server import ACTS
 
 FRAME = [
-    {"kind": "mesh", "name": "grid", "level": "1km", "origin": [4320, 3040], "shape": [8, 256]},
+    {"kind": "mesh", "name": "grid", "level": "1km", "origin": [4320, 3120], "shape": [8, 80]},
     {"kind": "nominal", "name": "sex", "labels": ["female", "male"]},
     {"kind": "ordered", "name": "age", "labels": ["0-14", "15-64", "65+"]},
 ]
