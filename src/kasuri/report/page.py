@@ -240,7 +240,7 @@ def _sentence(about: Mapping[str, Any], sheet: Sheet, name: str) -> Text:
     counted = japanese.counted(loss["privacy_unit"], bound["max_cells"], bound["max_weight"])
     mesh = sheet.meshes[0] if sheet.meshes else None
     many = sheet.domain.size
-    where = Text(f"{many:,} cell{'s' if many != 1 else ''}", f"{many:,} セル")
+    where = Text(f"{many:,} cell{'s' if many != 1 else ''}", f" {many:,} セル")
     if mesh is not None and mesh.level:
         where = levels.area_name(mesh.level, 1)
     return Text(
