@@ -164,9 +164,10 @@ function showMap(view, data) {
       if (item.far && ++abroad > 10) break;
       const wide = write(item);
       if (item.room !== undefined && item.room < wide * 0.8) continue;
-      const left = item.dot ? x + 5 : x - wide / 2, area = [left - 3, y - item.size, left + wide + 3, y + 5];
-      if (area[0] < 0 || area[2] > w || taken.some(([a, b, c, d]) => area[0] < c && area[2] > a && area[1] < d && area[3] > b)) continue;
-      taken.push(area, [x - 4, y - 4, x + 4, y + 4]);
+      const box = (left) => [left - 3, y - item.size, left + wide + 3, y + 5], free = ([x0, y0, x1, y1]) => x0 >= 0 && x1 <= w && !taken.some(([a, b, c, d]) => x0 < c && x1 > a && y0 < d && y1 > b);
+      const left = (!item.dot ? [x - wide / 2] : item.size > 12 ? [x + 5, x - 5 - wide] : [x + 5]).find((at) => free(box(at))); // the largest also on the left of their dot
+      if (left === undefined) continue;
+      taken.push(box(left), [x - 4, y - 4, x + 4, y + 4]);
       if (item.dot) { pen.beginPath(); pen.arc(x, y, 2.4, 0, 7); pen.fillStyle = "#fff"; pen.fill(); pen.lineWidth = 1; pen.strokeStyle = "#0b101b"; pen.stroke(); }
       pen.textAlign = "left";
       label(item.text, left, y + 4, item.far ? "#aeb8ca" : "#fff");
