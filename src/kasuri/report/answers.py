@@ -82,7 +82,7 @@ def _ranks(release: Protected, confidence: int) -> Iterator[str]:
         found = questions.ranking(release, areas, Area(), confidence / 100)
         rows = [
             [_rank(one), names.get(one.name, _name(one.name)).html(), levels.number(one.value),
-             _WHOLE.format(f"{levels.number(one.lower)}–{levels.number(one.upper)}")]
+             f"{levels.number(one.lower)}–<wbr>{levels.number(one.upper)}"]
             for one in found.ranks[:TOP]
         ]  # fmt: skip
         of, along = _name(level), _name(axis.name)
