@@ -52,7 +52,45 @@ def extent(values):
 def histogram(values, low, counts):
     """counts[v - low] += 1 for every value v."""
     for i in range(values.size):
-        counts[values[i] - low] += 1
+        counts[np.uint64(values[i] - low)] += 1
+
+
+_PIECE = 1 << 12  # stays in the first-level cache
+
+
+@njit()
+def at_least(values, least, room):
+    """The places of values of at least so much, and these values; there should be `room` of them."""
+    at, own = np.empty(_PIECE, np.int64), np.empty(_PIECE, np.int64)
+    all_at, all_own, found = np.empty(room, np.int64), np.empty(room, np.int64), 0
+    for start in range(0, values.size, _PIECE):
+        n = np.uint64(0)  # unsigned, as in `topdown`
+        for i in range(start, min(start + _PIECE, values.size)):  # no branch on what noise decides
+            at[n], own[n] = i, values[np.uint64(i)]
+            n += np.uint64(values[np.uint64(i)] >= least)
+        size = np.int64(n)
+        if found + size > all_at.size:
+            wider_at, wider_own = np.empty(2 * found + _PIECE, np.int64), np.empty(2 * found + _PIECE, np.int64)
+            wider_at[:found], wider_own[:found] = all_at[:found], all_own[:found]
+            all_at, all_own = wider_at, wider_own
+        all_at[found : found + size], all_own[found : found + size] = at[:size], own[:size]
+        found += size
+    return all_at[:found], all_own[:found]
+
+
+@njit()
+def shape(at, values, low, whole, flagged, extra):
+    """What these values become, in place: whole[value - low], and one more for the first `extra` that are flagged.
+    Zeros are left out, and their places; returns how many are left."""
+    n = np.int64(0)
+    for j in range(at.size):
+        place = values[j] - low
+        more = np.int64(flagged[place]) & np.int64(extra > 0)
+        extra -= more
+        own = whole[place] + more
+        at[n], values[n] = at[j], own
+        n += np.int64(own != 0)
+    return n
 
 
 @njit()
@@ -79,4 +117,6 @@ def warm_up():
     simplex_groups(np.ones(2, np.int64), np.array([0, 2]), np.ones(1, np.int64), np.zeros(2, np.int64))
     extent(np.ones(2, np.int64))
     histogram(np.ones(2, np.int64), 1, np.zeros(2, np.int64))
+    one = np.ones(1, np.int64)
+    shape(*at_least(one, 2, 0), 1, one, np.ones(1, np.bool_), 0)
     michelot(np.ones(2), 1.0)

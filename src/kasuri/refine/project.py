@@ -98,6 +98,13 @@ class Shaped:
         """(places, values not 0) of the shaped table."""
         if self.whole.size == 0:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        if self.tally.dense and self.whole.dtype == noisy.dtype == np.int64 and noisy.flags.writeable:
+            from kasuri._kernels.simplex import at_least, shape
+
+            low = int(self.tally.values[0])
+            at, values = at_least(noisy, low, int(self.tally.counts.sum()))
+            size = shape(at, values, low, self.whole, self.flagged, self.extra)
+            return at[:size], values[:size]
         at = np.flatnonzero(noisy >= self.tally.values[0])
         index = self.tally.places(noisy[at])
         values = self.whole[index]
