@@ -17,7 +17,7 @@ def _width(bits):
 @njit()
 def _count(keys, shift, mask, place):
     for i in range(keys.size):
-        place[(keys[i] >> shift) & mask] += 1
+        place[np.uint64((keys[i] >> shift) & mask)] += 1
 
 
 @njit()
@@ -33,11 +33,11 @@ def _starts(place):
 @njit()
 def _scatter(keys, values, shift, mask, place, out_keys, out_values):
     for i in range(keys.size):
-        d = (keys[i] >> shift) & mask
-        at = place[d]
+        d = np.uint64((keys[i] >> shift) & mask)
+        at = np.uint64(place[d])
         out_keys[at] = keys[i]
         out_values[at] = values[i]
-        place[d] = at + 1
+        place[d] += 1
 
 
 @njit()

@@ -241,9 +241,10 @@ def count_levels(depth, first):
 def place_levels(depth, prefix, value, at, out_prefix, out_value):
     """Records to their level's next place, at[d + 1] for depth d: a descent meets the nodes of a level in order."""
     for i in range(depth.size):
-        to = at[depth[i] + 1]
+        level = np.uint64(depth[i] + 1)
+        to = np.uint64(at[level])
         out_prefix[to], out_value[to] = prefix[i], value[i]
-        at[depth[i] + 1] = to + 1
+        at[level] += 1
 
 
 def warm_up():

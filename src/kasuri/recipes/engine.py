@@ -39,7 +39,7 @@ class _Tape:
         self._sampler = sampler
         self._noise_stream = streams.open("noise", level, block)
         self._coin_stream = streams.open("coin", level, block)
-        self._pieces = [min(records // 4, 1 << 12), 0]
+        self._pieces = [min(records // 2, 1 << 13), min(records // 16, 1 << 11)]
         self.noise = np.empty(0, dtype=np.int64)
         self.coins = np.empty(0, dtype=np.uint64)
 
@@ -144,7 +144,7 @@ class Descent:
         stack[0] = depth, prefix, S, 0, keys.size, self.whole_factors(depth, prefix)
         state = np.zeros(kernel.STATE, dtype=np.int64)
         state[kernel.TOP], state[kernel.NOISE] = 1, skip_noise
-        room = min(64 + 2 * keys.size, _ROOM)
+        room = min(64 + 4 * keys.size, _ROOM)
         out_keys, out_values = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
         records = [np.empty(room if record else 0, dtype=np.int64) for _ in range(3)]
         done = Block([], [])
