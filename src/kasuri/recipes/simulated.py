@@ -178,7 +178,7 @@ class _Scene:
         else:
             assert run.prior is not None
             known, weight = tree.keys(run.prior.cells) // tree.stride(at), run.prior.values
-        people = np.bincount(np.searchsorted(nodes, known), weight, nodes.size)
+        people = np.bincount(np.searchsorted(nodes, known), weight, nodes.size).astype(np.float64)
         return cls(run, pilot, x, pool, at, nodes, people, count)
 
     def turns(self, race: Race) -> int:
