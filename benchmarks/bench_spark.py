@@ -76,6 +76,9 @@ def one(rows: int, executors: int, folder: Path) -> dict:
     java = session._jvm.java.lang
     java.System.gc()
     used["heap"] = java.Runtime.getRuntime().totalMemory() - java.Runtime.getRuntime().freeMemory()
+    frame = session.range(0, rows, 1, 1).selectExpr(*_expressions(rows))
+    frame.write.parquet(f"file://{folder}/records")
+    here = _one_machine(sorted(map(str, (folder / "records").glob("*.parquet"))), domain)
     logs = Path(pyspark.__file__).parent / "work" / session.sparkContext.applicationId
     session.stop()
     shutil.rmtree(logs, ignore_errors=True)
@@ -92,7 +95,21 @@ def one(rows: int, executors: int, folder: Path) -> dict:
         "seconds": seconds,
         "shuffled": shuffled,
         "cells": cells,
+        "here": here,
     } | used
+
+
+def _one_machine(files: list[str], domain) -> float:
+    """CPU seconds of the same count and release in this process, from a Parquet file of the same records."""
+    import kasuri as ks
+    from kasuri._kernels import records
+
+    records.warm_up()
+    start = time.process_time()
+    unit = ks.Unit("person", "add-remove", 4)
+    counts = ks.count(files, domain, columns={"grid": ("row", "col")}, unit=unit)
+    ks.release(counts, ks.haar_topdown(), epsilon="1", ledger=None)
+    return time.process_time() - start
 
 
 def _expressions(rows: int) -> list[str]:
@@ -139,7 +156,8 @@ def main(rows=ROWS, executors=EXECUTORS, folder: str | None = None) -> None:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         print("  no Java on this machine: not measured")
         return
-    print(f"{'rows':>12} {'executors':>9} {'s':>8} {'us/row':>8} {'cpu us/row':>10} {'shuffled MB':>11} {'B/row':>6} "
+    print(f"{'rows':>12} {'executors':>9} {'s':>8} {'us/row':>8} {'cpu us/row':>10} {'of one machine':>14} "
+          f"{'shuffled MB':>11} {'B/row':>6} "
           f"{'driver MB: python':>17} {'jvm':>6} {'live heap':>9} {'cells':>10}")  # fmt: skip
     for many in rows:
         for number in executors:
@@ -150,7 +168,8 @@ def main(rows=ROWS, executors=EXECUTORS, folder: str | None = None) -> None:
                     sys.exit(f"{done.stdout[-1000:]}{done.stderr[:3000]}")
                 out = json.loads(done.stdout.splitlines()[-1])
             print(f"{many:12,} {number:9} {out['seconds']:8.1f} {1e6 * out['seconds'] / many:8.2f} "
-                  f"{1e6 * out['cpu'] / many:10.2f} {out['shuffled'] / 1e6:11.1f} {out['shuffled'] / many:6.1f} "
+                  f"{1e6 * out['cpu'] / many:10.2f} {out['cpu'] / out['here']:14.1f} "
+                  f"{out['shuffled'] / 1e6:11.1f} {out['shuffled'] / many:6.1f} "
                   f"{out['python'] / 1e6:17.0f} {out['jvm'] / 1e6:6.0f} {out['heap'] / 1e6:9.0f} "
                   f"{out['cells']:10,}", flush=True)  # fmt: skip
 

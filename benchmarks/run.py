@@ -17,6 +17,7 @@ NAMES = (
     "mesh",
     "records",
     "report",
+    "store",
     "start",
     "local_peers",
     "local_collector",

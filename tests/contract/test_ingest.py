@@ -191,8 +191,11 @@ def test_deleting_a_record_never_changes_the_domain():
         assert counts.domain == whole.domain == DOMAIN
 
 
-@pytest.mark.parametrize("head", ["\nperson,row,col\n", '"no\nte",person,row,col\n', "person,row,col\n"],
-                         ids=["blank line", "line break in a name", "plain"])  # fmt: skip
+LONG = '"' + "te\n" * 30_000 + '",person,row,col\n'  # longer than the block that is looked at first
+
+
+@pytest.mark.parametrize("head", ["\nperson,row,col\n", '"no\nte",person,row,col\n', LONG, "person,row,col\n"],
+                         ids=["blank line", "line break in a name", "long", "plain"])  # fmt: skip
 def test_ids_of_a_csv_are_text_whatever_its_header_looks_like(tmp_path, head):
     """ "7", "07" and "007" are three people, with or without one more whose id is no number."""
     domain, lead = Domain.of(Mesh("grid", shape=(4, 4))), "a," if "te" in head else ""

@@ -77,11 +77,11 @@ def test_limits_of_very_many_cells_are_round_and_hold_what_they_held(monkeypatch
     lower, upper = np.maximum(values - rng.integers(0, 70, 6000), 0.0), values + rng.integers(1, 70, 6000) + 0.0
     lower[7] = upper[7] = np.nan
     sheet = sheets.Sheet(domain, np.arange(6000), values, lower, upper)
-    assert sheet.step == 1 and sheet.rows().step == 1
+    assert sheet.step == 1 and sheet.rows.step == 1
     monkeypatch.setattr(sheets, "MOST_EXACT", 5999)
-    sheet = replace(sheet)
+    sheet = replace(sheet)  # what was made before is kept
     assert sheet.step == 20, "at most a third of about 70"
-    about, packed = pack(sheet.rows())
+    about, packed = pack(sheet.rows)
     again = unpack(json.loads(json.dumps(about)), packed)
     low, high = values - again.columns["below"], values + again.columns["above"]
     has = np.arange(6000) != 7
@@ -98,8 +98,8 @@ def test_limits_that_follow_from_the_value_take_no_room(monkeypatch):
     lower, upper = np.minimum(np.maximum(values - 30.0, 0), values), np.maximum(values + 30.0, 15)
     sheet = sheets.Sheet(ks.Domain.of(ks.Mesh("g", shape=(100, 60))), np.arange(6000), values, lower, upper)
     alone = sheets.Sheet(sheet.domain, sheet.cells, values, *np.full((2, 6000), np.nan))
-    about, packed = pack(sheet.rows())
-    assert sheet.step == 1 and len(packed) < 1.08 * len(pack(alone.rows())[1])
+    about, packed = pack(sheet.rows)
+    assert sheet.step == 1 and len(packed) < 1.08 * len(pack(alone.rows)[1])
     again = unpack(about, packed)
     assert (values - again.columns["below"] == lower).all() and (values + again.columns["above"] == upper).all()
 
@@ -111,7 +111,7 @@ def test_values_that_are_not_whole_are_rounded_on_large_pages_and_their_sums_are
     out = ks.release(table, ks.privelet(order="2d"), epsilon="0.02", ledger=None)
     out.save(str(tmp_path / "r"), unmetered=True)
     sheet = page.Sheet.read(tmp_path / "r", page.read_manifest(tmp_path / "r"))
-    grain, rows = sheet.grain, sheet.rows()
+    grain, rows = sheet.grain, sheet.rows
     assert grain >= 10 and (rows.columns["value"] % grain == 0).all()
     assert (np.abs(sheet.drawn - sheet.values) <= grain).all()
     low, high = (rows.columns["value"] + sign * rows.columns[name] for sign, name in ((-1, "below"), (1, "above")))
@@ -177,7 +177,7 @@ def test_sums_are_left_out_where_the_rows_add_up_to_them():
     sheet = sheets.Sheet(domain, out.cells, out.values, *np.full((2, out.cells.size), np.nan))
     told, seen = view.places(domain.axes)[0], 0
     for key, rows in margins.tables(out):
-        known = sums.of(told, sheet.rows(), key)
+        known = sums.of(told, sheet.rows, key)
         assert known is not None and sums.same(known, rows), key
         back = unpack(*pack(rows, sums=True), known)
         assert all((back.columns[name] == rows.columns[name]).all() for name in rows.columns)
@@ -196,8 +196,8 @@ def test_intervals_are_rounded_outwards_and_may_be_absent():
 def test_stored_intervals_reach_the_page(saved):
     sheet = page.Sheet.read(saved, page.read_manifest(saved))
     wide = replace(sheet, lower=sheet.values - 3.0, upper=sheet.values + 4.0)
-    assert wide.has_intervals and set(wide.rows().columns) == {"value", "below", "above"}
-    assert (wide.rows().columns["below"] == 3).all() and (wide.rows().columns["above"] == 4).all()
+    assert wide.has_intervals and set(wide.rows.columns) == {"value", "below", "above"}
+    assert (wide.rows.columns["below"] == 3).all() and (wide.rows.columns["above"] == 4).all()
     words = [frame.markdown(page.text_of(saved / name)) for name in page.CERTIFICATES]
     assert "No interval is stored" not in page.compose(page.read_manifest(saved), wide, words)
 

@@ -5,8 +5,10 @@ import json
 import subprocess
 import sys
 
+import pyarrow
 import pyarrow.csv
 import pytest
+from pyarrow import parquet
 
 from kasuri import _kernels as kernels
 from kasuri import examples
@@ -127,3 +129,23 @@ def test_a_short_command_calls_what_a_wheel_carries_and_loads_what_it_needs(reci
     }
     if recipe == "demo":
         assert {name for name in found if found[name]} == {*kernels.DEMO}
+
+
+COUNTED = f"""{CALLED}
+import kasuri as ks
+domain = ks.Domain.of(ks.Mesh("grid", shape=(8, 8)))
+for name in ("people.parquet", "people.csv"):
+    for unit in (ks.Unit("person", "add-remove", 1), ks.Unit("phone", "add-remove", 2, max_weight=3)):
+        weight = None if unit.max_weight is None else "row"
+        ks.count(name, domain, columns={{"grid": ("row", "col")}}, unit=unit, weight=weight)
+called()
+"""
+
+
+def test_counting_by_ids_calls_what_a_wheel_carries(warm, tmp_path):
+    table = pyarrow.table({"person": [7, 7, 9], "phone": ["a", "b", "b"], "row": [1, 2, 3], "col": [0, 5, 7]})
+    parquet.write_table(table, tmp_path / "people.parquet")
+    pyarrow.csv.write_csv(table, tmp_path / "people.csv")
+    found = kernels_of("-c", COUNTED, cwd=tmp_path)[0]
+    assert "records" in found and set(found["records"]) <= set(warm["records"])
+    assert set(found.get("sort", ())) <= set(warm["sort"])

@@ -20,12 +20,13 @@ def test_children_that_are_left_out_are_apart(kind):
     boxes = Boxes(low, high).in_places(tree, domain)
     assert boxes is not None
     search, prefix, region, out = BoxSearch(tree, boxes), np.zeros(40, np.int64), np.arange(40), 0
+    starts = search.starts()
     for depth, digit in enumerate(tree.digits):
         every = (prefix[:, None] * digit.radix + np.arange(digit.radix)).ravel()
         of = np.repeat(region, digit.radix)
         status = search.status(depth + 1, every, of)
         reached = status != APART
-        parent, child, own = search.below(depth, prefix, region)
+        parent, child, own, starts = search.below(depth, prefix, region, starts)
         assert np.array_equal(child, every[reached]) and np.array_equal(region[parent], of[reached])
         assert np.array_equal(own, status[reached])
         out += int((~reached).sum())

@@ -85,13 +85,16 @@ def weigh_down(first, d, above_sum, above_odds, sizes, margin, total, odds):
                 continue
             seen = d[j]
             total[j] = (held + min(max(seen, -held), held)) / 2
+            apart = _round(seen + held)
+            least_apart = max(apart, _round(seen))
             for k in range(sizes.size):
                 t = sizes[k]
                 if held <= t:
                     own, none = -abs(seen - t), -min(abs(seen), abs(seen + held))
                 else:
                     least = 2 * t - held - margin
-                    own, none = _round(seen - least), max(_round(seen + held), _round(seen - min(0.0, least)))
+                    own = _round(seen - least)
+                    none = least_apart if least >= 0.0 else max(apart, own)
                 odds[j, k] = above_odds[i, k] + own - none
 
 
@@ -111,6 +114,48 @@ def largest(odds, sizes, least, out):
             over, under = odds[i, k] - least[k], least[k + 1] - odds[i, k + 1]
             part = over / (over + under)
             out[i] = sizes[k] + part * (sizes[k + 1] - sizes[k])
+
+
+@njit()
+def fit_prior(like, weight, prior, steps):
+    """Steps of EM on `prior`, the weights of points of which observations of `weight` have likelihoods `like` (one row
+    each, eight points or more). In the order in which NumPy adds: prior = sum of weight * joint / sum of joint."""
+    size, whole = prior.size, weight.sum()
+    full = size - size % 8
+    joint, total = np.empty(size), np.empty(size)
+    for _ in range(steps):
+        total[:] = 0.0
+        for i in range(weight.size):
+            for k in range(size):
+                joint[k] = like[i, k] * prior[k]
+            a, b, c, d = joint[0], joint[1], joint[2], joint[3]
+            e, f, g, h = joint[4], joint[5], joint[6], joint[7]
+            for k in range(8, full, 8):
+                a, b, c, d = a + joint[k], b + joint[k + 1], c + joint[k + 2], d + joint[k + 3]
+                e, f, g, h = e + joint[k + 4], f + joint[k + 5], g + joint[k + 6], h + joint[k + 7]
+            row = ((a + b) + (c + d)) + ((e + f) + (g + h))
+            for k in range(full, size):
+                row += joint[k]
+            many = weight[i]
+            for k in range(size):
+                total[k] += many * joint[k] / row
+        for k in range(size):
+            prior[k] = total[k] / whole
+
+
+@njit()
+def sums_below(nodes, width, keys, values, out):
+    """Per node the sum of the values whose keys lie in it: key // width is its number. Nodes and keys rise."""
+    k = 0
+    for i in range(nodes.size):
+        first = nodes[i] * width
+        while k < keys.size and keys[k] < first:
+            k += 1
+        total = 0.0
+        while k < keys.size and keys[k] < first + width:
+            total += values[k]
+            k += 1
+        out[i] = total
 
 
 @njit()
@@ -161,26 +206,29 @@ def _against(first, past, low, high):
 
 
 @njit()
-def box_below(prefix, region, depth, dims, weights, radices, low, high):
-    """Children of node `prefix` at `depth` that box `region` does not leave apart: which node each is below, the
-    children, and their status. None is visited that the box does not reach along the dimension that splits."""
-    start, span = np.zeros(low.shape[1], np.int64), np.zeros(low.shape[1], np.int64)
+def box_below(prefix, region, start, depth, dims, weights, radices, low, high):
+    """Children of node `prefix` at `depth`, whose places begin at `start`, that box `region` does not leave apart:
+    which node each is below, the children, their status, and where their places begin. None is visited that the box
+    does not reach along the dimension that splits."""
+    span = np.full(low.shape[1], -1)
+    for j in range(depth):
+        span[dims[j]] = weights[j]
     axis, weight, radix = dims[depth], weights[depth], radices[depth]
-    out, n = np.empty((3, 2 * prefix.size + 1), np.int64), 0
+    n, room = 0, 2 * prefix.size + 1
+    out, begins = np.empty((3, room), np.int64), np.empty((room, span.size), np.int64)
     for i in range(prefix.size):
         r = region[i]
-        _place(prefix[i], depth, dims, weights, radices, start, span)
         rest = 2  # along the other dimensions
         for d in range(span.size):
             if d == axis:
                 continue
             if span[d] >= 0:
-                rest = min(rest, _against(start[d], start[d] + span[d], low[r, d], high[r, d]))
+                rest = min(rest, _against(start[i, d], start[i, d] + span[d], low[r, d], high[r, d]))
             elif low[r, d] > 0 or high[r, d] < np.int64(1) << 62:
                 rest = min(rest, 1)
         if rest == 0:
             continue
-        begin, least, most = start[axis], low[r, axis], high[r, axis]
+        begin, least, most = start[i, axis], low[r, axis], high[r, axis]
         first = min(max(least - begin, 0) // weight, radix)
         past = radix if most - begin >= radix * weight else (most - begin + weight - 1) // weight
         for child in range(first, past):
@@ -189,12 +237,15 @@ def box_below(prefix, region, depth, dims, weights, radices, low, high):
             if status == 0:
                 continue
             if n == out.shape[1]:
-                wider = np.empty((3, 2 * n), np.int64)
-                wider[:, :n] = out
-                out = wider
+                wider, more = np.empty((3, 2 * n), np.int64), np.empty((2 * n, span.size), np.int64)
+                wider[:, :n], more[:n] = out, begins
+                out, begins = wider, more
             out[0, n], out[1, n], out[2, n] = i, prefix[i] * radix + child, status
+            for d in range(span.size):
+                begins[n, d] = start[i, d]
+            begins[n, axis] = place
             n += 1
-    return out[0, :n], out[1, :n], out[2, :n]
+    return out[0, :n], out[1, :n], out[2, :n], begins[:n]
 
 
 @njit()
@@ -272,8 +323,10 @@ def warm_up():
     pool_down(first, f, f, f, f, 1.0, f, f, f, one, one, f.copy(), f.copy(), one.copy(), one.copy())
     weigh_down(first, f, f, f[:, None], f, 1.0, f.copy(), f[:, None].copy())
     largest(f[:, None], f, f, f.copy())
+    fit_prior(np.ones((1, 8)), f, np.ones(8), 1)
+    sums_below(one, 1, one, f, f.copy())
     box_status(one, one, 0, one, one, one, box, box, one.copy())
-    box_below(one, one, 0, one, one + 1, one, box, box)
+    box_below(one, one, box, 0, one, one + 1, one, box, box)
     find_below(one, first, one, one, one.copy())
     box_share(one, one, 0, one, one, one, one, box, box, f.copy())
     box_halves(one, one, 0, one, one, one, one, box, box, f.copy())

@@ -108,7 +108,7 @@ def texts(
 
     from kasuri._kernels import records as kernel
 
-    state = kernel.key_state(np.frombuffer(key.hex().encode(), np.uint8))
+    state = _state(kernel, key)
     try:
         room = _room(memory)
         parts = _split("text", records, key, folder / "parts")
@@ -276,12 +276,12 @@ def numbers(
 
     bits, width = 8, 3 if weighted else 2
     ends_of: list[tuple[int, Int]] = []
-    state = kernel.key_state(np.frombuffer(key.hex().encode(), np.uint8))
+    state = _state(kernel, key)
     own = np.zeros(0, np.uint8), np.zeros(0, np.int64)
     with (folder / "parts").open("w+b", buffering=0) as file:
         at = 0
         for _, ids, cells, good, values in records:
-            numbers = ids.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+            numbers = ids.to_numpy(zero_copy_only=False).astype(np.int64)  # one that can be written, as compiled
             rows = np.empty((int(good.sum()), width), np.int64)
             ends = kernel.partition(numbers, np.ascontiguousarray(cells), values, good, _salt(key), bits, rows)
             _write(file, rows)
@@ -294,6 +294,11 @@ def numbers(
             total.add(rows[:, 1], rows[:, 2] if weighted else np.ones(len(rows), np.int64))
             tell(READ + (1 - READ) * (part + 1) / (1 << bits))
     return total.result()
+
+
+def _state(kernel: Any, key: bytes) -> Any:
+    """The state after the sampling key; of an array that can be written, as the kernel of a wheel is compiled for."""
+    return kernel.key_state(np.frombuffer(bytearray(key.hex().encode()), np.uint8))
 
 
 def _salt(key: bytes) -> np.uint64:
@@ -321,7 +326,7 @@ def together(batches: Iterator[Any], domain: Domain, unit: Unit, weighted: bool,
     twice what is kept."""
     from kasuri._kernels import records as kernel
 
-    state = kernel.key_state(np.frombuffer(key.hex().encode(), np.uint8))
+    state = _state(kernel, key)
     width = 3 if weighted else 2
     kept, ids, waiting, size, held = np.empty((0, width), np.int64), None, list[Any](), 0, 0
     for batch in batches:
@@ -363,8 +368,15 @@ def _bounded(kernel: Any, rows: Int, domain: Domain, unit: Unit, state: Any, dat
     their own, or those of the texts data[ends[i] : ends[i + 1]]."""
     if not len(rows):
         return rows
+    from kasuri._kernels.sort import sort_pairs
+
     low, high = int(rows[:, 0].min()), int(rows[:, 0].max())
-    ordered = kernel.sort_rows(rows, np.int64(low), (high - low).bit_length(), (domain.size - 1).bit_length())
+    id_bits, cell_bits = (high - low).bit_length(), (domain.size - 1).bit_length()
+    if id_bits + cell_bits < 63:  # both in one number
+        both = (rows[:, 0] - low << cell_bits) + rows[:, 1]
+        _, ordered = sort_pairs(both, np.arange(len(rows)), id_bits + cell_bits, 0)
+    else:
+        ordered = kernel.sort_rows(rows, np.int64(low), id_bits, cell_bits)
     pairs, values = np.empty((len(rows), 2), np.int64), np.empty(len(rows), np.int64)
     n = kernel.compact_cells(rows, ordered, pairs, values, unit.max_sum or 0)
     return rows[: kernel.bound(pairs, values, n, min(unit.max_cells, len(rows)), state, data, ends, rows)]

@@ -161,8 +161,8 @@ def _file_names(path: Path, away: Sequence[Path], source: File) -> tuple[str, ..
 
             with parquet.ParquetFile(path) as file:
                 return tuple(file.schema_arrow.names)
-        with utf8.readable(path, away, source.encoding) as (clean, _), _csv(clean, None, []) as reader:
-            names = tuple(reader.schema.names)
+        with utf8.readable(path, away, source.encoding) as (clean, _):
+            names = _csv_names(clean)
         if len(names) == 1 and any(mark in names[0] for mark in "\t;"):
             raise FormatError(f"{path}: its columns are separated by tabs or semicolons; save it with commas")
         return names
@@ -213,29 +213,50 @@ def _parquet_rows(metadata: Any) -> int:
 
 
 _CSV_BLOCK = 1 << 24
+_HEAD_BLOCK = 1 << 16
+"""Enough for the header of most files; where it is not, a whole block is looked at."""
 MAX_COLUMNS = 1 << 16
 """Most columns of a CSV file: every one of them costs a reader some 3 KB."""
 
 
-def _csv(path: Path, wanted: Sequence[str] | None, ragged: list[int]) -> Any:
+def _csv(path: Path, wanted: Sequence[str], ragged: list[int]) -> Any:
+    return _strings(path, _csv_reader(path, _csv_names(path), wanted, ragged))
+
+
+def _csv_names(path: Path) -> tuple[str, ...]:
+    """The names as Arrow itself finds them (after blank lines, with line breaks in quotes): a column missed here would
+    get a type from its values, and one record would change how all ids are read."""
     import pyarrow as pa
 
     with path.open("rb") as file:
         head = next((line for line in iter(lambda: file.readline(_CSV_BLOCK), b"") if line.strip()), b"")
     if head.count(b",") >= MAX_COLUMNS:
         raise FormatError(f"{path}: has more than {MAX_COLUMNS} columns; keep those that are needed")
-    # the names as Arrow itself finds them (after blank lines, with line breaks in quotes): a column missed here would
-    # get a type from its values, and one record would change how all ids are read
-    with _csv_reader(path, [], None, []) as reader:
-        names = reader.schema.names
-    reader = _csv_reader(path, names, wanted, ragged)
+    for block in (_HEAD_BLOCK, _CSV_BLOCK):
+        try:
+            with _csv_reader(path, (), None, [], block) as reader:
+                names = tuple(reader.schema.names)
+            with _strings(path, _csv_reader(path, names, None, [], block)):
+                return names
+        except pa.ArrowInvalid:  # the header, or the line below it, is longer
+            if block == _CSV_BLOCK:
+                raise
+    raise AssertionError
+
+
+def _strings(path: Path, reader: Any) -> Any:
+    """The reader, where every column is read as text."""
+    import pyarrow as pa
+
     if not all(pa.types.is_string(field.type) for field in reader.schema):
         reader.close()
         raise FormatError(f"{path}: a column cannot be read as text; write the header line again")
     return reader
 
 
-def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None, ragged: list[int]) -> Any:
+def _csv_reader(
+    path: Path, names: Sequence[str], wanted: Sequence[str] | None, ragged: list[int], block: int = _CSV_BLOCK
+) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -245,7 +266,7 @@ def _csv_reader(path: Path, names: Sequence[str], wanted: Sequence[str] | None, 
 
     return csv.open_csv(
         path,
-        read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
+        read_options=csv.ReadOptions(block_size=block, use_threads=False),
         parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=leave_out),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),

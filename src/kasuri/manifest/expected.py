@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kasuri.arrays import added_up
 from kasuri.published import intervals
 from kasuri.published.protected import Described, Protected
 from kasuri.recipes.mechanism import Drawn, NoForm, Run, square_errors
@@ -76,7 +77,7 @@ def advised(release: Protected, errors: list[dict[str, Any]] | None) -> dict[str
                 "rule": f"expected error at most {ADVISED} of the median released non-empty block",
             }
         row, col, level = row >> 1, col >> 1, level + 1
-        keys, inverse = np.unique(row * (domain.shape[1] + 1) + col, return_inverse=True)
-        values = np.bincount(inverse, weights=values)
-        row, col = np.divmod(keys, domain.shape[1] + 1)
+        wide = (domain.shape[1] >> level) + 1
+        keys, values = added_up(row * wide + col, values.astype(np.float64), ((domain.shape[0] >> level) + 1) * wide)
+        row, col = np.divmod(keys, wide)
     return None

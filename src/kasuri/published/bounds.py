@@ -172,20 +172,22 @@ def pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
     prefix = np.zeros(search.count, dtype=np.int64)
     owner = np.arange(search.count)
     above = np.zeros(0, dtype=np.int64)
+    starts = search.starts()
     alone = np.ones(search.count, dtype=bool)
     out: list[Pairs] = []
     before = 0
     for at, depth in enumerate(tree.depths):
         status = np.full(region.size, CUT)
         for down in range(before, depth):
-            parent, prefix, status = search.below(down, prefix, region)
+            parent, prefix, status, starts = search.below(down, prefix, region, starts)
             region, owner = region[parent], owner[parent]
         if before == depth:
             status = search.status(depth, prefix, region)
         node = tree.find_below(at, prefix, above[owner]) if at else tree.find(at, prefix)
         there = node >= 0
         if not there.all():
-            prefix, region, owner, node, status = (part[there] for part in (prefix, region, owner, node, status))
+            every = (prefix, region, owner, node, status, starts)
+            prefix, region, owner, node, status, starts = (part[there] for part in every)
         closed = tree.levels[at].closed[node] if at + 1 < len(tree.depths) else np.ones(node.size, dtype=bool)
         kind = np.where(status == INSIDE, INSIDE, np.where(closed, APART, CUT))
         alone &= np.bincount(region, minlength=search.count) == 1
@@ -194,6 +196,7 @@ def pairs(tree: Estimated, search: BoxSearch | CellSearch) -> list[Pairs]:
         share[apart] = shares(depth, prefix[apart], region[apart])
         out.append(Pairs(region, node, owner, kind, share, alone[region]))
         opened = kind == CUT
-        prefix, region, above, owner = prefix[opened], region[opened], node[opened], np.arange(int(opened.sum()))
+        prefix, region, above, starts = (part[opened] for part in (prefix, region, node, starts))
+        owner = np.arange(prefix.size)
         before = depth
     return out

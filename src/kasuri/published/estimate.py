@@ -239,6 +239,8 @@ def expected(y: Float, scale: float, plain: float, *, normal: bool = False) -> t
     The distribution is fitted to all the numbers by 100 steps of EM on a histogram: weights of point masses at 0 and
     on a grid up to 12 scales; far above the noise the prior is taken as flat, and the variance is `plain`.
     """
+    from kasuri._kernels.intervals import fit_prior
+
     mean_out, variance_out = y.copy(), np.full(y.size, plain)
     small = y < _PLAIN * scale
     if not small.any():
@@ -250,9 +252,7 @@ def expected(y: Float, scale: float, plain: float, *, normal: bool = False) -> t
     off = np.abs(middle[:, None] - grid[None, :])
     like = np.exp(-off * off / 2) if normal else np.exp(-off)
     prior = np.full(grid.size, 1.0 / grid.size)
-    for _ in range(_STEPS):
-        joint = like * prior
-        prior = (weight[:, None] * joint / joint.sum(axis=1, keepdims=True)).sum(axis=0) / weight.sum()
+    fit_prior(like, weight.astype(np.float64), prior, _STEPS)
     joint = like * prior
     joint /= joint.sum(axis=1, keepdims=True)
     mean = joint @ grid

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.arrays import Float, Int
+from kasuri.arrays import Float, Int, added_up
 from kasuri.errors import DomainError
 from kasuri.published.bars import Bars, CellBars, FullBars, HierarchyBars, NoBars, TreeBars
 from kasuri.published.bounds import Bounds
@@ -97,13 +98,10 @@ def by_spans(release: Protected, spans: Sequence[Spans]) -> tuple[list[Int], Val
     at LEVEL, in the order of the first dimension. None where no interval can be made."""
     shape = tuple(first.size for first, _ in spans)
     at = [
-        np.searchsorted(first, index, side="right") - 1
-        for index, (first, _) in zip(release.domain.unravel(release.cells), spans, strict=True)
+        np.repeat(np.arange(first.size), last - first)[index - first[0]]
+        for index, (first, last) in zip(release.domain.unravel(release.cells), spans, strict=True)
     ]
-    areas, place = np.unique(np.ravel_multi_index(at, shape), return_inverse=True)
-    values = np.zeros(areas.size, dtype=release.values.dtype)
-    np.add.at(values, place, release.values)
-    areas, values = areas[values != 0], values[values != 0]
+    areas, values = added_up(np.ravel_multi_index(at, shape), release.values, prod(shape))
     index = [part.astype(np.int64) for part in np.unravel_index(areas, shape)]
     ends = [
         np.column_stack([end[part] for end, part in zip(side, index, strict=True)]) for side in zip(*spans, strict=True)

@@ -138,7 +138,9 @@ def _blocks(
     level, width = levels[at], tree.stride(depth) // tree.stride(depths[at])
     if width == 1:
         return level.prefix, level.x, level.f
-    ids, place = np.unique(level.prefix // width, return_inverse=True)
+    block = level.prefix // width  # rises
+    new = np.diff(block, prepend=-1) != 0
+    ids, place = block[new], np.cumsum(new) - 1
     x, a = (_counted(place, numbers, ids.size) for numbers in (level.x, level.v))
     if at == 0:
         return ids, x, _counted(place, level.f, ids.size)
@@ -153,14 +155,13 @@ def _blocks(
 
 
 def _sums(tree: Order, depth: int, ids: Int, released: tuple[Int, Int]) -> Float:
-    """Released people in each of these rising nodes."""
+    """Released people in each of these rising nodes; the keys rise too."""
+    from kasuri._kernels.intervals import sums_below
+
     keys, values = released
-    own = keys // tree.stride(depth)
-    if ids.size == 0 or own.size == 0:
-        return np.zeros(ids.size)
-    place = np.minimum(np.searchsorted(ids, own), ids.size - 1)
-    inside = ids[place] == own
-    return _counted(place[inside], values[inside], ids.size)
+    out = np.empty(ids.size)
+    sums_below(ids, tree.stride(depth), keys, values.astype(np.float64), out)
+    return out
 
 
 def _counted(place: Int, numbers: Int | Float, size: int) -> Float:

@@ -97,11 +97,11 @@ def of(window: Window | None, *, lines: bool = True) -> Packed | None:
     if not drawn and not names[0]:
         return None
     side, step = max(window.size), max(window.size) / 1024
-    all_of = Lines.of(drawn)
-    told_of, data = _pack(all_of, names, window, step)
+    all_of, places = Lines.of(drawn), "\n".join(map("\t".join, names[0])).encode()
+    told_of, data = _pack(all_of, names, places, window, step)
     while 5 * len(data) > 4 * MOST_BYTES and step < side / 16:  # five letters for four bytes
         step *= 1.3
-        told_of, data = _pack(all_of, names, window, step)
+        told_of, data = _pack(all_of, names, places, window, step)
     return told_of, text_of(data)
 
 
@@ -226,19 +226,18 @@ def thinned(lines: Lines, step: float) -> Lines:
 
 
 def _pack(
-    lines: Lines, names: tuple[list[tuple[str, ...]], Float, Int], window: Window, step: float
+    lines: Lines, names: tuple[list[tuple[str, ...]], Float, Int], places: bytes, window: Window, step: float
 ) -> tuple[dict[str, Any], bytes]:
     scale = _FINE / max(window.size)
     kept = thinned(lines, step)
     points = np.rint(np.concatenate([kept.points, names[1].reshape(-1, 2)]) * scale).astype(np.int64)
     steps = zigzag(np.diff(points, axis=0, prepend=0))
-    text = "\n".join("\t".join(row) for row in names[0])
     numbers: dict[str, NDArray[Any]] = {
         "kind": kept.kind, "size": kept.size,
         "x": steps[:, 0], "y": steps[:, 1],
         "people": np.ceil(np.log2(names[2] + 1)).astype(np.int64),
     }  # fmt: skip
-    parts = [(name, varints(part) if part.size else b"") for name, part in numbers.items()] + [("names", text.encode())]
+    parts = [(name, varints(part) if part.size else b"") for name, part in numbers.items()] + [("names", places)]
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15, 9)
     data = squeeze.compress(b"".join(part for _, part in parts)) + squeeze.flush()
     told = {"lines": kept.size.size, "names": len(names[0]), "scale": scale, "streams": [[n, len(p)] for n, p in parts]}

@@ -49,6 +49,9 @@ def totals(sheet: Sheet) -> str:
         values: Any = sheet.values
         for step in mesh.levels:
             side, (above, beside) = step.side, step.offset
+            if side == 1:  # the cells themselves
+                lines.append([area_name(step.name if mesh.level else None, side).html(), *_three(values[values != 0])])
+                continue
             width = (mesh.shape[1] - 1 + beside) // side + 1
             high = (mesh.shape[0] - 1 + above) // side + 1
             _, (sums,) = summed((row + above) // side * width + (col + beside) // side, [values], width * high)

@@ -194,7 +194,7 @@ def compose(
 
 def _ranges(axes: Sequence[Mapping[str, Any]], drawn: Sheet, ranges: Mapping[margins.Key, Rows]) -> Iterator[Part]:
     """The intervals of sums; areas and sums only where the rows of the page do not add up to them."""
-    shown = drawn.rows() if ranges else None
+    shown = drawn.rows if ranges else None
     for key, rows in ranges.items():
         told = sums.of(axes, shown, key) if shown is not None and shown.unit == 1 else None
         rows = sums.around(told, rows) if told is not None and drawn.grain else rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Kind:
     single: bool = False
     """Whether they are cells of the table."""
 
-    @property
+    @cached_property
     def share(self) -> Float:
         """Per cent of the value."""
         return 100 * self.half / np.maximum(np.abs(self.value), 1)
@@ -155,13 +156,14 @@ def _by_size(kind: Kind) -> list[tuple[float, float]]:
     """(people, median per cent) by half powers of ten."""
     good = kind.value >= 1
     value, share = kind.value[good], kind.share[good]
-    step = np.floor(2 * np.log10(value)).astype(int)
-    out = []
-    for at in np.unique(step).tolist():
-        here = step == at
-        if int(here.sum()) >= _FEWEST:
-            out.append((float(np.median(value[here])), float(np.clip(np.median(share[here]), _LEAST, 1000))))
-    return out
+    step = np.floor(2 * np.log10(value)).astype(np.int16)
+    by, ends = np.argsort(step, kind="stable"), np.cumsum(np.bincount(step))
+    parts = zip(np.split(value[by], ends), np.split(share[by], ends), strict=True)
+    return [
+        (float(np.median(values)), float(np.clip(np.median(shares), _LEAST, 1000)))
+        for values, shares in parts
+        if values.size >= _FEWEST
+    ]
 
 
 def _chart(curves: Sequence[tuple[Text, list[tuple[float, float]]]], secret: bool) -> str:

@@ -150,6 +150,7 @@ class Sheet:
         out[order] = np.diff(sums, prepend=0) * self.grain
         return out
 
+    @cached_property
     def rows(self) -> Rows:
         """What the viewer is given, in full detail."""
         values, step, grain = self.drawn, self.step, max(self.grain, 1)
@@ -167,7 +168,7 @@ class Sheet:
         """The packed rows for the page, and the sheet they show: this one, or its sums at the finest level that
         fits."""
         small = self.cells.size <= MOST_ROWS and all(max(mesh.shape) <= MOST_SIDE for mesh in self.meshes)
-        packed = pack(self.rows()) if small else None
+        packed = pack(self.rows) if small else None
         most = MOST_NOISE if 2 * self.cells.size > self.domain.size else MOST_BYTES
         if packed is not None and len(packed[1]) <= most:
             return packed, self
@@ -178,7 +179,7 @@ class Sheet:
         few = None if self.truth is None else self.truth[kept]
         part = replace(self, cells=self.cells[kept], values=self.values[kept], lower=self.lower[kept],
                        upper=self.upper[kept], truth=few)  # fmt: skip
-        return pack(part.rows()), part
+        return pack(part.rows), part
 
     def coarser(self) -> Sheet | None:
         """Sums over squares of 2 x 2 (or the next level's) cells of the first mesh; no intervals."""

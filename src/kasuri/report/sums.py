@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kasuri.arrays import Int
+from kasuri.arrays import Int, added_up
 from kasuri.report.pack import Rows
 
 Known = tuple[tuple[Int, ...], Int]
@@ -28,10 +28,7 @@ def of(axes: Sequence[Mapping[str, Any]], rows: Rows, key: Sequence[int]) -> Kno
     at = np.zeros(rows.size, np.int64)
     for (axis, level, index), size in zip(kept, sizes, strict=True):
         at = at * size + _area(axis, level, index)
-    areas, place = np.unique(at, return_inverse=True)
-    sums = np.zeros(areas.size, np.int64)
-    np.add.at(sums, place, rows.columns["value"])
-    areas, sums = areas[sums != 0], sums[sums != 0]
+    areas, sums = added_up(at, rows.columns["value"], prod(sizes))
     out = []
     for size in reversed(sizes):
         areas, own = np.divmod(areas, size)

@@ -125,12 +125,17 @@ class BoxSearch:
         box_status(prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high, out)
         return out
 
-    def below(self, depth: int, prefix: Int, region: Int) -> tuple[Int, Int, Int]:
-        """Children that are not apart: the node that each is a child of, by its place, the children, and their status.
-        None is visited that is apart by the dimension that splits the nodes: an axis may have thousands."""
+    def starts(self) -> Int:
+        """Where the places of the root begin, for every box."""
+        return np.zeros_like(self._boxes.low)
+
+    def below(self, depth: int, prefix: Int, region: Int, starts: Int) -> tuple[Int, Int, Int, Int]:
+        """Children that are not apart: the node that each is a child of, by its place, the children, their status, and
+        where their places begin. None is visited that is apart by the dimension that splits the nodes: an axis may have
+        thousands."""
         from kasuri._kernels.intervals import box_below
 
-        return box_below(prefix, region, depth, *self._tree, self._boxes.low, self._boxes.high)
+        return box_below(prefix, region, starts, depth, *self._tree, self._boxes.low, self._boxes.high)
 
     def share(self, depth: int, prefix: Int, region: Int) -> Float:
         from kasuri._kernels.intervals import box_share
@@ -154,7 +159,11 @@ class CellSearch:
     def __init__(self, order: Order, keys: Int, count: int = 1) -> None:
         self._order, self._keys, self.count = order, keys, count
 
-    def below(self, depth: int, prefix: Int, region: Int) -> tuple[Int, Int, Int]:
+    def starts(self) -> Int:
+        """Nothing: nodes are told by their keys."""
+        return np.zeros((self.count, 0), dtype=np.int64)
+
+    def below(self, depth: int, prefix: Int, region: Int, starts: Int) -> tuple[Int, Int, Int, Int]:
         """Children that are not apart: the node that each is a child of, by its place, the children, and their
         status."""
         radix = self._order.digits[depth].radix
@@ -162,7 +171,7 @@ class CellSearch:
         child = (prefix[:, None] * radix + np.arange(radix)).ravel()
         status = self.status(depth + 1, child, region[parent])
         keep = status != APART
-        return parent[keep], child[keep], status[keep]
+        return parent[keep], child[keep], status[keep], starts[parent[keep]]
 
     def _inside(self, depth: int, prefix: Int, region: Int) -> Int:
         stride = self._order.stride(depth)
