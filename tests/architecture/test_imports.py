@@ -75,6 +75,7 @@ TABLE: dict[str, set[str]] = {
     "kanon": {"_kernels", "arrays", "errors", "files", "kanon", "meshcode", "names", "noise", "privacy", "schema"},
     "local": {"_kernels", "doors", "errors", "files", "local", "noise", "privacy", "refine", "schema", "shuffle"},
     "manifest": {
+        "arrays",
         "budget",
         "errors",
         "files",

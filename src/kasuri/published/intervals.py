@@ -97,10 +97,8 @@ def by_spans(release: Protected, spans: Sequence[Spans]) -> tuple[list[Int], Val
     """The areas, one of `spans` along every dimension, whose sum is not 0: their numbers along each, sums, and limits
     at LEVEL, in the order of the first dimension. None where no interval can be made."""
     shape = tuple(first.size for first, _ in spans)
-    at = [
-        np.repeat(np.arange(first.size), last - first)[index - first[0]]
-        for index, (first, last) in zip(release.domain.unravel(release.cells), spans, strict=True)
-    ]
+    indices = zip(release.domain.unravel(release.cells), release.domain.shape, spans, strict=True)
+    at = [_span_of(first, index, size) for index, size, (first, _) in indices]
     areas, values = added_up(np.ravel_multi_index(at, shape), release.values, prod(shape))
     index = [part.astype(np.int64) for part in np.unravel_index(areas, shape)]
     ends = [
@@ -108,6 +106,13 @@ def by_spans(release: Protected, spans: Sequence[Spans]) -> tuple[list[Int], Val
     ]
     limits = columns(release, Boxes(*ends), values)
     return None if limits is None else (index, values, *limits)
+
+
+def _span_of(first: Int, index: Int, size: int) -> Int:
+    """Which span each index below `size` is in; looked up where there are more indices than there can be."""
+    if size < index.size:
+        return (np.searchsorted(first, np.arange(size), side="right") - 1)[index]
+    return np.searchsorted(first, index, side="right") - 1
 
 
 FEW_STEPS = 2.0
