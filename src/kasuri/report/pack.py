@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.arrays import Int
+from kasuri.arrays import Int, ranked
 
 Packed = tuple[dict[str, Any], str]
 """(what a reader must know, base-85 text)."""
@@ -98,7 +98,7 @@ def pack(rows: Rows, *, sums: bool = False) -> Packed:
     if not sums:
         columns["value"] = value // rows.grain
     streams |= columns
-    order = np.argsort(value, kind="stable")
+    order = ranked(value)
     packed, lengths = b"", []
     for name, numbers in streams.items():
         strategy = zlib.Z_RLE if name in _RUNS else zlib.Z_DEFAULT_STRATEGY
@@ -165,7 +165,7 @@ def unpack(about: Mapping[str, Any], text: str, known: tuple[tuple[Int, ...], In
         value, step = columns["value"], about["step"]
         if value.size != about["rows"]:
             raise ValueError("not as many limits as there are values")
-        order = np.argsort(value, kind="stable")
+        order = ranked(value)
         above, width = (np.empty_like(columns[name]) for name in _LIMITS)
         above[order], width[order] = columns["above"], columns.pop("width")
         columns["above"] = np.where(above < 0, -1, (above + value // step) * step - value)

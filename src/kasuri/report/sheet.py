@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kasuri.arrays import Int
+from kasuri.arrays import Int, ranked
 from kasuri.errors import FormatError
 from kasuri.files import read_parquet
 from kasuri.published.protected import files_of
@@ -129,7 +129,7 @@ class Sheet:
         take no room and stay as they are."""
         if not self._wide or (not self.grain and whole([self.values, self.lower, self.upper]) > 1):
             return 1
-        order = np.argsort(self.values, kind="stable")
+        order = ranked(self.values)
         equal = np.diff(self.values[order]) == 0
         alike = (np.diff(ends[order])[equal] == 0 for ends in (self.lower, self.upper))
         return _round(self._wide / 3) if self.grain or not all(map(np.all, alike)) else 1
