@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import project as twin
 
-from kasuri._kernels.simplex import michelot
+from kasuri._kernels.simplex import at_least, michelot
 from kasuri.refine import project
 
 VALUES = st.lists(st.integers(-30, 60), min_size=1, max_size=12)
@@ -138,3 +138,21 @@ def test_the_tallied_loss_is_the_loss_of_the_shaped_table(rule):
     empty = project.Tally.of((truth + noise)[truth == 0])
     told = shaped.squared(empty) + shaped.distance((truth + noise)[truth > 0], truth[truth > 0])
     assert np.isclose(told, losses[-1], rtol=0.02)
+
+
+@pytest.mark.parametrize("gamma", [Fraction(1), Fraction(19, 20), Fraction(1, 2)])
+def test_one_pass_finds_what_several_find(gamma):
+    """To the number: the kernel of writable tables and NumPy on read-only ones; and the total is kept."""
+    rng = np.random.default_rng(6)
+    noisy = rng.integers(-60, 60, 30_000) + np.where(rng.random(30_000) < 0.02, 500, 0)
+    shaped = project.RULES["neg l2"].shape(project.Tally.of(noisy), 12_345, gamma)
+    fixed = noisy.copy()
+    fixed.flags.writeable = False
+    one, other = shaped.apply(noisy), shaped.apply(fixed)
+    assert shaped.tally.dense and all(np.array_equal(*pair) for pair in zip(one, other, strict=True))
+    assert one[1].sum() == 12_345 and one[1].min() > 0
+    for room in (0, 10, 40_000):
+        at, values = at_least(noisy, 40, room)
+        assert np.array_equal(at, np.flatnonzero(noisy >= 40)) and np.array_equal(values, noisy[at])
+    with pytest.raises(IndexError):
+        shaped.apply(noisy + 1)

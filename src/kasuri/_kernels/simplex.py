@@ -62,7 +62,7 @@ _PIECE = 1 << 12  # stays in the first-level cache
 def at_least(values, least, room):
     """The places of values of at least so much, and these values; there should be `room` of them."""
     at, own = np.empty(_PIECE, np.int64), np.empty(_PIECE, np.int64)
-    all_at, all_own, found = np.empty(room, np.int64), np.empty(room, np.int64), 0
+    all_at, all_own, found = np.empty(room, np.int64), np.empty(room, np.int64), np.int64(0)
     for start in range(0, values.size, _PIECE):
         n = np.uint64(0)  # unsigned, as in `topdown`
         for i in range(start, min(start + _PIECE, values.size)):  # no branch on what noise decides
@@ -82,11 +82,13 @@ def at_least(values, least, room):
 def shape(at, values, low, whole, flagged, extra):
     """What these values become, in place: whole[value - low], and one more for the first `extra` that are flagged.
     Zeros are left out, and their places; returns how many are left."""
-    n = np.int64(0)
+    n, left = np.int64(0), np.int64(extra)
     for j in range(at.size):
         place = values[j] - low
-        more = np.int64(flagged[place]) & np.int64(extra > 0)
-        extra -= more
+        if place >= whole.size:
+            raise IndexError("a value that was not tallied")
+        more = np.int64(flagged[place]) & np.int64(left > 0)
+        left -= more
         own = whole[place] + more
         at[n], values[n] = at[j], own
         n += np.int64(own != 0)
