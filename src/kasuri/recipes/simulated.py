@@ -31,8 +31,8 @@ BEHIND = 0.15
 POOL_LEVELS = 6
 """Splits of so many levels above the pilot stand for those below it."""
 LEAST_LEAVES = 1 << 16
-LEAST_NODES = 64
-FEWER = 16
+LEAST_NODES = 32
+FEWER = 32
 """A part has one leaf in so many, but at least so many leaves and so many nodes."""
 WITHIN = 64
 """Nodes of a part have at least so many times the cells of the largest area: the levels above them are thinned."""
