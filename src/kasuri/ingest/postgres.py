@@ -29,6 +29,7 @@ _SETTINGS = {
     "enable_indexscan": "off",  # an index that is damaged, or ordered by a function of its own, hides rows of others
     "enable_indexonlyscan": "off",
     "enable_bitmapscan": "off",
+    "constraint_exclusion": "off",  # a CHECK may compare with a function's value; parts are skipped by it
 }
 """What holds while a table is read, whatever the database or the role has set: operators, the form of dates and the
 way to the rows are PostgreSQL's own."""
@@ -185,6 +186,25 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
             f"{label}: {'.'.join(table.path)!r} is not a stored table (views, foreign tables, tables with row security "
             "and those that an extension stores are not); in another schema than public, name it as schema and table"
         )
+    parts = tuple(oid for oid, *_ in kinds)
+    planned = ask(
+        f"WITH part AS (SELECT unnest(ARRAY[{', '.join(map(str, parts))}]::oid[]) AS oid), own AS ("
+        "SELECT 'pg_class'::regclass AS class, oid FROM part UNION ALL "
+        "SELECT 'pg_class'::regclass, indexrelid FROM pg_index JOIN part ON indrelid = part.oid UNION ALL "
+        "SELECT 'pg_statistic_ext'::regclass, s.oid FROM pg_statistic_ext s JOIN part ON stxrelid = part.oid) "
+        "SELECT 1 FROM own JOIN pg_depend d ON d.classid = own.class AND d.objid = own.oid "
+        "LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid "
+        "LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid "
+        "JOIN pg_roles r ON r.oid = COALESCE(p.proowner, o.oprowner) "
+        f"WHERE d.refobjid >= {_FIRST_OWN} AND NOT (r.rolsuper AND EXISTS (SELECT 1 FROM pg_depend e "
+        "WHERE e.classid = d.refclassid AND e.objid = d.refobjid AND e.deptype = 'e')) LIMIT 1"
+    )
+    if planned:  # run while the reading is planned: one that fails for one record would end the release
+        raise PrivacyError(
+            f"{label}: {'.'.join(table.path)!r} has an index, statistics or parts that are made by a function of this "
+            "database, which may look at other rows and is run whenever the table is read; drop them, or copy the "
+            "table without them"
+        )
     rows = ask(
         "SELECT attname::text, typname::text, nspname::text, attgenerated::text FROM pg_attribute "
         "JOIN pg_type ON pg_type.oid = atttypid JOIN pg_namespace ON pg_namespace.oid = typnamespace "
@@ -196,5 +216,4 @@ def _postgres_columns(cursor: Any, table: Table, label: str) -> _Postgres:
         if space != "pg_catalog" or kind not in _POSTGRES or made == "v"
     }
     conditions = table.conditions({name: quoted(name) for name, *_ in rows if name not in unusable})
-    parts = tuple(oid for oid, *_ in kinds)
     return _Postgres(parts, tuple(name for name, *_ in rows), unusable, where_sql(conditions))
