@@ -6,6 +6,7 @@ import math
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kasuri as ks
@@ -347,6 +348,21 @@ def test_lazy_frames_are_queries_too(tmp_path):
         with pytest.raises(ks.PrivacyError, match=ROWS_ALONE):
             table(frame)
     assert table(mixed[0], assume=ROWS_ALONE).tolist() == [2, 0, 0]
+
+
+def test_a_text_that_is_not_utf_8_ends_no_release(tmp_path):
+    """polars reads no row of a file with one such text: a release of a lazy frame failed for one person."""
+    import polars as pl
+
+    path = tmp_path / "a.parquet"
+    for own, texts in (([], []), ([b"\xff"], [b"s"]), ([b"victim"], [b"s\xff"])):
+        columns = {"person": [b"a", b"b", *own], "s": [b"s", b"f", *texts]}
+        pq.write_table(pa.table({k: pa.array(v, pa.binary()).view(pa.string()) for k, v in columns.items()}), path)
+        assert table(pl.scan_parquet(path)).tolist() == table(str(path)).tolist() == [1, 1, 0]
+    pl.DataFrame({"person": [1], "s": [1]}).write_parquet(path)
+    other = pl.scan_parquet(path, schema={"person": pl.Int64, "s": pl.Int32})
+    with pytest.raises(ks.PrivacyError, match="lazy frame"):
+        table(other)
 
 
 def test_a_folder_of_one_person_does_not_type_the_folders_of_others(tmp_path):

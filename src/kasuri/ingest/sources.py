@@ -299,8 +299,12 @@ def _frame(frame: Any, label: str) -> Stream:
         from kasuri.ingest import databases
 
         return databases.relation_stream(table.to_native(), label)
+    polars = lazy and table.implementation.is_polars()
+    path = _scanned(table.to_native(), names) if polars else None
+    if path is not None:  # polars would stop at a text that is not UTF-8: one record would end the release
+        return _files(File([path]), label, ())
     doubt = Doubt()
-    if lazy and not (table.implementation.is_polars() and _is_scan(table.to_native(), names)):
+    if lazy and not (polars and _held(table.to_native())):
         doubt = Doubt("a lazy frame is a query that kasuri does not look into; collect it first, or give its file")
 
     def start(wanted: Sequence[str], ragged: list[int]) -> Batches:
@@ -331,15 +335,24 @@ def _of_objects(column: Any) -> bool:
     return str(kind) == "object" or getattr(kind, "storage", None) == "python"
 
 
-_SCAN = re.compile(r"(Parquet SCAN \[(?P<file>.*)\]\n|DF \[.*\]; )PROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?")
+_SCAN = re.compile(r"Parquet SCAN \[(.*)\]\nPROJECT \*/\d+ COLUMNS(\nESTIMATED ROWS: \d+)?")
+_HELD = re.compile(r"DF \[.*\]; PROJECT \*/\d+ COLUMNS")
 
 
-def _is_scan(frame: Any, names: Sequence[str]) -> bool:
-    """Whether a lazy frame of polars is a frame or a Parquet file as it is: not one step, limit or row number more, and
-    no column that is made from names of folders and files, whose type all of them decide. A scan of a text file may
+def _held(frame: Any) -> bool:
+    """Whether a lazy frame of polars is a frame in memory as it is."""
+    return _HELD.fullmatch(frame.explain(optimized=False)) is not None
+
+
+def _scanned(frame: Any, names: Sequence[str]) -> Path | None:
+    """The Parquet file that a lazy frame of polars is, as it is: not one step, limit or row number more, no other type,
+    and no column that is made from names of folders and files, whose type all of them decide. A scan of a text file may
     skip lines, which its plan does not show, and one record decides over the types of all."""
+    import polars as pl
+
     found = _SCAN.fullmatch(frame.explain(optimized=False))
-    if found is None or found["file"] is None:
-        return found is not None
-    path = Path(found["file"])
-    return path.is_file() and _file_names(path, (), File([path])) == tuple(names)
+    path = Path(found[1]) if found is not None else Path()
+    if path.suffix.lower() != ".parquet" or not path.is_file():
+        return None
+    own = pl.scan_parquet(path, hive_partitioning=False).collect_schema()
+    return path if frame.collect_schema() == own and _file_names(path, (), File([path])) == tuple(names) else None
