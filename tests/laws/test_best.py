@@ -120,7 +120,7 @@ def test_releases_of_the_first_rule_are_read_as_they_were_made():
     domain = ks.Domain.of(ks.Nominal("a", tuple("pqrs")), ks.Nominal("b", tuple("xyz")))
     unit = ks.Unit("person", "add-remove", 1)
     words = ks.best().on(domain, unit, "1").words()
-    assert words["chosen"]["rule"] == "5" and words["arguments"]["held"] == 2
+    assert words["chosen"]["rule"] == "6" and words["arguments"]["held"] == 2
     assert read(words, domain, unit, "1").mechanism.held == 2
     arguments = {name: told for name, told in words["arguments"].items() if name != "held"}
     earlier = words | {"arguments": arguments, "chosen": words["chosen"] | {"rule": "1"}}
@@ -147,3 +147,10 @@ def test_releases_of_the_first_rule_are_read_as_they_were_made():
     assert read(said, domain, unit, "1").words() == said and read(said, domain, unit, "1").mechanism.version == 1
     with pytest.raises(FormatError):
         read(said | {"arguments": words["arguments"]}, domain, unit, "1")
+    said |= {
+        "arguments": {"pilot": "cells", "version": 2},
+        "chosen": said["chosen"] | {"rule": "5"},
+    }  # the fifth its second
+    assert read(said, domain, unit, "1").words() == said
+    with pytest.raises(FormatError):
+        read(said | {"chosen": said["chosen"] | {"rule": "6"}}, domain, unit, "1")

@@ -27,8 +27,10 @@ from kasuri.schema import Domain, Unit
 from kasuri.schema.maps import RegionMap
 
 BASIS = "docs/proofs/best.md"
-RULES = ("1", "2", "3", "4", "5")
+RULES = ("1", "2", "3", "4", "5", "6")
 RULE = RULES[-1]
+LOOKS = {"4": 1, "5": 2}
+"""The version of the look by rules before the last."""
 VAST = 10**10
 """Tables of so many cells and more are left to the recipe whose cost follows the people; so are those of several axes
 with more than `WIDE`."""
@@ -92,7 +94,7 @@ class Best(Mechanism):
     facts: tuple[Fraction, Fraction] | None
     rule: str = RULE
     """The first held fewer sums of tables that are measured whole; the first two had no pilot but for one mesh, the
-    third one of sums of cells, the fourth the first version of the look."""
+    third one of sums of cells, the fourth and fifth earlier versions of the look."""
 
     def stored(self) -> dict[str, Any]:
         """Of the recipe that measures what was declared; the plan of a release is that of the chosen recipe."""
@@ -151,7 +153,7 @@ class Best(Mechanism):
                 else:
                     looked = woven_tree(pilot="cells")
                     assert isinstance(looked, LookedTree)
-                    looked = replace(looked, version=1) if self.rule == "4" else looked
+                    looked = replace(looked, version=LOOKS.get(self.rule, looked.version))
                     yield looked, f"{size} cells, full or not: noisy cells choose what is measured"
             mesh = told is None and not piloted and any(axis.plane is not None for axis in domain.axes)
             if several and (sparse or mesh):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from itertools import product
@@ -34,6 +34,8 @@ ROUGH = 6.0
 HELD = 0.2
 """For `balanced`: what the held view has."""
 ROUNDS = 300
+HALVED = 24
+"""Steps to a share that is just enough."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,12 @@ def shares_for(form: Form, targets: tuple[float, ...], keep: tuple[int, ...]) ->
 class Plan:
     """What `balanced` is asked for: no error above `worst` times that of plain noise; how good, of plain noise, the
     cells are taken to be (a table where they are worse is not measured like this); what a view counts that is too
-    bad."""
+    bad; `alone`: of sums of so many cells and more least squares alone is asked, whatever the cells are taken to be."""
 
     worst: float
     taken: float = 0.8
     strict: float = 4.0
+    alone: float = math.inf
 
 
 @lru_cache(maxsize=64)
@@ -141,28 +144,52 @@ def balanced(cells: Sums, views: tuple[Sums, ...], own: Fraction, held: int | No
     logarithm of the views' variances small, none much above what the plan allows. View `held` has HELD of them, where
     there is one."""
     left = 1 - float(own)
-    least = min(LEAST, left / 4)
     known = max(1 / plan.taken**2 - float(own) ** 2, 0.0) / 2
     form = Form(cells.counts, (cells, *views), views, known)
+    blind = replace(form, known=0.0)
     plain = np.array([2 * cells.groups / sums.groups for sums in views])
     fixed = np.zeros(len(views) + 1)
     fixed[0], open_ = 1 - left, list(range(1, len(views) + 1))
     if held is not None:
         fixed[held + 1] = left * HELD
         open_.remove(held + 1)
+    if plan.alone < math.inf:
+        fixed = _floors(blind, plain, plan, fixed)
+        left = max(1 - float(fixed.sum()), 0.0)
+    least = min(LEAST, left / 4)
     q = fixed
-    while open_:
-        q = _lowest(partial(_spoiled, form, plain, plan), fixed, open_)
-        small = [i for i in open_ if q[i] < least]
+    while open_ and left > 1 / PARTS:
+        q = _lowest(partial(_spoiled, form, blind, plain, plan), fixed, open_)
+        small = [i for i in open_ if q[i] - fixed[i] < least]
         if not small:
             break
-        open_ = [i for i in open_ if i != min(small, key=lambda i: q[i])]
+        open_ = [i for i in open_ if i != min(small, key=lambda i: q[i] - fixed[i])]
     return tuple(_rounded(q[1:], int((1 - own) * PARTS)))
 
 
-def _spoiled(form: Form, plain: Float, plan: Plan, q: Float) -> tuple[float, Float]:
-    """What `balanced` makes small, and its derivatives by the shares."""
+def _floors(blind: Form, plain: Float, plan: Plan, shares: Float) -> Float:
+    """The least shares, one view after the other from the smallest sums on, by which least squares has all large sums
+    within the plan; what is left over makes each of them better still."""
+    q, limit = shares.copy(), plan.worst**2 * plain
+    for i in np.argsort(plain, kind="stable"):
+        if plain[i] < 2 * plan.alone or blind.variances(q)[i] <= limit[i]:
+            continue
+        low, high = q[i + 1], 1.0
+        for _ in range(HALVED):
+            q[i + 1] = (low + high) / 2
+            low, high = (low, q[i + 1]) if blind.variances(q)[i] <= limit[i] else (q[i + 1], high)
+        q[i + 1] = high
+    most, more = 1 - float(shares.sum()), q - shares
+    return shares + more * min(1.0, most / max(float(more.sum()), 1e-300))
+
+
+def _spoiled(form: Form, blind: Form, plain: Float, plan: Plan, q: Float) -> tuple[float, Float]:
+    """What `balanced` makes small, and its derivatives by the shares. `blind`: the form of those who know nothing."""
     V, slope = form._solved(q)
+    large = plain >= 2 * plan.alone
+    if large.any():
+        V_blind, slope_blind = blind._solved(q)
+        V, slope = np.where(large, V_blind, V), np.where(large[:, None], slope_blind, slope)
     limit = plan.worst**2 * plain
     over = np.maximum(V / limit - 1, 0.0)
     value = float(np.log(V / plain).mean()) + plan.strict * float((over**2).sum())
@@ -170,19 +197,19 @@ def _spoiled(form: Form, plain: Float, plan: Plan, q: Float) -> tuple[float, Flo
 
 
 def _lowest(cost: Callable[[Float], tuple[float, Float]], fixed: Float, open_: list[int]) -> Float:
-    """The shares, `fixed` but for those in `open_`, that make a cost of them small."""
+    """The shares, `fixed` and for those in `open_` more than that, that make a cost of them small."""
     left = 1 - float(fixed.sum())
 
     def shares(theta: Float) -> Float:
         q = fixed.copy()
         weights = np.exp(np.maximum(theta - theta.max(), -20.0))
-        q[open_] = weights / weights.sum() * left
+        q[open_] += weights / weights.sum() * left
         return q
 
     def loss(theta: Float) -> tuple[float, Float]:
         q = shares(theta)
         value, slope = cost(q)
-        own, by_q = q[open_], slope[open_]
+        own, by_q = (q - fixed)[open_], slope[open_]
         return value, own * (by_q - float((own * by_q).sum()) / left)
 
     found = [_descended(loss, theta) for theta in _starts(len(open_))]

@@ -41,11 +41,11 @@ from kasuri.recipes.mechanism import (
 )  # fmt: skip
 from kasuri.recipes.replay import WRONG_SCALE, apart, visited
 from kasuri.recipes.spending import drawable, fits, level_cost
-from kasuri.recipes.targets import PARTS, Form
+from kasuri.recipes.targets import PARTS
 from kasuri.recipes.views import MAX_GROUPS, View, Woven, map_faults
 from kasuri.recipes.visit import Visit, Whole
 from kasuri.recipes.wovenbars import WovenBars
-from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, every, planned, standard, sums_of
+from kasuri.recipes.wovenviews import ANCHORED, HELD, anchored, crossed, every, least_squares, planned, standard
 from kasuri.refine import woven
 from kasuri.refine.fuse import Drawn as Nodes
 from kasuri.refine.fuse import Incidence, solve
@@ -302,16 +302,17 @@ class WovenRun(TreeRun):
     def view_errors(self) -> list[AreaError]:
         """By least squares on all that is measured, without sign or prior: what refinement gains is not in it."""
         shown = [self.weave.view("cells"), *self._shown]
-        measured = [*(self.weave.view(part.name) for part, _ in self.parts)]
-        measured += [self.weave.view_at(depth) or () for depth, _ in self.cuts]
-        shares = np.array([float(share) for _, share in (*self.parts, *self.cuts)])
-        sums = [sums_of(self.weave, view) for view in shown]
-        form = Form(sums[0].counts, tuple(sums_of(self.weave, view) for view in measured), tuple(sums))
-        spread = form.variances(shares) * float(self.noise.scale) ** 2
+        spread = least_squares(self.weave, self.measured, shown) * float(self.noise.scale) ** 2
         return [
-            AreaError(None, sqrt(float(one)), False, "cells" if at == 0 else self.weave.words(view), sums[at].groups)
+            AreaError(None, sqrt(float(one)), False, self.weave.words(view) if at else "cells", self.weave.groups(view))
             for at, (view, one) in enumerate(zip(shown, spread, strict=True))
         ]
+
+    @property
+    def measured(self) -> list[tuple[View, Fraction]]:
+        """Every measured view with its share."""
+        parts = [(self.weave.view(part.name), share) for part, share in self.parts]
+        return parts + [(self.weave.view_at(depth) or (), share) for depth, share in self.cuts]
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -336,10 +337,8 @@ class WovenRun(TreeRun):
     @property
     def _shown(self) -> list[View]:
         """Views whose errors a release tells: those measured or standard, but for the cells and what is too many."""
-        named = [self.weave.view(part.name) for part, _ in self.parts]
-        named += [view for depth, _ in self.cuts if (view := self.weave.view_at(depth))]
         cells = self.weave.view("cells")
-        found = dict.fromkeys((*named, *standard(self.weave)))
+        found = dict.fromkeys((*(view for view, _ in self.measured if view), *standard(self.weave)))
         return [view for view in found if view != cells and self.weave.groups(view) <= MAX_GROUPS]
 
     def _summed(self, tree: Visited) -> Visited:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from math import log, sqrt
 from typing import Any
@@ -31,7 +32,7 @@ from kasuri.recipes.views import Woven
 from kasuri.recipes.visit import Whole
 from kasuri.recipes.woven import WovenRun, WovenTree, every_cell
 from kasuri.recipes.wovenchoice import ChoiceRun
-from kasuri.recipes.wovenviews import every, sums_of
+from kasuri.recipes.wovenviews import ANCHORED, every, least_squares, sums_of
 from kasuri.refine import bayes
 from kasuri.schema import Domain, Unit
 from kasuri.trees.visited import LEAST_SCALE
@@ -57,32 +58,48 @@ TOP = 8
 
 
 @dataclass(frozen=True)
+class Stop:
+    """A share of the cells that leaves something for sums. `plan` of their shares, where sums of the noisy cells are
+    held, as in `whole=True`: sums of posterior cells, which err together, had up to 1.9 times the error of plain noise
+    from 0.6 on."""
+
+    share: Fraction
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True)
 class Version:
     """A release names the version that it was made by.
 
-    `stops`: shares of the cells that leave something for sums. `enough`: a stop will do where the look expects the
-    cells, each by itself, to be at most so many times worse than plain noise. Their sums tell about them too: measured,
-    they were 0.65 to 1.0 of what the look expects. `bins`: the look has a histogram for each bin of cells of like
-    neighbourhoods. `held`: from this stop on sums of the noisy cells are held, as in `whole=True`: sums of posterior
-    cells, which err together, had up to 1.9 times the error of plain noise there. `plan`: of its shares."""
+    `stops`, by the names of their presets. `enough`: a stop will do where the look expects the cells, each by itself,
+    to be at most so many times worse than plain noise. Their sums tell about them too: measured, they were 0.65 to 1.0
+    of what the look expects. `bins`: the look has a histogram for each bin of cells of like neighbourhoods. `sums`: a
+    stop that holds sums must also do for them."""
 
-    stops: tuple[Fraction, ...]
+    stops: Mapping[str, Stop]
     enough: float
     bins: tuple[int, int]
-    held: Fraction
-    plan: Plan
+    sums: bool = False
 
 
-def _stops(*shares: str) -> tuple[Fraction, ...]:
-    return tuple(map(Fraction, shares))
+def _stops(plan: Plan | None, *shares: str) -> dict[str, Stop]:
+    return {share: Stop(Fraction(share), plan) for share in shares}
 
 
+FREE = Plan(0.98, taken=0.9, strict=12.0)
+"""Trusts that priors tell of sums what they tell of cells: measured, some sums of 16 to 32 cells of full tables were at
+1.07 of plain noise."""
+EVEN = Plan(1.04, taken=0.9, strict=12.0, alone=ANCHORED)
+"""Has sums that are held within the limit by least squares alone, which is what they are held at."""
 VERSIONS = {
-    1: Version(_stops("0.25", "0.4", "0.5", "0.6", "0.8"), 1.0, (1, 1), MOST, Plan(LIMIT)),
-    2: Version(_stops("0.25", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"), 1.02, (8, 2), Fraction("0.6"),
-               Plan(0.98, taken=0.9, strict=12.0)),
+    1: Version(_stops(None, "0.25", "0.4", "0.5", "0.6", "0.8"), 1.0, (1, 1)),
+    2: Version(_stops(None, "0.25", "0.4", "0.5") | _stops(FREE, "0.6", "0.7", "0.8", "0.9"), 1.02, (8, 2)),
+    3: Version(
+        _stops(None, "0.25", "0.4", "0.5") | _stops(EVEN, "0.6", "0.7") | _stops(FREE, "0.8")
+        | {"0.8 even": Stop(Fraction("0.8"), EVEN)} | _stops(FREE, "0.9"), 1.02, (8, 2), True),
 }  # fmt: skip
-"""The first had one histogram for all cells, and held sums where the cells have MOST alone."""
+"""The first had one histogram for all cells, and held sums where the cells have MOST alone; the second believed what
+FREE supposes. Up to 0.7 EVEN is about as good at other sums as FREE; at 0.9 it leaves them nothing."""
 ALL_HEIGHTS = 3
 """Which sums are held."""
 
@@ -109,13 +126,12 @@ class LookedTree(Mechanism):
             )
 
         def choice(stop: Fraction, plan: Plan | None) -> WovenRun:
-            """`plan`: where sums of noisy cells are held."""
             named, whole = _named(weave, stop, plan), plan is not None
             run = WovenTree(self.name, self.basis, named, True, (), whole, ALL_HEIGHTS).run(domain, unit, epsilon)
             return replace(run, everywhere=not whole, few=True, by_form=self.version > 1)
 
-        own = VERSIONS[self.version]
-        choices = {decimal(stop): choice(stop, own.plan if stop >= own.held else None) for stop in own.stops}
+        stops = VERSIONS[self.version].stops
+        choices = {name: choice(stop.share, stop.plan) for name, stop in stops.items()}
         whole = choice(MOST, Plan(LIMIT))
         return LookedRun(self, domain, whole.guarantee, whole.cost, whole.noise, whole.tree, choices | {WHOLE: whole})
 
@@ -151,8 +167,8 @@ class LookedRun(ChoiceRun):
 
     def _scales(self) -> dict[str, Fraction]:
         """The scale of the cells' noise by choice, from the look to the finest."""
-        shares = (*self.version.stops, MOST)
-        return {name: self.noise.scale / share for name, share in zip(self.choices, shares, strict=True)}
+        shares = {name: stop.share for name, stop in self.version.stops.items()} | {WHOLE: MOST}
+        return {name: self.noise.scale / share for name, share in shares.items()}
 
     def first(self) -> Tally:
         """Every possible cell under the noise of the finest choice."""
@@ -173,19 +189,21 @@ class LookedRun(ChoiceRun):
     def taken(self, y: Int, streams: Streams) -> JoinedBlocks:
         """By the look, whichever of the numbers that it was made of are then published."""
         looks = self.looks(y, streams)
-        words = self._rule(self._look(next(iter(looks.values()))))
+        first = next(iter(looks.values()))
+        words = self._rule(self._look(first), self._sums(first))
         return self.choices[words["preset"]].joined((), words, looks[words["preset"]])
 
     def looks(self, y: Int, streams: Streams) -> dict[str, Whole]:
         """Every possible cell under the noise of every choice: each but the finest, y, is the next finer one with
         further noise, independent of all before."""
         nodes, depth = self._cells, self.tree.depth
-        finest, *wider = reversed(self._scales().items())
-        found = {finest[0]: Whole(depth, finest[1], nodes, y)}
-        for at, ((_, scale), (name, more)) in enumerate(pairwise((finest, *wider)), 1):
+        scales = self._scales()
+        each = sorted(set(scales.values()))
+        found = {each[0]: Whole(depth, each[0], nodes, y)}
+        for at, (scale, more) in enumerate(pairwise(each), 1):
             y = y + widening(scale, more).draw(streams.open("cells", at, 0), nodes.size)
-            found[name] = Whole(depth, more, nodes, y)
-        return dict(reversed(found.items()))
+            found[more] = Whole(depth, more, nodes, y)
+        return {name: found[scale] for name, scale in scales.items()}
 
     def _look(self, look: Whole) -> Int:
         """How many of the noisy cells are in every class of `bayes`, as whole numbers, by bin."""
@@ -205,39 +223,74 @@ class LookedRun(ChoiceRun):
         first = np.flatnonzero(np.diff(above, prepend=-1, append=-1))
         return bayes.sibling_features(u, first), np.zeros(u.size)
 
-    def _rule(self, look: Int) -> dict[str, Any]:
+    @cached_property
+    def _blocks(self) -> int | None:
+        """The depth of the least nodes of the tree whose sums are held."""
+        cells = self.tree.nodes(self.tree.depth)
+        return max((at for at in self.tree.stages[1:-1] if self.tree.nodes(at) * ANCHORED <= cells), default=None)
+
+    def _sums(self, look: Whole) -> Int:
+        """How many sums of the noisy cells, those of `_blocks`, are in every class of `bayes` for normal noise."""
+        if not self.version.sums or self._blocks is None:
+            return np.zeros(0, dtype=np.int64)
+        _, at, cells = np.unique(look.prefix // self.tree.stride(self._blocks), return_inverse=True, return_counts=True)
+        u = np.bincount(at, look.y) / np.sqrt(cells) / float(max(look.scale, LEAST_SCALE))
+        return bayes.classes(u, np.zeros(u.size, dtype=np.int64), 1, normal=True)[0].astype(np.int64)
+
+    def _rule(self, look: Int, sums: Int) -> dict[str, Any]:
         """What the look's histograms choose, and why, as a release says it."""
         spread, enough = expected(look, self.version.stops), self.version.enough
-        preset = next((decimal(stop) for stop, ratio in spread.items() if ratio <= enough), WHOLE)
-        told = ", ".join(f"{decimal(stop)}: {ratio:.2f}" for stop, ratio in spread.items())
+        told, held, preset = [], {}, WHOLE
+        for name, ratio in spread.items():
+            if preset == WHOLE and ratio <= enough:
+                if self.version.sums and self.choices[name].mechanism.whole:
+                    held[name] = self._of_sums(name, sums)
+                preset = name if held.get(name, 0.0) <= LIMIT else WHOLE
+            told.append(f"{name}: {ratio:.2f}" + (f" (sums {held[name]:.2f})" if name in held else ""))
+        also = f"; of sums of {ANCHORED} cells and more {LIMIT}" if self.version.sums else ""
         tuning = {
             "source": f"the cells under the noise of {decimal(LOOKED)} of epsilon; their expected error over that of "
-            f"plain noise, by share: {told}; limit {enough}",
+            f"plain noise, by share: {', '.join(told)}; limit {enough}{also}",
             "charged": "nothing beside what is published: the look is one of its numbers, or made of them",
             "look": look.tolist() if len(look) > 1 else look[0].tolist(),
-        }
+        } | ({"sums": sums.tolist()} if self.version.sums else {})
         return {"preset": preset, "tuning": tuning, "shares": self.choices[preset].further()["shares"]}
+
+    def _of_sums(self, name: str, sums: Int) -> float:
+        """The largest expected error, over that of plain noise, of sums that are held under a choice: what least
+        squares makes of them, and what the look knows of the least of them before."""
+        run, cells = self.choices[name], self.tree.nodes(self.tree.depth)
+        sizes = {view: cells / run.weave.groups(view) for view in every(run.weave)}
+        large = [view for view, size in sizes.items() if size >= ANCHORED]
+        if not large:
+            return 0.0
+        plain = 2 * np.array([sizes[view] for view in large])
+        worst = float((least_squares(run.weave, run.measured, large) / plain).max())
+        noise = 2 * worst * float(LOOKED) ** 2
+        if not sums.size:
+            return sqrt(worst)
+        v = bayes.class_variances(sums[None].astype(np.float64), normal=True)
+        return sqrt(_after(v, noise, sums) / 2) / float(LOOKED)
 
     def retold(self, words: Words, measurements: Measurements | None) -> tuple[dict[str, Any], list[str]]:
         """The rule once more, on the histograms as they are told."""
         if words.get("preset") not in self.choices:
             raise FormatError("the preset is not among the choices")
         tuning, bins = words.get("tuning"), self.version.bins[0] * self.version.bins[1]
-        look = np.array(tuning.get("look") if isinstance(tuning, Mapping) else None)
+        tuning = tuning if isinstance(tuning, Mapping) else {}
         shape = (bins, bayes.CLASSES) if bins > 1 else (bayes.CLASSES,)
-        if look.shape != shape or look.dtype.kind != "i" or look.min() < 0:
-            raise FormatError("the look is not a histogram of noisy cells")
-        nodes = self.tree.nodes(self.tree.depth)
-        if look.max() > nodes or look.sum() != nodes:  # larger numbers might add up to it modulo 2^64
-            raise FormatError("the look does not hold every cell once")
-        told, preset = self.words() | self._rule(np.atleast_2d(look)), words["preset"]
+        look = _histogram(tuning.get("look"), shape, self.tree.nodes(self.tree.depth))
+        blocks = 0 if self._blocks is None or not self.version.sums else self.tree.nodes(self._blocks)
+        of_sums = (bayes.CLASSES_NORMAL if blocks else 0,)
+        sums = _histogram(tuning.get("sums", [] if not self.version.sums else None), of_sums, blocks)
+        told, preset = self.words() | self._rule(np.atleast_2d(look), sums), words["preset"]
         if measurements is None:  # a table too large to be replayed
             return told, ["the look that chose the preset: the measurements were not read"]
         own, depth = measurements.level == self.tree.depth, self.tree.depth
         cells = Whole(depth, self._scales()[preset], measurements.prefix[own], measurements.value[own])
         if told["preset"] != preset:  # whoever compares the words names it
             return told, []
-        if self._refuted(np.atleast_2d(look), cells):
+        if self._refuted(np.atleast_2d(look), sums, cells):
             raise FormatError("the published cells did not look like this")
         if preset == next(iter(self.choices)):
             return told, []
@@ -246,11 +299,11 @@ class LookedRun(ChoiceRun):
             "the noise that was added to look at them, may have it"
         ]
 
-    def _refuted(self, look: Int, cells: Whole) -> bool:
+    def _refuted(self, look: Int, sums: Int, cells: Whole) -> bool:
         """Whether cells that were published under their noise have another look, or hardly ever this one."""
         fine, wide = cells.scale, next(iter(self._scales().values()))
         if fine == wide:
-            return not np.array_equal(self._look(cells), look)
+            return not (np.array_equal(self._look(cells), look) and np.array_equal(self._sums(cells), sums))
         one = widening_tail(fine, wide, 64)[0] / 2.0**65  # P(M >= x) = one a^x, x >= 1
         at_least = look.sum(axis=0)[::-1].cumsum()[::-1]
         for name in TESTED:
@@ -274,14 +327,28 @@ def _classes(y: Int, scale: Fraction) -> Int:
     return bayes.classes(u, np.zeros(u.size, dtype=np.int64), 1)[0].astype(np.int64)
 
 
-def expected(look: Int, stops: tuple[Fraction, ...]) -> dict[Fraction, float]:
-    """By share of the cells: their root mean square error over that of plain noise, where histograms of the look
-    (numbers in scales of its noise), by bin, are all that is known. A cell of posterior variance v under the look has
-    1 / (1/v + 1/n' - 1/n) under another noise, of variance n' instead of n = 2."""
+def _histogram(told: object, shape: tuple[int, ...], of: int) -> Int:
+    """A told histogram, where it can be one of so many numbers."""
+    found = np.array(told if told != [] else np.zeros(0, dtype=np.int64))
+    if found.shape != shape or found.dtype.kind != "i" or (found.size and found.min() < 0):
+        raise FormatError("the look is not a histogram of noisy cells")
+    if found.size and (found.max() > of or found.sum() != of):  # larger numbers might add up to it modulo 2^64
+        raise FormatError("the look does not hold every cell once")
+    return found
+
+
+def expected(look: Int, stops: Mapping[str, Stop]) -> dict[str, float]:
+    """By stop: the root mean square error of the cells over that of plain noise, where histograms of the look (numbers
+    in scales of its noise), by bin, are all that is known."""
     v, first = bayes.class_variances(look.astype(np.float64)), float(LOOKED)
     out = {}
-    for stop in stops:
-        noise = 2 * (first / float(stop)) ** 2
-        after: Float = 1 / (1 / v + 1 / noise - 1 / 2)
-        out[stop] = sqrt(float((look * after).sum()) / max(int(look.sum()), 1) / 2) / first
+    for name, stop in stops.items():
+        out[name] = sqrt(_after(v, 2 * (first / float(stop.share)) ** 2, look) / 2) / first
     return out
+
+
+def _after(v: Float, noise: float, look: Int) -> float:
+    """The mean variance of numbers that have v under the look, of variance n = 2, where they are told with a variance
+    of n' instead: 1 / (1/v + 1/n' - 1/n)."""
+    after: Float = 1 / (1 / v + 1 / noise - 1 / 2)
+    return float((look * after).sum()) / max(int(look.sum()), 1)

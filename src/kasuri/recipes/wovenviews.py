@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 
+import numpy as np
+
+from kasuri.arrays import Float
 from kasuri.recipes.targets import Form, Sums, shares_for
 from kasuri.recipes.views import MAX_GROUPS, Term, View, Woven
 
@@ -96,6 +100,14 @@ def anchored(weave: Woven, held: int) -> list[View]:
             if len(view) > 1 and view not in found:
                 found.append(view)
     return found
+
+
+def least_squares(weave: Woven, measured: Sequence[tuple[View, Fraction]], views: Sequence[View]) -> Float:
+    """The variance of a sum of each view by least squares on measured views and their shares, without sign or prior,
+    where one count alone has scale 1."""
+    told, asked = (tuple(sums_of(weave, view) for view in some) for some in ((view for view, _ in measured), views))
+    form = Form(sums_of(weave, weave.view("cells")).counts, told, asked)
+    return form.variances(np.array([float(share) for _, share in measured]))
 
 
 def sums_of(weave: Woven, view: View) -> Sums:

@@ -346,31 +346,31 @@ def fitted_weights(u: Float, bins: Int, count: int, *, normal: bool = False) -> 
     return mixture_weights(hist, likelihood, pooled, RIDGE, STEPS)
 
 
-CLASSES = 66
-"""Of u, in histograms: up to 0, the points of a grid up to TOP, everything above."""
+CLASSES, CLASSES_NORMAL = 66, 98
+"""Of u, in histograms: up to 0 (or up to -BELOW), the points of a grid up to TOP, everything above."""
 
 
-def classes(u: Float, bins: Int, count: int) -> Float:
+def classes(u: Float, bins: Int, count: int, *, normal: bool = False) -> Float:
     """How many values of every bin are in every class."""
     from kasuri._kernels.bayes import histograms
 
-    out = np.zeros((count, CLASSES))
-    histograms(u, bins, 0.0, out)
+    out = np.zeros((count, CLASSES_NORMAL if normal else CLASSES))
+    histograms(u, bins, start(normal), out)
     return out
 
 
-def class_variances(hist: Float) -> Float:
+def class_variances(hist: Float, *, normal: bool = False) -> Float:
     """Posterior variance of a value by its bin and class, in squared scales, under the prior fitted to its bin."""
     from kasuri._kernels.bayes import GRID, TOP, mixture_weights
 
-    likelihood, first, second = mixture()
+    likelihood, first, second = mixture(normal)
     parts = likelihood.shape[1]
     weights = mixture_weights(hist.sum(axis=0, keepdims=True), likelihood, np.full(parts, 1 / parts), 1.0, STEPS)
     if len(hist) > 1:
         weights = mixture_weights(hist, likelihood, weights[0], RIDGE, STEPS)
     total, one, two = (np.einsum("bk,jk->bj", weights, table) for table in (likelihood[:-1], first, second))
     variance = np.maximum(two / total - (one / total) ** 2, 1e-4)
-    flat = np.clip((np.arange(total.shape[1]) / GRID - FLAT) / (TOP - FLAT), 0.0, 1.0)
+    flat = np.clip((np.arange(total.shape[1]) / GRID - start(normal) - FLAT) / (TOP - FLAT), 0.0, 1.0)
     return np.column_stack((variance * (1 - flat) + 2 * flat, np.full(len(hist), 2.0)))
 
 
