@@ -101,6 +101,32 @@ def test_the_shift_is_dense_least_squares(name, seed):
     np.testing.assert_allclose(found.x[drawn.units], x, rtol=1e-4, atol=1e-2 * np.sqrt(s2.min()))
 
 
+def test_damped_steps_end_where_nothing_is_left_to_move():
+    """Large cells of a mostly empty table, told by margins: plain rounds swing to and fro."""
+    rng = np.random.default_rng(3)
+    domain = Domain.of(Ordered("a", 16), Ordered("b", 24))
+    tree = interleaved(domain)
+    truth = rng.poisson(0.3, (16, 24))
+    truth[:11, 9] = 4000
+    keys, _ = tree.children(np.zeros(1, dtype=np.int64), 0, tree.depth)
+    y = truth.ravel()[tree.cells(keys)] + np.rint(rng.laplace(0, 40, keys.size)).astype(np.int64)
+    cells = Level(keys, y, y.astype(float), np.zeros(keys.size + 1, dtype=np.int64))
+    visited = Visited((tree.depth,), (Fraction(40),), (0.0,), (cells,))
+    parts = [Partition(f"{axis}@{up}", (axis_level(tree, domain, axis, up),)) for axis in "ab" for up in (4, 3, 2, 1)]
+    drawn = fuse.Drawn.of(visited)
+    incidence = fuse.Incidence.of(parts, drawn, visited, tree)
+    sums = incidence.of_groups(truth.ravel()[tree.cells(keys)].astype(float))
+    s2 = np.full(sums.size, 4.0)
+    v = np.where(y > 400, 4.0e6, rng.uniform(1e-2, 1e2, y.size))
+    args = (drawn, incidence, np.maximum(y, 0.1) * rng.uniform(0.2, 2, y.size), v, float(truth.sum()), 0.0, sums, s2)
+    left = []
+    for damped in (False, True):
+        found = fuse.fuse(*args, damped=damped)
+        residual = sums - incidence.of_groups(found.x) - s2 * found.potentials
+        left.append(np.sqrt(np.mean(residual**2 / s2)))
+    assert left[1] < fuse.NEAR < left[0]
+
+
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_part_that_is_a_cut_is_a_larger_share_on_that_cut(seed):

@@ -180,6 +180,8 @@ class WovenRun(TreeRun):
     """Do levels of few nodes say how far the sums below them are off (`bayes.upward`)?"""
     by_form: bool = False
     """Are the errors of sums told by least squares, where they are held or more than MANY_CELLS are drawn?"""
+    damped: bool = False
+    """As `fuse` has it."""
     signed: ClassVar[bool] = False
     bias: ClassVar[Bias] = Bias.TREES
     publishes: ClassVar[bool] = True
@@ -269,7 +271,7 @@ class WovenRun(TreeRun):
             tree = self._summed(tree)
         elif self.few and len(self.domain.axes) > 1:
             parts += self._told_by_finer(tree, parts)
-        return tree, self.tree, self.domain, parts, around, self.few
+        return tree, self.tree, self.domain, parts, around, self.few, self.damped
 
     def after(self, drawn: Drawn, sizes: Sequence[int] = ()) -> list[AreaError] | NoForm:
         """Blocks, and every measured view and those of `standard`. Where all cells are measured, sums of theirs have at

@@ -58,48 +58,47 @@ TOP = 8
 
 
 @dataclass(frozen=True)
-class Stop:
-    """A share of the cells that leaves something for sums. `plan` of their shares, where sums of the noisy cells are
-    held, as in `whole=True`: sums of posterior cells, which err together, had up to 1.9 times the error of plain noise
-    from 0.6 on."""
-
-    share: Fraction
-    plan: Plan | None = None
-
-
-@dataclass(frozen=True)
 class Version:
     """A release names the version that it was made by.
 
-    `stops`, by the names of their presets. `enough`: a stop will do where the look expects the cells, each by itself,
-    to be at most so many times worse than plain noise. Their sums tell about them too: measured, they were 0.65 to 1.0
-    of what the look expects. `bins`: the look has a histogram for each bin of cells of like neighbourhoods. `sums`: a
-    stop that holds sums must also do for them."""
+    `stops`: shares of the cells that leave something for sums. `enough`: a stop will do where the look expects the
+    cells, each by itself, to be at most so many times worse than plain noise. Their sums tell about them too: measured,
+    they were 0.65 to 1.0 of what the look expects. `bins`: the look has a histogram for each bin of cells of like
+    neighbourhoods. `held`: from this stop on sums of the noisy cells are held, as in `whole=True`: sums of posterior
+    cells, which err together, had up to 1.9 times the error of plain noise there. `plan`: of its shares; EVEN up to
+    `even`. `sums`: from `held` on a stop must also do for the sums that are held, of which priors of cells tell little.
+    `damped`: see `fuse`."""
 
-    stops: Mapping[str, Stop]
+    stops: tuple[Fraction, ...]
     enough: float
     bins: tuple[int, int]
+    held: Fraction
+    plan: Plan
+    even: Fraction = Fraction(0)
     sums: bool = False
+    damped: bool = False
+
+    def planned(self, stop: Fraction) -> Plan | None:
+        """None: no sums of noisy cells are held."""
+        return None if stop < self.held else EVEN if stop <= self.even else self.plan
 
 
-def _stops(plan: Plan | None, *shares: str) -> dict[str, Stop]:
-    return {share: Stop(Fraction(share), plan) for share in shares}
+def _stops(*shares: str) -> tuple[Fraction, ...]:
+    return tuple(map(Fraction, shares))
 
 
-FREE = Plan(0.98, taken=0.9, strict=12.0)
-"""Trusts that priors tell of sums what they tell of cells: measured, some sums of 16 to 32 cells of full tables were at
-1.07 of plain noise."""
 EVEN = Plan(1.04, taken=0.9, strict=12.0, alone=ANCHORED)
-"""Has sums that are held within the limit by least squares alone, which is what they are held at."""
+"""Keeps the sums that are held within the limit by least squares alone. Up to 0.7 that is about as good for the others;
+with 0.8 and more on the cells it leaves them nothing."""
 VERSIONS = {
-    1: Version(_stops(None, "0.25", "0.4", "0.5", "0.6", "0.8"), 1.0, (1, 1)),
-    2: Version(_stops(None, "0.25", "0.4", "0.5") | _stops(FREE, "0.6", "0.7", "0.8", "0.9"), 1.02, (8, 2)),
-    3: Version(
-        _stops(None, "0.25", "0.4", "0.5") | _stops(EVEN, "0.6", "0.7") | _stops(FREE, "0.8")
-        | {"0.8 even": Stop(Fraction("0.8"), EVEN)} | _stops(FREE, "0.9"), 1.02, (8, 2), True),
+    1: Version(_stops("0.25", "0.4", "0.5", "0.6", "0.8"), 1.0, (1, 1), MOST, Plan(LIMIT)),
+    2: Version(_stops("0.25", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"), 1.02, (8, 2), Fraction("0.6"),
+               Plan(0.98, taken=0.9, strict=12.0)),
 }  # fmt: skip
-"""The first had one histogram for all cells, and held sums where the cells have MOST alone; the second believed what
-FREE supposes. Up to 0.7 EVEN is about as good at other sums as FREE; at 0.9 it leaves them nothing."""
+VERSIONS[3] = replace(VERSIONS[2], even=Fraction("0.7"), sums=True, damped=True)
+"""The first had one histogram for all cells, and held sums where the cells have MOST alone. The second asked nothing of
+sums: those of 16 to 32 cells of full tables were at 1.07 of plain noise; and took what six rounds had come to for the
+join of tree and sums, up to 5 times plain noise."""
 ALL_HEIGHTS = 3
 """Which sums are held."""
 
@@ -126,12 +125,13 @@ class LookedTree(Mechanism):
             )
 
         def choice(stop: Fraction, plan: Plan | None) -> WovenRun:
+            """`plan`: where sums of noisy cells are held."""
             named, whole = _named(weave, stop, plan), plan is not None
             run = WovenTree(self.name, self.basis, named, True, (), whole, ALL_HEIGHTS).run(domain, unit, epsilon)
-            return replace(run, everywhere=not whole, few=True, by_form=self.version > 1)
+            return replace(run, everywhere=not whole, few=True, by_form=self.version > 1, damped=own.damped)
 
-        stops = VERSIONS[self.version].stops
-        choices = {name: choice(stop.share, stop.plan) for name, stop in stops.items()}
+        own = VERSIONS[self.version]
+        choices = {decimal(stop): choice(stop, own.planned(stop)) for stop in own.stops}
         whole = choice(MOST, Plan(LIMIT))
         return LookedRun(self, domain, whole.guarantee, whole.cost, whole.noise, whole.tree, choices | {WHOLE: whole})
 
@@ -167,8 +167,8 @@ class LookedRun(ChoiceRun):
 
     def _scales(self) -> dict[str, Fraction]:
         """The scale of the cells' noise by choice, from the look to the finest."""
-        shares = {name: stop.share for name, stop in self.version.stops.items()} | {WHOLE: MOST}
-        return {name: self.noise.scale / share for name, share in shares.items()}
+        shares = (*self.version.stops, MOST)
+        return {name: self.noise.scale / share for name, share in zip(self.choices, shares, strict=True)}
 
     def first(self) -> Tally:
         """Every possible cell under the noise of the finest choice."""
@@ -197,13 +197,12 @@ class LookedRun(ChoiceRun):
         """Every possible cell under the noise of every choice: each but the finest, y, is the next finer one with
         further noise, independent of all before."""
         nodes, depth = self._cells, self.tree.depth
-        scales = self._scales()
-        each = sorted(set(scales.values()))
-        found = {each[0]: Whole(depth, each[0], nodes, y)}
-        for at, (scale, more) in enumerate(pairwise(each), 1):
+        finest, *wider = reversed(self._scales().items())
+        found = {finest[0]: Whole(depth, finest[1], nodes, y)}
+        for at, ((_, scale), (name, more)) in enumerate(pairwise((finest, *wider)), 1):
             y = y + widening(scale, more).draw(streams.open("cells", at, 0), nodes.size)
-            found[more] = Whole(depth, more, nodes, y)
-        return {name: found[scale] for name, scale in scales.items()}
+            found[name] = Whole(depth, more, nodes, y)
+        return dict(reversed(found.items()))
 
     def _look(self, look: Whole) -> Int:
         """How many of the noisy cells are in every class of `bayes`, as whole numbers, by bin."""
@@ -241,7 +240,8 @@ class LookedRun(ChoiceRun):
         """What the look's histograms choose, and why, as a release says it."""
         spread, enough = expected(look, self.version.stops), self.version.enough
         told, held, preset = [], {}, WHOLE
-        for name, ratio in spread.items():
+        for stop, ratio in spread.items():
+            name = decimal(stop)
             if preset == WHOLE and ratio <= enough:
                 if self.version.sums and self.choices[name].mechanism.whole:
                     held[name] = self._of_sums(name, sums)
@@ -337,14 +337,11 @@ def _histogram(told: object, shape: tuple[int, ...], of: int) -> Int:
     return found
 
 
-def expected(look: Int, stops: Mapping[str, Stop]) -> dict[str, float]:
-    """By stop: the root mean square error of the cells over that of plain noise, where histograms of the look (numbers
-    in scales of its noise), by bin, are all that is known."""
+def expected(look: Int, stops: tuple[Fraction, ...]) -> dict[Fraction, float]:
+    """By share of the cells: their root mean square error over that of plain noise, where histograms of the look
+    (numbers in scales of its noise), by bin, are all that is known."""
     v, first = bayes.class_variances(look.astype(np.float64)), float(LOOKED)
-    out = {}
-    for name, stop in stops.items():
-        out[name] = sqrt(_after(v, 2 * (first / float(stop.share)) ** 2, look) / 2) / first
-    return out
+    return {stop: sqrt(_after(v, 2 * (first / float(stop)) ** 2, look) / 2) / first for stop in stops}
 
 
 def _after(v: Float, noise: float, look: Int) -> float:

@@ -24,6 +24,8 @@ from kasuri.trees.visited import Visited
 ROUNDS = 6
 ENOUGH = 1e-3
 """Rounds end where residuals have this root mean square, in standard deviations of the parts' noise."""
+DAMPED_ROUNDS, NEAR, HALVED = 60, 1e-2, 20
+"""Damped rounds are many, and each of them need not be exact; a step is halved at most so often."""
 CLOSE, STEPS = 1e-4, 400
 """Relative residual at which conjugate gradients end, and the most of their steps."""
 NEARLY_NONE = 1e-6
@@ -143,21 +145,29 @@ class Fused:
 
 def fuse(
     drawn: Drawn, parts: Incidence, z: Float, v: Float, total: float, v0: float, y: Float, s2: Float, *,
-    calibrate: bool = True,
+    calibrate: bool = True, damped: bool = False,
 ) -> Fused:  # fmt: skip
-    """Join numbers y (of noise variances s2, by group) to a tree of estimates z and variances v. Cost: O(drawn nodes +
-    groups touched) per step of the conjugate gradients, some dozens in all."""
+    """Join numbers y (of noise variances s2, by group) to a tree of estimates z and variances v. `damped`: steps are
+    halved while they go too far, as often as it takes to converge; without, rounds may swing to and fro between sets of
+    numbers at 0 and end anywhere. Cost: O(drawn nodes + groups touched) per step of the conjugate gradients, some
+    dozens in all, or some hundreds where many numbers come to 0."""
     from kasuri._kernels.fuse import descend, lift
 
     v, raised = v.copy(), 1.0
-    potentials = np.zeros(parts.groups)
-    a, x, root = np.zeros(z.size), np.empty(z.size), 0.0
-    for turn in range(ROUNDS + 1):
-        a = parts.of_units(potentials, z.size)
+    rounds, enough, close = (DAMPED_ROUNDS, NEAR, NEAR) if damped else (ROUNDS, ENOUGH, CLOSE)
+
+    def at(potentials: Float) -> tuple[Float, float, Float, Float]:
+        """The shift, that of the root, the numbers that follow, and how far they are from y: the slope of what the
+        potentials make as large as can be."""
+        a, x = parts.of_units(potentials, z.size), np.empty(z.size)
         root = lift(drawn.start, drawn.end, drawn.top, v, a)
         descend(drawn.start, drawn.end, drawn.top, z, v, a, max(total + v0 * root, 0.0), x)
-        residual = y - parts.of_groups(x) - s2 * potentials
-        if turn == ROUNDS or (turn and math.sqrt(np.mean(residual**2 / s2)) < ENOUGH):
+        return a, root, x, y - parts.of_groups(x) - s2 * potentials
+
+    potentials = np.zeros(parts.groups)
+    a, root, x, residual = at(potentials)
+    for turn in range(rounds):
+        if turn and math.sqrt(np.mean(residual**2 / s2)) < enough:
             break
         active = np.where(x > 0, v, NEARLY_NONE * v)
         if turn == 0 and calibrate:
@@ -169,7 +179,15 @@ def fuse(
             spread = drawn.covariance(active, v0, parts.of_units(numbers, active.size))
             return parts.of_groups(spread) + s2 * numbers
 
-        potentials = potentials + solve(system, residual, 1 / (parts.of_groups(active, square=True) + s2))
+        step = solve(system, residual, 1 / (parts.of_groups(active, square=True) + s2), close)
+        uphill, new = dot(residual, step), at(potentials + step)
+        for _ in range(HALVED if damped else 0):
+            if dot(new[3], step) >= -uphill / 2:
+                break
+            step, uphill = step / 2, uphill / 2
+            new = at(potentials + step)
+        potentials = potentials + step
+        a, root, x, residual = new
     return Fused(z + v * a, v, max(total + v0 * root, 0.0), potentials, raised, x)
 
 

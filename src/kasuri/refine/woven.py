@@ -92,10 +92,12 @@ def estimate(
     parts: Sequence[Part],
     around: Sequence[Partition],
     few: bool = False,
+    damped: bool = False,
 ) -> tuple[Int, Int]:
     """Keys and integer values of the leaves: non-negative, every drawn node the sum of its drawn children. `around`:
-    the partitions whose sums make a cell's expectation; none: its neighbours do. `few`: see `bayes.upward`."""
-    fitted = fit(visited, tree, domain, parts, around, few)
+    the partitions whose sums make a cell's expectation; none: its neighbours do. `few`, `damped`: see `bayes.upward`
+    and `fuse`."""
+    fitted = fit(visited, tree, domain, parts, around, few, damped)
     return _integers(fitted.found, visited, tree, fitted.groups, fitted.sizes, fitted.joined)
 
 
@@ -106,6 +108,7 @@ def fit(
     parts: Sequence[Part],
     around: Sequence[Partition],
     few: bool = False,
+    damped: bool = False,
 ) -> Fitted:
     """What `estimate` rounds."""
     levels = visited.levels
@@ -120,7 +123,7 @@ def fit(
     u = levels[-1].y / scale
     drawn = Drawn.of(visited)
     total, spread = _total(visited, scales, parts)
-    joined = _Joined.of(parts, drawn, visited, tree, total)
+    joined = _Joined.of(parts, drawn, visited, tree, total, damped)
     labels, count = expect.labels(around, tree, keys)
     sizes = np.cumsum([level.y.size for level in levels])[:-1]
     values: Float = u
@@ -163,20 +166,23 @@ class _Joined:
     y: Float
     s2: Float
     total: float
+    damped: bool
 
     @classmethod
-    def of(cls, parts: Sequence[Part], drawn: Drawn, visited: Visited, tree: Order, total: float) -> _Joined:
+    def of(
+        cls, parts: Sequence[Part], drawn: Drawn, visited: Visited, tree: Order, total: float, damped: bool
+    ) -> _Joined:
         incidence = Incidence.of([part.partition for part in parts], drawn, visited, tree)
         labels, _ = expect.labels([part.partition for part in parts], tree, visited.levels[-1].prefix)
         y = np.concatenate([np.zeros(0), *(part.y for part in parts)])
         s2 = np.concatenate([np.zeros(0), *(np.full(part.y.size, part.variance) for part in parts)])
-        return cls(drawn, incidence, labels, y, s2, total)
+        return cls(drawn, incidence, labels, y, s2, total, damped)
 
     def shift(self, z: Float, v: Float) -> Fused:
         from kasuri._kernels.fuse import descend
 
         if self.y.size:
-            return fuse(self.drawn, self.incidence, z, v, self.total, 0.0, self.y, self.s2)
+            return fuse(self.drawn, self.incidence, z, v, self.total, 0.0, self.y, self.s2, damped=self.damped)
         x = np.empty(z.size)
         descend(self.drawn.start, self.drawn.end, self.drawn.top, z, v, np.zeros(z.size), self.total, x)
         return Fused(z, v, self.total, self.y, 1.0, x)
