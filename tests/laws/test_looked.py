@@ -11,7 +11,7 @@ import pytest
 import kasuri as ks
 from kasuri.errors import DomainError, FormatError, PrivacyError
 from kasuri.noise.rng import Streams, seeded
-from kasuri.recipes import wovenlook
+from kasuri.recipes import wovenlook, wovenviews
 from kasuri.recipes.descent import by_key
 from kasuri.recipes.mechanism import Drawn
 from kasuri.recipes.read import read
@@ -60,6 +60,8 @@ def test_every_choice_spends_all_of_epsilon_once(epsilon, change, version):
         assert one.told_scales[one.tree.depth] == scale  # the noise of the look that it publishes
         held = name == "whole" or (version > 1 and float(name) >= 0.6)
         assert one.mechanism.whole == held and one.everywhere != held
+        assert one.mechanism.held == (4 if version == 3 else 3) and one.damped == (version == 3)
+        assert set(wovenviews.crossed(one.weave)) <= set(wovenviews.anchored(one.weave, 4))
 
 
 @pytest.mark.parametrize(("version", "preset"), CASES)

@@ -67,7 +67,7 @@ class Version:
     neighbourhoods. `held`: from this stop on sums of the noisy cells are held, as in `whole=True`: sums of posterior
     cells, which err together, had up to 1.9 times the error of plain noise there. `plan`: of its shares; EVEN up to
     `even`. `sums`: from `held` on a stop must also do for the sums that are held, of which priors of cells tell little.
-    `damped`: see `fuse`."""
+    `damped`: see `fuse`. `anchored`: which sums are held."""
 
     stops: tuple[Fraction, ...]
     enough: float
@@ -77,6 +77,7 @@ class Version:
     even: Fraction = Fraction(0)
     sums: bool = False
     damped: bool = False
+    anchored: int = 3
 
     def planned(self, stop: Fraction) -> Plan | None:
         """None: no sums of noisy cells are held."""
@@ -95,12 +96,10 @@ VERSIONS = {
     2: Version(_stops("0.25", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"), 1.02, (8, 2), Fraction("0.6"),
                Plan(0.98, taken=0.9, strict=12.0)),
 }  # fmt: skip
-VERSIONS[3] = replace(VERSIONS[2], even=Fraction("0.7"), sums=True, damped=True)
+VERSIONS[3] = replace(VERSIONS[2], even=Fraction("0.7"), sums=True, damped=True, anchored=4)
 """The first had one histogram for all cells, and held sums where the cells have MOST alone. The second asked nothing of
 sums: those of 16 to 32 cells of full tables were at 1.07 of plain noise; and took what six rounds had come to for the
 join of tree and sums, up to 5 times plain noise."""
-ALL_HEIGHTS = 3
-"""Which sums are held."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class LookedTree(Mechanism):
         def choice(stop: Fraction, plan: Plan | None) -> WovenRun:
             """`plan`: where sums of noisy cells are held."""
             named, whole = _named(weave, stop, plan), plan is not None
-            run = WovenTree(self.name, self.basis, named, True, (), whole, ALL_HEIGHTS).run(domain, unit, epsilon)
+            run = WovenTree(self.name, self.basis, named, True, (), whole, own.anchored).run(domain, unit, epsilon)
             return replace(run, everywhere=not whole, few=True, by_form=self.version > 1, damped=own.damped)
 
         own = VERSIONS[self.version]
