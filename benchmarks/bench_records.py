@@ -8,9 +8,8 @@ progress, and prints CPU seconds, the ratio and the peak memory of each, which m
 of the process, of which DuckDB is a part. Then the same records from a CSV file, beside polars and DuckDB, which count
 rows by cell and bound nobody, and the keyed hash of ids beside hashlib's (OpenSSL).
 
-10^8 rows, two cores shared with other work: radix 44.0 CPU s, 0.72 GB; DuckDB 170.8 CPU s, 1.55 GB (ratio 0.26); DuckDB
-by text ids 270 CPU s, 1.64 GB, when DuckDB split the records itself. 10^7 rows, before and since the split is ours:
-DuckDB 14.7 and 14.7 CPU s, 0.92 and 0.71 GB; by text ids 21.1 and 22.6 CPU s, 1.37 and 0.92 GB.
+10^8 rows, two cores shared with other work: radix 18.9 CPU s, 0.66 GB; by ids in text (decimals) 62.0 CPU s, 0.73 GB;
+before ids and cells were sorted as one number, radix 44.0 CPU s, DuckDB 170.8 CPU s and 1.55 GB.
 """
 
 from __future__ import annotations
