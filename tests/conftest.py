@@ -34,7 +34,11 @@ settings.load_profile("kasuri")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The Spark tests first: they wait for executors while the other processes work. Then what one process must do."""
-    items.sort(key=lambda item: (item.path.parent.name != "spark", not shares(item.nodeid.partition("::")[0])))
+
+    def rank(item: pytest.Item) -> int:
+        return 0 if item.path.parent.name == "spark" else 1 if shares(item.nodeid.partition("::")[0]) else 2
+
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(optionalhook=True)
