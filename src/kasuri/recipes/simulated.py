@@ -207,7 +207,8 @@ def _evenly(people: Float, count: int, rng: np.random.Generator) -> Int:
     """`count` places, evenly along the ranks of how many people they have: a part is mixed as the whole is."""
     ranked = np.lexsort((rng.random(people.size), people))
     step = people.size / count
-    return np.sort(ranked[((rng.random() + np.arange(count)) * step).astype(np.int64)])
+    at = ((rng.random() + np.arange(count)) * step).astype(np.int64)
+    return np.sort(ranked[np.minimum(at, people.size - 1)])
 
 
 def _depth(tree: Order, area: int) -> int:
