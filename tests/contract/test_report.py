@@ -399,6 +399,8 @@ def test_another_zlib_is_no_forgery(saved, tmp_path):
         (".", "F."),  # one letter more than the bytes have
         ('"scale": ', '"scale": 1'),  # outlines drawn elsewhere, as if the counts lay there
         ('"lines": ', '"lines": 1'),
+        ('"unit": 1}', '"unit": 1.0}'),  # equal numbers, in other letters
+        ('"cols": 20', '"cols": 20.0'),
     ],
 )
 def test_text_that_a_page_holds_and_never_shows_is_found(saved, old, new):

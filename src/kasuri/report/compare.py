@@ -25,7 +25,7 @@ def same(found: str, made: str, *, rounding: float = 1) -> bool:
         view, view_here = (_view(part) for part in (head, head_here))
         dated = math.isinf(rounding)
         texts, texts_here = ((_without(part, dated=dated), end) for part, end in ((head, foot), (head_here, foot_here)))
-        if texts != texts_here or _plainly(view) != _plainly(view_here):
+        if texts != texts_here or _letters(_plainly(view)) != _letters(_plainly(view_here)):
             return False
         told, told_here = ([{"what": "rows", "about": each["data"]}, *each["parts"]] for each in (view, view_here))
         pairs = list(zip(told, packed.split("."), told_here, packed_here.split("."), strict=True))
@@ -70,7 +70,13 @@ def _plainly(view: Mapping[str, Any]) -> dict[str, Any]:
 def _exactly(told: Mapping[str, Any], one: str, told_here: Mapping[str, Any], other: str) -> bool:
     """Whether two packed texts hold the same to the last byte, whatever squeezed them."""
     size = 1 + sum(length for _, length in told["about"]["streams"])
-    return told["about"] == told_here["about"] and squeezed_in(one, size) == squeezed_in(other, size)
+    alike = _letters(told["about"]) == _letters(told_here["about"])
+    return alike and squeezed_in(one, size) == squeezed_in(other, size)
+
+
+def _letters(told: Mapping[str, Any]) -> str:
+    """What is told, to the letter: 1, 1.0 and true are equal numbers."""
+    return json.dumps(told, sort_keys=True)
 
 
 def _nearly(
