@@ -2,6 +2,7 @@
 test that gives twenty commands does not load them twenty times. How a command starts by itself is tested elsewhere
 (`test_cli`, `test_first_minute`)."""
 
+import atexit
 import functools
 import json
 import os
@@ -35,7 +36,9 @@ for line in sys.stdin:
 @functools.cache
 def _server(_process: int) -> subprocess.Popen[str]:
     """One for each process that asks; it ends when that one does."""
-    return subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.communicate)  # closes its input, and waits
+    return server
 
 
 def kasuri(*words: object, cwd: str | Path, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:

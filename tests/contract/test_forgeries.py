@@ -235,7 +235,7 @@ def test_equal_numbers_of_another_kind(made, tmp_path):
     tuning = json.loads(json.dumps(out.recipe["tuning"]))
     row = next(row for row in tuning["look"] if 1 in row)
     row[row.index(1)] = True
-    said = {"arguments": {"pilot": "cells", "version": 2.0}, "tuning": tuning}
+    said = {"arguments": {"pilot": "cells", "version": 3.0}, "tuning": tuning}
     for word, other in said.items():
         folder = saved(tmp_path / word, saying(out, **{word: other}), recipe)
         wrong = f"{word} is not what the recipe gives on this domain, unit and epsilon"

@@ -320,6 +320,12 @@ def test_a_crowd_is_bounded_in_pieces_that_fit_and_by_two_threads(monkeypatch):
         def __getattr__(self, name):
             return getattr(self._base, name)
 
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *raised):
+            self._base.close()
+
         def execute(self, sql, *words):
             said.append(sql)
             return self._base.execute(sql, *words)
