@@ -113,6 +113,19 @@ def test_a_confidential_file_is_not_a_list_of_labels(tmp_path, name):
     assert "is the confidential file itself" in " ".join(out.output.replace("│", " ").split())
 
 
+@pytest.mark.parametrize("name", ["rows-2020-10-01.csv", "link.csv"])
+def test_the_file_of_a_slot_is_not_a_list_of_labels(tmp_path, name):
+    """A series names its files by slot: each of them is confidential, not the name with {date} alone."""
+    path = write(tmp_path, f'[[axes]]\nkind = "nominal"\nname = "ward"\nlabels_file = "{name}"\n{AGE}')
+    (tmp_path / "rows.csv").rename(tmp_path / "rows-2020-10-01.csv")
+    (tmp_path / "link.csv").symlink_to("rows-2020-10-01.csv")
+    text = path.read_text()
+    assert '"rows.csv"' in text
+    path.write_text(text.replace('"rows.csv"', '"rows-{date}.csv"'))
+    with pytest.raises(PrivacyError, match="labels file of axis 'ward' is the confidential file itself"):
+        job.domain(job.load(path), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -217,6 +217,14 @@ def promised(folder):
     said_anew(folder)
 
 
+def noted(folder, name):
+    import pyarrow.parquet as pq
+
+    held = pq.read_table(folder / name)
+    pq.write_table(held.replace_schema_metadata({"note": "epsilon is 0.001"}), folder / name)
+    said_anew(folder)
+
+
 FORGED = {
     "assumptions left out": lambda folder: said_anew(folder, assumes=[]),
     "seeded": lambda folder: said_anew(folder, source="seed 1"),
@@ -224,6 +232,9 @@ FORGED = {
     "late": lambda folder: said_anew(folder, status="late", used=0),
     "a word of its own": lambda folder: said_anew(folder, epsilon="0.001"),
     "a word less": lambda folder: said_anew(folder, used=None),
+    "other software": lambda folder: said_anew(folder, software="kasuri 0.1.0, with epsilon 0.001"),
+    "words in its map": lambda folder: noted(folder, "map.parquet"),
+    "words in its numbers": lambda folder: noted(folder, "measurements.parquet"),
     "another price": paid_less,
     "another scale": scaled,
     "limits that nobody made": promised,
@@ -304,11 +315,14 @@ def test_a_restored_ledger_is_noticed(tmp_path, monkeypatch):
         again(tmp_path).release(table(2), slot=at(2))
 
 
-@pytest.mark.parametrize("field", ["claim", "prices", "must_not_be_claimed"])
+@pytest.mark.parametrize("field", ["claim", "prices", "must_not_be_claimed", "slots"])
 def test_a_forged_claim_is_noticed(copied, field):
     path = copied / "flow" / disk.FACTS
     told = json.loads(path.read_text())
-    told[field] = told[field][:1] if field != "claim" else told[field].replace("any day", "any year")
+    if field == "slots":
+        told["prices"][0][field] = float(told["prices"][0][field])
+    else:
+        told[field] = told[field][:1] if field != "claim" else told[field].replace("any day", "any year")
     path.write_text(disk.text(told))
     assert any("does not say" in fault for fault in again(copied).verify()["faults"])
 
@@ -408,6 +422,19 @@ def test_missing_slots_need_a_public_reason(tmp_path):
     with pytest.raises(ks.DomainError, match="declared missing"):
         flow.release(table(0), slot=at(0))
     assert flow.status()["missing"] == {at(0): "announced maintenance of the source"}
+    with pytest.raises(ks.PrivacyError, match=r"U\+202E"):
+        flow.declare_missing(at(2), reason="announced \N{RIGHT-TO-LEFT OVERRIDE} maintenance")
+
+
+def test_what_is_declared_missing_is_judged(tmp_path):
+    flow, reason = begun(tmp_path), "announced maintenance of the source"
+    flow.declare_missing(at(0), reason=reason)
+    flow.release(table(1), slot=at(1), threads=1)
+    assert again(tmp_path).verify()["ok"]
+    for told in ({at(1): reason}, {at(0): 1}, {at(0): "empty"}, {at(0): f"{reason}\n"}, {"a night": reason}):
+        (tmp_path / "flow" / disk.ABSENT).write_text(disk.text(told))
+        faults = again(tmp_path).verify()["faults"]
+        assert len(faults) == 1 and faults[0].startswith("missing.json: "), told
 
 
 def test_a_seeded_source_is_refused(tmp_path):

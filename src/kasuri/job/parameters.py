@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, reduce
-from glob import glob
+from glob import escape, glob
 from inspect import getdoc, signature
 from operator import or_
 from pathlib import Path
@@ -371,11 +371,23 @@ def same_file(file: Path, source: Path | str | Query | Table) -> Iterator[str]:
     else:
         paths = [source]
     own, real = _identity(file), Path(os.path.realpath(file))
-    for path in paths:
+    for path in [slot for named in paths for slot in _slots(named)]:
         if Path(os.path.realpath(path)) in (real, *real.parents) or (
             own is not None and own in map(_identity, (path, *_inside(path)))
         ):
             yield "is the confidential file itself: it is not public"
+
+
+_SLOT = re.compile(r"\{(?:(?:local_)?(?:start|end)|date|hour|minute)\}")
+"""What stands for a slot in the paths of a series."""
+
+
+def _slots(path: Path) -> Iterator[Path]:
+    """The path itself, and where it names the slot of a series what is there of any slot."""
+    yield path
+    parts = _SLOT.split(str(path))
+    if len(parts) > 1:
+        yield from map(Path, glob("*".join(map(escape, parts)), include_hidden=True))
 
 
 def _inside(path: Path) -> Iterator[Path]:

@@ -15,7 +15,7 @@ import numpy as np
 from kasuri import draw, files
 from kasuri.budget.ledger import Ledger
 from kasuri.budget.window import VARYING, prices
-from kasuri.errors import BudgetError, DomainError, FormatError, KasuriError, PrivacyError
+from kasuri.errors import BudgetError, DomainError, FormatError, KasuriError, PrivacyError, raise_faults
 from kasuri.noise.blocks import threads_or_all
 from kasuri.noise.rng import Source
 from kasuri.privacy import decimal, written
@@ -201,24 +201,22 @@ class Series:
     def declare_missing(self, slot: str, *, reason: str) -> None:
         """Say that a slot will not be published, and why: a public fact (a timetable, a notice of an outage), never
         what the counts show. Costs nothing; the slot cannot be released afterwards."""
-        if not isinstance(reason, str) or len(reason.strip()) < 8:
-            raise PrivacyError(
-                "a slot is declared missing with its public reason, in words; without one release the slot as it is: "
-                "that it is empty would otherwise be published without noise"
-            )
+        raise_faults(PrivacyError, judged.reason_faults(reason))
         index = self.window.index(slot)
         with disk.alone(self.folder):
             if index in self.ledger.paid_slots():
                 raise DomainError(f"slot {self.window.label(index)} is paid for already")
             held = self.missing()
             told = {self.window.label(at): why for at, why in held.items()} | {self.window.label(index): reason}
-            files.write(self.folder / "missing.json", disk.text(told))
+            files.write(self.folder / disk.ABSENT, disk.text(told))
 
     def missing(self) -> dict[int, str]:
         """Slots that were declared missing, with their reasons."""
-        path = self.folder / "missing.json"
-        found = disk.read_json(path) if path.exists() else {}
-        return {self.window.index(label): str(reason) for label, reason in found.items()}
+        return {self.window.index(label): str(reason) for label, reason in self._absent().items()}
+
+    def _absent(self) -> dict[str, Any]:
+        path = self.folder / disk.ABSENT
+        return disk.read_json(path) if path.exists() else {}
 
     # -- looking --------------------------------------------------------------------------------------------------
 
@@ -344,9 +342,8 @@ class Series:
         compare files, ledger and facts. `faults` lists what differs."""
         faults: list[str] = []
         plan = self.ledger.allowance.series.plan  # type: ignore[union-attr]
-        if disk.read_json(self.folder / disk.FACTS) != _declared(
-            self.ledger, self.run.domain, self.run, plan, self.calendar, self.filter
-        ):
+        facts = _declared(self.ledger, self.run.domain, self.run, plan, self.calendar, self.filter)
+        if disk.text(disk.read_json(self.folder / disk.FACTS)) != disk.text(facts):  # 8.0 and true are no 8 and 1
             faults.append(f"{disk.FACTS}: does not say what the ledger and the recipe do")
         try:
             said = disk.slots(self.folder)
@@ -357,6 +354,8 @@ class Series:
             faults += [f"slot number {number}: does not say what a slot says" for number in strange]
             return {"ok": False, "slots": len(said), "faults": faults, "state": None}
         faults += judged.places(self.folder, said)
+        absent = judged.missing(self._absent(), self.ledger.paid_slots(), self.window)
+        faults += [f"{disk.ABSENT}: {fault}" for fault in absent]
         entries = {entry["entry"]: entry for entry in self.ledger.entries()}
         settled = {entry["of"]: entry for entry in entries.values() if entry["kind"] == "committed"}
         state, marks = filters.begin(self.shape), {}

@@ -30,7 +30,7 @@ from kasuri.refine.filter import Known, State
 from kasuri.refine.learn import Learned
 from kasuri.store.columns import measured_table, measurements_from
 
-FACTS, SLOT, STATE = "series.json", "slot.json", "state.npz"
+FACTS, SLOT, STATE, ABSENT = "series.json", "slot.json", "state.npz", "missing.json"
 TABLES = ("measurements.parquet", "map.parquet")
 
 

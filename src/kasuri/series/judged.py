@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kasuri import names
 from kasuri.budget.ledger import Ledger, Receipt
 from kasuri.errors import FormatError, KasuriError
 from kasuri.files import read_parquet
@@ -22,12 +24,15 @@ _FIELDS: dict[str, type] = {
     "number": int, "previous": str, "slot": str, "status": str, "used": int, "release_id": str, "ledger": dict,
     "software": str, "source": str, "assumes": list, "flags": list, "files": dict, "digest": str, "folder": Path,
 }  # fmt: skip
+_SOFTWARE = re.compile(r"kasuri [0-9A-Za-z.+!-]{1,40}")
 _MAP = [("cell", "int64"), ("value", "int64"), ("model_error", "float")]
 
 
 def formed(one: Mapping[str, Any], window: Window) -> bool:
     """Whether a slot says what slots say, no less and no more."""
     if one.keys() != _FIELDS.keys() or not all(isinstance(one[name], kind) for name, kind in _FIELDS.items()):
+        return False
+    if isinstance(one["number"], bool) or not _SOFTWARE.fullmatch(one["software"]):
         return False
     paid = one["ledger"]
     if one["files"].keys() != set(disk.TABLES) or [type(paid.get(name)) for name in ("entry", "hash")] != [int, str]:
@@ -49,6 +54,30 @@ def places(home: Path, said: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for path in sorted((home / "slots").iterdir()):
         if not path.name.startswith(".") and path.name not in known:
             yield f"slots/{path.name}: not a slot of the series"
+
+
+def missing(told: Mapping[str, Any], paid: Collection[int], window: Window) -> Iterator[str]:
+    """Where what is declared missing is published all the same, or is not what a declaration says."""
+    for label, reason in told.items():
+        try:
+            index = window.index(label)
+            plain = window.label(index) == label
+        except KasuriError:
+            index, plain = -1, False
+        if not plain or reason_faults(reason):
+            yield "does not say which slots are missing, each with its public reason"
+        elif index in paid:
+            yield f"slot {label} was paid for and is not missing"
+
+
+def reason_faults(reason: object) -> list[str]:
+    """What is wrong with the public reason for which a slot is missing; it is printed beside a promise."""
+    if not isinstance(reason, str) or len(reason.strip()) < 8:
+        return [
+            "a slot is declared missing with its public reason, in words; without one release the slot as it is: "
+            "that it is empty would otherwise be published without noise"
+        ]
+    return names.faults(reason, "reason")
 
 
 def words(
@@ -73,10 +102,10 @@ def tables(folder: Path, numbers: Measurements) -> Iterator[str]:
     if {path.name for path in folder.iterdir()} != {*disk.TABLES, disk.SLOT}:
         yield "its folder has another file"
     first, second = (read_parquet(folder / name).combine_chunks() for name in disk.TABLES)
-    if not first.equals(measured_table(numbers).combine_chunks()):
+    if first.schema.metadata or not first.equals(measured_table(numbers).combine_chunks()):
         yield f"{disk.TABLES[0]} is not a table of measurements"
-    if [(field.name, str(field.type)) for field in second.schema] != _MAP:
-        yield f"{disk.TABLES[1]} has other columns than a map"
+    if second.schema.metadata or [(field.name, str(field.type)) for field in second.schema] != _MAP:
+        yield f"{disk.TABLES[1]} has other columns than a map, or words beside them"
 
 
 def noise(visit: Visit, numbers: Measurements) -> None:
