@@ -153,6 +153,7 @@ TABLE: dict[str, set[str]] = {
         "draw",
         "errors",
         "files",
+        "names",
         "noise",
         "privacy",
         "published",
