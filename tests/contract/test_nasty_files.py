@@ -288,6 +288,24 @@ def test_a_time_that_no_calendar_has_spoils_its_own_row_alone(tmp_path, value, f
     assert found.values.tolist() == [6]
 
 
+@pytest.mark.parametrize("error", ["#SPILL!", "#CALC!", "#GETTING_DATA", "#N/A"])
+def test_an_error_in_a_workbook_is_an_unknown_cell(tmp_path, error):
+    """The reader knows the older errors alone and ended with any other: whether it ran told of one record."""
+    rows = [("person", "区", "性別"), *((f"p{i}", "港", "女") for i in range(5)), ("victim", "港", 777)]
+    path = xlsx(tmp_path / "t.xlsx", [*rows, ("last", "港", "女")])
+    with zipfile.ZipFile(path) as file:
+        archive = {part: file.read(part).decode() for part in file.namelist()}
+    sheet = archive["xl/worksheets/sheet1.xml"]
+    wrong = f'<c r="C7" t="e"><f>A1</f><v>{error}</v></c><c r="D7" t="e"/>'
+    changed = re.sub(r"<c[^>]*><v>777</v></c>", wrong, sheet)
+    assert changed != sheet
+    with zipfile.ZipFile(path, "w") as file:
+        for part, body in (archive | {"xl/worksheets/sheet1.xml": changed}).items():
+            file.writestr(part, body)
+    found = ks.count(path, WARDS, columns=COLUMNS, unit=PERSON)
+    assert found.values.tolist() == [6]
+
+
 JOB = """
 [data]
 name = "wards"

@@ -25,6 +25,7 @@ _SETTINGS = {
     "standard_conforming_strings": "on",
     "DateStyle": "'ISO'",
     "row_security": "off",  # a policy may look at other rows: an error instead
+    "statement_timeout": "0",  # one long text takes time
     "client_encoding": "'SQL_ASCII'",  # bytes as they are: a letter that another encoding lacks would end the release
     "enable_indexscan": "off",  # an index that is damaged, or ordered by a function of its own, hides rows of others
     "enable_indexonlyscan": "off",

@@ -1,16 +1,18 @@
 """One sheet of an Excel workbook (.xlsx) as a table of text: each cell by itself, as a CSV file would hold it.
 
-Whole numbers are digits, dates are 2020-10-01 and times 2020-10-01 13:00:00, an empty cell is unknown. So is a number
-of more than 15 digits: Excel has rounded it, and two people would share an id. A row with more cells than the header is
-left out, as in CSV, and so is one with a date or a time that no calendar has.
+Whole numbers are digits, dates are 2020-10-01 and times 2020-10-01 13:00:00, an empty cell is unknown. So is an error
+(#N/A, #SPILL!), and a number of more than 15 digits: Excel has rounded it, and two people would share an id. A row with
+more cells than the header is left out, as in CSV, and so is one with a date or a time that no calendar has.
 """
 
 from __future__ import annotations
 
 import datetime
+import io
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +36,49 @@ def opened(path: Path, name: str | None) -> Iterator[Any]:
     if size > _UNFOLDS:
         raise FormatError(f"{path}: unfolds to more than 2 GB; save it as CSV or Parquet")
     try:
-        with calamine.CalamineWorkbook.from_path(str(path)) as book:
-            shown = [
-                sheet.name
-                for sheet in book.sheets_metadata
-                if sheet.visible == calamine.SheetVisibleEnum.Visible and sheet.typ == calamine.SheetTypeEnum.WorkSheet
-            ]
-            if name is not None and name not in book.sheet_names:
-                raise DomainError(f"{path}: no sheet {name!r}; its sheets are {', '.join(book.sheet_names)}")
-            full = [name] if name is not None else [one for one in shown if book.get_sheet_by_name(one).height]
-            if not full:
-                raise DomainError(f"{path}: no sheet has cells; save the table into one")
-            if len(full) > 1:
-                raise DomainError(f"{path}: several sheets have cells; choose one with sheet = ...: {', '.join(full)}")
-            yield book.get_sheet_by_name(full[0])
+        with ExitStack() as books:
+            book = books.enter_context(calamine.CalamineWorkbook.from_path(str(path)))
+            try:
+                sheet = _sheet(path, book, name)
+            except calamine.CalamineError:  # one cell with an error that the reader does not know ends its sheet
+                copy = calamine.CalamineWorkbook.from_filelike(_plain_errors(path))
+                sheet = _sheet(path, books.enter_context(copy), name)
+            yield sheet
     except calamine.CalamineError as error:
         raise FormatError(f"{path}: cannot be read as .xlsx ({type(error).__name__}); is it damaged?") from None
+
+
+def _sheet(path: Path, book: Any, name: str | None) -> Any:
+    import python_calamine as calamine
+
+    shown = [
+        sheet.name
+        for sheet in book.sheets_metadata
+        if sheet.visible == calamine.SheetVisibleEnum.Visible and sheet.typ == calamine.SheetTypeEnum.WorkSheet
+    ]
+    if name is not None and name not in book.sheet_names:
+        raise DomainError(f"{path}: no sheet {name!r}; its sheets are {', '.join(book.sheet_names)}")
+    full = [name] if name is not None else [one for one in shown if book.get_sheet_by_name(one).height]
+    if not full:
+        raise DomainError(f"{path}: no sheet has cells; save the table into one")
+    if len(full) > 1:
+        raise DomainError(f"{path}: several sheets have cells; choose one with sheet = ...: {', '.join(full)}")
+    return book.get_sheet_by_name(full[0])
+
+
+_ERROR = re.compile(rb"""(<(?:\w+:)?c\s[^<>]*\bt=["']e["'][^<>]*(?<!/)>).*?(</(?:\w+:)?c>)""", re.DOTALL)
+
+
+def _plain_errors(path: Path) -> io.BytesIO:
+    """The workbook in memory, every cell with an error (#SPILL!, #CALC!, ...) without its content: it is unknown, as
+    those are whose error the reader knows."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as copy:
+        for part in archive.infolist():
+            held = archive.read(part)
+            copy.writestr(part.filename, _ERROR.sub(rb"\1\2", held) if part.filename.endswith(".xml") else held)
+    made.seek(0)
+    return made
 
 
 def header(path: Path, sheet: Any) -> tuple[str, ...]:

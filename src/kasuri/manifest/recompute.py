@@ -322,7 +322,8 @@ def _plan(manifest: Mapping[str, Any], run: Run, said: Guarantee, faults: list[s
         return
     tried = [mechanism, *mechanism.once_told_alike()]
     if judged is not None:
-        wrong, untold_of = acceptance.wrong(judged, run)
+        here = manifest["privacy"]["implementation"]["environment"].get("machine") == machine()
+        wrong, untold_of = acceptance.wrong(judged, run, here=here)
         faults += [f"{MANIFEST}: {fault}" for fault in wrong]
         notes += untold_of
     hashes = [acceptance.fingerprint(each.plan(run.domain, said.unit, said.epsilon), judged) for each in tried]

@@ -23,6 +23,8 @@ FAULTS = [
           "0 <= self.found <= 1 and self.margin >= 0", "0 <= self.found <= 1", f"{ACCEPTANCE}::{NOBODY}"),
     Fault("a simulation is believed where a form is known", "kasuri.published.acceptance:_wrong",
           "return faults if isinstance(again, NoForm) else", "return faults if True else", f"{ACCEPTANCE}::{NOBODY}"),
+    Fault("a digit may be added to a closed form", "kasuri.published.acceptance:_wrong", "(0 if here else 1.5e-4)",
+          "1.5e-4", f"{ACCEPTANCE}::test_an_altered_criterion_is_found_though_every_hash_is_made_again"),
     Fault("a certificate read as text", "kasuri.manifest.verify:_words", "(folder / name).read_bytes()",
           "(folder / name).read_text().encode()", f"{NAMES}::test_a_certificate_is_bytes"),
     Fault("bytes of a table that no column has", "kasuri.manifest.tables:_plainly", "or size != path.stat().st_size",
