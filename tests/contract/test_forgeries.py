@@ -579,6 +579,7 @@ SERIES = {"number": 3, "of": 5, "price": "1"}
 RECEIPTS = {
     "overdrawn": (overdrawn, "the ledger's receipt does not add up"),
     "the entry that opens a ledger": (lambda ledger: ledger.update(entry=1), "the ledger's receipt does not add up"),
+    "a further word": (lambda ledger: ledger["after"].update(note="1"), "says something else than receipts do"),
     "another currency": (receipt(charged__currency="rho"), "the ledger's receipt does not add up"),
     "nothing, for no reason": (free(), PRICE),
     "nothing, as a part of more cells": (free(split={**SPLIT, "parts_per_unit": 2}), PRICE),

@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 import pytest
+from contract.test_forgeries import saved as forge
 
 import kasuri as ks
 from kasuri.budget.declared import Declared
@@ -330,6 +333,22 @@ def test_a_release_of_a_slot_says_what_it_is_a_part_of(path, tmp_path):
     forged["privacy"]["accounting"]["ledger"]["window"]["price"] = "0.5"
     manifest.write_text(json.dumps(forged))
     assert not verify(str(tmp_path / "slot"))["ok"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"words": "any 10 years"}, {"delta": "1e-30"}, {"slot": "2020-10-01T03:00+00:00 "}, {"note": "x"}],
+    ids=lambda told: next(iter(told)),
+)
+def test_a_slot_says_what_its_window_does(path, tmp_path, told):
+    """Its certificate prints the span in words, and delta: whoever edits both has made no ledger say so."""
+    out = pay(opened(path), 3)
+    said = json.loads(json.dumps(dict(out.provenance["ledger"])))
+    forged = replace(out, provenance=MappingProxyType({**out.provenance, "ledger": said}))
+    assert verify(forge(tmp_path / "slot", forged))["ok"]
+    said["window"] |= told
+    faults = verify(forge(tmp_path / "forged", forged))["faults"]
+    assert any("receipt says something else" in fault or "cannot be read" in fault for fault in faults), faults
 
 
 # -- crash, race, rollback, flip ---------------------------------------------------------------------------------------

@@ -242,6 +242,8 @@ def _paid(manifest: Mapping[str, Any], said: Guarantee) -> Iterator[str]:
     alike = {part["currency"] for part in (before, after, charged)} == {currency}
     if not (sums and same and real and alike) or amounts[1]["spent"] - amounts[0]["spent"] != amount:
         yield "the ledger's receipt does not add up"
+    if not _formed(ledger):
+        yield "the ledger's receipt says something else than receipts do"
     price = said.epsilon
     if ledger["accounting"] == "zcdp":
         price = said.rho if said.rho is not None else said.epsilon**2 / 2
@@ -257,6 +259,32 @@ def _paid(manifest: Mapping[str, Any], said: Guarantee) -> Iterator[str]:
         dear = amount == price or (not same_version(manifest) and 0 <= amount <= price)
     if not dear:
         yield "the ledger was charged another price than the promise has"
+
+
+_RECEIPT = {"ledger", "entry", "hash", "accounting", "charged", "before", "after"}
+_BALANCE = {"currency", "allowance", "spent", "set_aside", "left", "delta_spent", "delta_left"}
+_PLACE = {
+    "series": {"number", "of", "price"},
+    "split": {"id", "part", "parts_per_unit"},
+    "window": {"slot", "length", "span", "words", "price", "delta"},
+}
+
+
+def _formed(ledger: Mapping[str, Any]) -> bool:
+    """Whether a receipt says no more than receipts do, and of a slot what follows from its window: a certificate prints
+    the span in words, and delta."""
+    balances = [ledger["before"], ledger["after"]]
+    known = all(ledger[name].keys() == _PLACE.get(name) for name in ledger.keys() - _RECEIPT)
+    if not known or set().union(*balances) - _BALANCE or ledger["charged"].keys() != {"currency", "amount"}:
+        return False
+    if "window" not in ledger:
+        return True
+    told = ledger["window"]
+    window = Window(told["span"], told["length"], told["slot"][-6:])
+    deltas = {decimal(written(each["delta_spent"]) + written(each["delta_left"])) for each in balances}
+    return {told["delta"]} == deltas and (told["words"], told["slot"]) == (
+        window.words(), window.label(window.index(told["slot"])),
+    )  # fmt: skip
 
 
 def _in_series(ledger: Mapping[str, Any], said: Guarantee, amounts: Sequence[Mapping[str, Fraction]]) -> Fraction:

@@ -72,6 +72,8 @@ FAULTS = [
           '("model", "epsilon", "delta", "rho", "unit", "public")', f"{FORGERIES}::test_another_promise"),
     Fault("a receipt need not add up", "kasuri.manifest.recompute:_paid",
           "yield \"the ledger's receipt does not add up\"", "yield from ()", f"{FORGERIES}::test_another_receipt"),
+    Fault("a slot tells of its window what it likes", "kasuri.manifest.recompute:_paid", "if not _formed(ledger):",
+          "if False:", "tests/contract/test_window_ledger.py::test_a_slot_says_what_its_window_does"),
     Fault("any price is the right one", "kasuri.manifest.recompute:_paid",
           'yield "the ledger was charged another price than the promise has"', "yield from ()",
           f"{FORGERIES}::test_the_price_is_that_of_the_promise_printed"),
