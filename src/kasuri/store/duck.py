@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kasuri import files
 from kasuri.errors import DomainError
 from kasuri.published.protected import Protected
@@ -30,9 +32,9 @@ def write(release: Protected, cells: Any, folder: Path) -> None:
     the same bytes."""
     import duckdb
 
-    connection = _fresh()
+    connection, file = _fresh(), folder / "release.duckdb"
     try:
-        path = str(folder / "release.duckdb").replace("'", "''")
+        path = str(file).replace("'", "''")
         connection.execute(f"ATTACH '{path}' AS out (STORAGE_VERSION 'v1.0.0')")
         for name, table in (("release", cells), ("release_meta", meta_table(release))):
             connection.register("source", table)
@@ -44,6 +46,46 @@ def write(release: Protected, cells: Any, folder: Path) -> None:
         raise OSError(f"DuckDB could not write the release ({type(error).__name__})") from None
     finally:
         connection.close()
+    _without_old_memory(file, _long_texts(release))
+
+
+_BLOCKS, _BLOCK, _TEXT = 3 * 4096, 1 << 18, (1 << 18) - 16
+"""Of a DuckDB file: where its blocks begin, their bytes, and those that hold text: less a checksum and a link."""
+_MIX = 0xBF58476D1CE4E5B9
+
+
+def _long_texts(release: Protected) -> list[bytes]:
+    """The texts of release_meta that DuckDB keeps in blocks of their own: those of more than some thousand bytes."""
+    values = [value for column in meta_table(release).columns for value in column.to_pylist()]
+    return [text for value in values if isinstance(value, str) and len(text := value.encode()) > 1024]
+
+
+def _without_old_memory(path: Path, texts: Sequence[bytes]) -> None:
+    """Zeros in the last 8 bytes of every block that ends a long text. DuckDB links blocks there where a text goes on;
+    where it ends, it leaves them as they were in memory, which the process may have used for records before."""
+    begun = {len(text).to_bytes(4, "little") + text[:64]: len(text) + 4 for text in texts}
+    with path.open("r+b") as file:
+        for at in range(_BLOCKS, path.stat().st_size, _BLOCK):
+            file.seek(at + 8)
+            if (size := begun.get(file.read(68))) is not None:
+                _end_of_text(file, at, size)
+
+
+def _end_of_text(file: Any, at: int, size: int) -> None:
+    """Clean the block in which a text ends whose `size` bytes, its length before it, begin in the block `at`."""
+    while size > _TEXT:
+        file.seek(at + _BLOCK - 8)
+        at, size = _BLOCKS + int.from_bytes(file.read(8), "little") * _BLOCK, size - _TEXT
+    file.seek(at)
+    words = np.frombuffer(file.read(_BLOCK), "<u8")
+    checksum = int(words[0])
+    mixed = words[1:] * np.uint64(_MIX)
+    if int(np.bitwise_xor.reduce(mixed)) ^ 5381 != checksum:
+        raise OSError("this version of DuckDB writes blocks that kasuri does not know; use the one of its lock file")
+    file.seek(at)
+    file.write((checksum ^ int(mixed[-1])).to_bytes(8, "little"))
+    file.seek(at + _BLOCK - 8)
+    file.write(bytes(8))
 
 
 def _narrow(table: Any) -> Iterator[str]:
@@ -118,6 +160,7 @@ def append(release: Protected, path: Path, levels: Sequence[str] = ()) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         _append(release, part, levels)
+        _without_old_memory(part, _long_texts(release))
         files.place(part, path)
     except FileExistsError:  # another process was faster
         _append(release, path, levels)

@@ -21,6 +21,8 @@ FAULTS = [
           f"{LEDGER_FAULTS}::test_nothing_is_overspent_or_lost"),
     Fault("a ledger behind its journal is believed", "kasuri.budget.ledger.book:Ledger._catch_up",
           "if torn or len(rows) != len(lines)", "if torn", f"{LEDGER_FAULTS}::test_nothing_is_overspent_or_lost"),
+    Fault("old memory where a long text ends", "kasuri.store.duck:_end_of_text", "    file.write(bytes(8))\n", "",
+          "tests/contract/test_store.py::test_no_old_memory_where_a_long_text_ends"),
     Fault("saved and not committed", "kasuri.store.folder:save_tables", "if release.receipt is not None:",
           "if release.receipt is None:", f"{LEDGER_FAULTS}::test_nothing_is_overspent_or_lost"),
     Fault("damaged kernels are believed", "kasuri._kernels.cached:_Files._read",
