@@ -34,13 +34,15 @@ def test_no_old_memory_where_a_long_text_ends(tmp_path, monkeypatch):
 
     def dirty(path, texts):
         clean(path, texts)
-        whole = bytearray(path.read_bytes())
+        whole, sizes = bytearray(path.read_bytes()), {len(text).to_bytes(4, "little"): len(text) + 4 for text in texts}
         for at in range(12288, len(whole), 1 << 18):
-            words = np.frombuffer(whole, "<u8", 1 << 15, at)
-            if bytes(whole[at + 8 : at + 12]) in {len(text).to_bytes(4, "little") for text in texts}:
-                while words[-1]:  # the text goes on
-                    at = 12288 + int(words[-1]) * (1 << 18)
-                    words = np.frombuffer(whole, "<u8", 1 << 15, at)
+            size = sizes.get(bytes(whole[at + 8 : at + 12]), 0)
+            while size > (1 << 18) - 16:  # the text goes on
+                at = 12288 + int.from_bytes(whole[at + (1 << 18) - 8 : at + (1 << 18)], "little") * (1 << 18)
+                size -= (1 << 18) - 16
+            if size:
+                words = np.frombuffer(whole, "<u8", 1 << 15, at)
+                assert words[-1] == 0
                 words[0] ^= np.uint64(int.from_bytes(b"a secret", "little") * 0xBF58476D1CE4E5B9 % (1 << 64))
                 words[-1:].view("S8")[:] = b"a secret"
         path.write_bytes(whole)

@@ -400,8 +400,8 @@ def keep_claims(rows: list[list[str]], seed: int, took: float, hours: float | No
         f"{len(rows)} claims, {pairs} pairs of neighbours or enumerations, {times:,} runs, "
         f"{sum(part['minutes'] for part in runs)} minutes with those of the last column, seed {seeds}.\n"
         "The lower bound is what the outputs prove about epsilon: with "
-        "a confidence of 99.9 % for the whole table the\ntrue loss is at least so large. A bound below the claim is no "
-        "proof of the claim; the last column says which fault so many runs on each side find.\nA run of a local "
+        "a confidence of 99.9 % for the whole table the\ntrue loss is at least so large. A bound below the claim does "
+        "not prove the claim; the last column says which fault so many runs on each side find.\nA run of a local "
         "randomizer is 40 reports. [How to read it](guide/assurance.md)."
     )
     record("claims", _command(hours), text, CLAIM_COLUMNS, rows, runs=runs)

@@ -379,7 +379,7 @@ def same_file(file: Path, source: Path | str | Query | Table) -> Iterator[str]:
 
 
 _SLOT = re.compile(r"\{(?:(?:local_)?(?:start|end)|date|hour|minute)\}")
-"""What stands for a slot in the paths of a series."""
+"""Placeholders of a slot in the paths of a series."""
 
 
 def _slots(path: Path) -> Iterator[Path]:

@@ -29,7 +29,7 @@ LARGE = 1 << 21
 BEHIND = 0.15
 """A candidate this far behind the best, in mean log error, is simulated no further."""
 POOL_LEVELS = 6
-"""Splits of so many levels above the pilot stand for those below it."""
+"""Splits below the pilot are drawn from those of so many levels above it."""
 LEAST_LEAVES = 1 << 16
 LEAST_NODES = 32
 FEWER = 32

@@ -216,7 +216,7 @@ def _trees(trees: Sequence[Mapping[str, Any]], *, secret: bool = False) -> list[
     if not trees:
         return []
     words = Text(
-        "Red: the values in the release; below them what they stand for. * is any value: nothing is told.",
+        "Red: the values in the release; below them the values that they cover. * is any value: nothing is told.",
         "赤は公表物に書かれる値、その下はそれが表す値です。* は任意の値であり、何も示しません。",
     )
     out = [f"<p>{words.html()}</p>"]

@@ -343,7 +343,7 @@ class Series:
         faults: list[str] = []
         plan = self.ledger.allowance.series.plan  # type: ignore[union-attr]
         facts = _declared(self.ledger, self.run.domain, self.run, plan, self.calendar, self.filter)
-        if disk.text(disk.read_json(self.folder / disk.FACTS)) != disk.text(facts):  # 8.0 and true are no 8 and 1
+        if disk.text(disk.read_json(self.folder / disk.FACTS)) != disk.text(facts):  # 8.0 is not 8, true is not 1
             faults.append(f"{disk.FACTS}: does not say what the ledger and the recipe do")
         try:
             said = disk.slots(self.folder)

@@ -235,7 +235,7 @@ _settled = 0
 
 def _settle() -> None:
     """After every task PySpark looks for garbage among all that its worker has ever loaded: .05 s, and a small task
-    takes .005. What modules hold is none; put aside, it is looked at once."""
+    takes .005. What modules hold is not garbage; put aside, it is looked at once."""
     global _settled
     pyspark = sys.modules.get("pyspark.taskcontext")
     inside = pyspark is not None and pyspark.TaskContext.get() is not None
